@@ -1,0 +1,54 @@
+# The front door. Every target does all of its own set-up; `make demo` and `make test` need Python 3.11+ only.
+PYTHON ?= python3
+VENV := .venv
+BIN := $(VENV)/bin
+INSTALLED := $(VENV)/.installed
+
+.PHONY: help install demo test check format simulate fuzz interop chaos bench clean
+.DEFAULT_GOAL := help
+
+help:  ## this list
+	@grep -E '^[a-z]+:.*##' $(MAKEFILE_LIST) | sed 's/:.*##/\t/' | expand -t 12
+
+install: $(INSTALLED)  ## create .venv with everything
+$(INSTALLED): pyproject.toml constraints.txt
+	$(PYTHON) -c 'import sys; sys.exit("Lograft needs Python 3.11 or newer; set PYTHON=...") if sys.version_info < (3, 11) else 0'
+	$(PYTHON) -m venv $(VENV)
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt -e '.[dev]'
+	touch $@
+
+demo: install  ## one node, a topic, some thousands of records through a real client
+	$(BIN)/python examples/demo.py
+
+test: check  ## everything that needs only PyPI, under ten minutes
+	$(BIN)/python -X dev -bb -m pytest -q -m 'not interop'
+
+check: install  ## format, lint, types, layers
+	$(BIN)/ruff format --check --quiet .
+	$(BIN)/ruff check --quiet .
+	$(BIN)/mypy
+	$(BIN)/python -m pytest -q tests/tidy
+
+format: install  ## let ruff lay out the code
+	$(BIN)/ruff format --quiet .
+	$(BIN)/ruff check --quiet --fix .
+
+SEED ?=
+SECONDS_MAX ?= 60
+simulate: install  ## seeded crashes and power losses; SEED=n replays one
+	$(BIN)/python -m lograft.simulation $(if $(SEED),replay $(SEED),run --seconds $(SECONDS_MAX))
+
+fuzz: install  ## hostile frames against every API and version, longer than in make test
+	LOGRAFT_FUZZ_SECONDS=$(SECONDS_MAX) $(BIN)/python -m pytest -q -m fuzz --timeout 0
+
+interop: install  ## other languages' clients and Kafka's own tools; LOGRAFT_INTEROP=full for all
+	LOGRAFT_TEST_SERVERS=both $(BIN)/python -m pytest -q -m 'interop or clients' --timeout 600 tests/compatibility
+
+chaos: install  ## a real node under kill and pause while real clients write
+	$(BIN)/python -m pytest -q -m chaos --timeout 900 tests/chaos
+
+bench: install  ## Lograft beside Apache Kafka in one run, as ratios
+	$(BIN)/python -m bench
+
+clean:
+	rm -rf $(VENV) .cache build dist .mypy_cache .ruff_cache .hypothesis

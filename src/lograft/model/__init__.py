@@ -1,0 +1,1 @@
+"""Names for numbers and things, the seams, the settings: values only, no behaviour of the world."""

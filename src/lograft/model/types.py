@@ -1,0 +1,45 @@
+"""Names for the numbers and things that every room talks about.
+
+The NewTypes cost nothing at run time and let mypy refuse an epoch where an offset is meant.
+"""
+
+from typing import Final, NamedTuple, NewType
+from uuid import UUID
+
+#: Position of a record in a partition's log; dense, starts at 0.
+Offset = NewType("Offset", int)
+#: Counts the leaders of a partition (or of the metadata quorum); only ever grows.
+Epoch = NewType("Epoch", int)
+NodeId = NewType("NodeId", int)
+PartitionIndex = NewType("PartitionIndex", int)
+ProducerId = NewType("ProducerId", int)
+#: Fences older incarnations of one producer id; 16 bits on the wire.
+ProducerEpoch = NewType("ProducerEpoch", int)
+#: Names one registration of a broker: the offset of its RegisterBrokerRecord.
+BrokerEpoch = NewType("BrokerEpoch", int)
+
+NO_OFFSET: Final = Offset(-1)
+NO_EPOCH: Final = Epoch(-1)
+NO_NODE: Final = NodeId(-1)
+NO_PRODUCER_ID: Final = ProducerId(-1)
+NO_PRODUCER_EPOCH: Final = ProducerEpoch(-1)
+NO_SEQUENCE: Final = -1
+NO_TIMESTAMP: Final = -1
+
+ZERO_UUID: Final = UUID(int=0)
+#: Topic id of ``__cluster_metadata``: fixed by the protocol.
+METADATA_TOPIC_ID: Final = UUID(int=1)
+METADATA_TOPIC: Final = "__cluster_metadata"
+
+
+class TopicPartition(NamedTuple):
+    topic: str
+    partition: int
+
+    def __str__(self) -> str:
+        return f"{self.topic}-{self.partition}"
+
+
+class TopicIdPartition(NamedTuple):
+    topic_id: UUID
+    partition: int
