@@ -1,0 +1,347 @@
+"""An asyncio event loop in which nothing is left to chance but the seed.
+
+Time is an integer of nanoseconds that jumps to the next timer when nothing is ready. One callback
+runs per step, drawn from all that are ready, so every legal interleaving can be reached. When
+nothing is ready and no timer is set, the run is stuck and says so (`Deadlock`).
+
+The loop extends AbstractEventLoop and not BaseEventLoop: what it does not offer (sockets,
+readers, subprocesses, signals, executors) raises by itself. `fence.py` keeps code from going
+around the loop.
+"""
+
+import asyncio
+import contextvars
+import gc
+import heapq
+from collections.abc import Awaitable, Callable, Coroutine, Generator
+from typing import TYPE_CHECKING, Any, Final, NoReturn, TypeVar, TypeVarTuple
+
+from lograft.simulation.errors import Deadlock, FenceBroken, StepLimit
+from lograft.simulation.policies import Policy, UniformPolicy
+from lograft.simulation.trace import Streams, Trace
+
+T = TypeVar("T")
+Ts = TypeVarTuple("Ts")
+
+if TYPE_CHECKING:
+    # typeshed declares all of AbstractEventLoop abstract; at run time each method raises.
+    Base = asyncio.BaseEventLoop
+else:
+    Base = asyncio.AbstractEventLoop
+
+#: Virtual cost of one callback: lets code that polls the clock make progress.
+STEP_NS: Final = 1_000
+STEPS_MAX: Final = 50_000_000
+#: The collector runs at fixed steps only, so finalisers run at the same point of every run.
+STEPS_PER_COLLECTION: Final = 100_000
+TASKS_BEFORE_SWEEP: Final = 1_000
+
+
+class Process:
+    """One life of one simulated process: what a kill takes away.
+
+    Every callback and task made while a process's code runs inherits it through the context; the
+    loop drops what belongs to a dead one.
+    """
+
+    __slots__ = ("alive", "name")
+
+    def __init__(self, name: str) -> None:
+        self.name = name
+        self.alive = True
+
+    def kill(self) -> None:
+        self.alive = False
+
+
+CURRENT_PROCESS: contextvars.ContextVar[Process | None] = contextvars.ContextVar(
+    "lograft_simulated_process", default=None
+)
+
+
+class SimulatedTask(asyncio.Task[T]):
+    """A task whose hash is its number, so that sets of tasks iterate in one order."""
+
+    number: int
+    process: Process | None
+
+    def __new__(cls, *args: Any, loop: "SimulatedLoop", **kwargs: Any) -> "SimulatedTask[T]":
+        task = super().__new__(cls)
+        task.number = loop.next_number()
+        return task
+
+    def __hash__(self) -> int:
+        return self.number
+
+    def __eq__(self, other: object) -> bool:
+        return self is other
+
+
+class SimulatedFuture(asyncio.Future[T]):
+    number: int
+
+    def __new__(cls, *, loop: "SimulatedLoop") -> "SimulatedFuture[T]":
+        future = super().__new__(cls)
+        future.number = loop.next_number()
+        return future
+
+    def __hash__(self) -> int:
+        return self.number
+
+    def __eq__(self, other: object) -> bool:
+        return self is other
+
+
+class _Handle(asyncio.Handle):
+    __slots__ = ("owner", "process")
+
+    owner: object
+    process: Process | None
+
+
+class _TimerHandle(asyncio.TimerHandle):
+    __slots__ = ("owner", "process")
+
+    owner: object
+    process: Process | None
+
+
+class SimulatedLoop(Base):
+    def __init__(
+        self,
+        seed: int | str = 0,
+        *,
+        streams: Streams | None = None,
+        trace: Trace | None = None,
+        policy: Policy | None = None,
+        steps_max: int = STEPS_MAX,
+    ) -> None:
+        self.streams = streams or Streams(seed)
+        self.trace = trace or Trace()
+        self.now_ns = 0
+        self.steps = 0
+        #: Exceptions that reached nobody: a test must look here, a run with any has failed.
+        self.unhandled: list[dict[str, Any]] = []
+        self._policy = policy or UniformPolicy(self.streams.stream("schedule"))
+        self._steps_max = steps_max
+        self._ready: list[_Handle | _TimerHandle] = []
+        self._timers: list[tuple[int, int, _TimerHandle]] = []
+        self._numbers = 0
+        self._running = False
+        self._stopping = False
+        self._closed = False
+        #: All tasks in order of birth: asyncio itself holds pending ones weakly.
+        self._tasks: dict[SimulatedTask[Any], None] = {}
+        self._tasks_max = TASKS_BEFORE_SWEEP
+
+    # -- what asyncio asks of a loop ---------------------------------------------------------
+
+    def next_number(self) -> int:
+        self._numbers += 1
+        return self._numbers
+
+    def time(self) -> float:
+        return self.now_ns / 1e9
+
+    def get_debug(self) -> bool:
+        return False
+
+    def set_debug(self, enabled: bool) -> None:
+        """Debug mode would time callbacks with the real clock."""
+
+    def is_running(self) -> bool:
+        return self._running
+
+    def is_closed(self) -> bool:
+        return self._closed
+
+    def create_future(self) -> asyncio.Future[Any]:
+        return SimulatedFuture(loop=self)
+
+    def create_task(
+        self,
+        coro: Generator[Any, None, T] | Coroutine[Any, Any, T],
+        *,
+        name: object = None,
+        context: contextvars.Context | None = None,
+    ) -> asyncio.Task[T]:
+        task: SimulatedTask[T] = SimulatedTask(
+            coro, loop=self, name=None if name is None else str(name), context=context
+        )
+        if name is None:
+            task.set_name(f"task-{task.number}")
+        task.process = CURRENT_PROCESS.get() if context is None else context.get(CURRENT_PROCESS)
+        self._tasks[task] = None
+        if len(self._tasks) >= self._tasks_max:
+            self._tasks = {known: None for known in self._tasks if not known.done()}
+            self._tasks_max = 2 * len(self._tasks) + TASKS_BEFORE_SWEEP
+        return task
+
+    def call_soon(
+        self,
+        callback: Callable[[*Ts], object],
+        *args: *Ts,
+        context: contextvars.Context | None = None,
+    ) -> asyncio.Handle:
+        handle = _Handle(callback, args, self, context)
+        handle.process = CURRENT_PROCESS.get() if context is None else context.get(CURRENT_PROCESS)
+        handle.owner = getattr(callback, "__self__", None)
+        self._ready.append(handle)
+        return handle
+
+    def call_soon_threadsafe(
+        self,
+        callback: Callable[[*Ts], object],
+        *args: *Ts,
+        context: contextvars.Context | None = None,
+    ) -> asyncio.Handle:
+        # There is only one thread; libraries call this from the loop as well.
+        return self.call_soon(callback, *args, context=context)
+
+    def call_later(
+        self,
+        delay: float,
+        callback: Callable[[*Ts], object],
+        *args: *Ts,
+        context: contextvars.Context | None = None,
+    ) -> asyncio.TimerHandle:
+        return self._call_at_ns(self.now_ns + max(0, round(delay * 1e9)), callback, args, context)
+
+    def call_at(
+        self,
+        when: float,
+        callback: Callable[[*Ts], object],
+        *args: *Ts,
+        context: contextvars.Context | None = None,
+    ) -> asyncio.TimerHandle:
+        return self._call_at_ns(round(when * 1e9), callback, args, context)
+
+    def call_later_ns(self, delay_ns: int, callback: Callable[..., object], *args: Any) -> None:
+        self._call_at_ns(self.now_ns + delay_ns, callback, args, None)
+
+    def _call_at_ns(
+        self,
+        when_ns: int,
+        callback: Callable[..., object],
+        args: tuple[Any, ...],
+        context: contextvars.Context | None,
+    ) -> asyncio.TimerHandle:
+        handle = _TimerHandle(when_ns / 1e9, callback, args, self, context)
+        handle.process = CURRENT_PROCESS.get() if context is None else context.get(CURRENT_PROCESS)
+        handle.owner = getattr(callback, "__self__", None)
+        heapq.heappush(self._timers, (when_ns, self.next_number(), handle))
+        return handle
+
+    def _timer_handle_cancelled(self, handle: asyncio.TimerHandle) -> None:
+        """asyncio's own hook; cancelled timers are skipped when their time comes."""
+
+    def call_exception_handler(self, context: dict[str, Any]) -> None:
+        task = context.get("task", context.get("future"))
+        process = getattr(task, "process", None) or CURRENT_PROCESS.get()
+        if not self._closed and (process is None or process.alive):
+            self.unhandled.append(context)
+            self.trace.event("unhandled", str(context.get("message", "")))
+
+    def default_exception_handler(self, context: dict[str, Any]) -> None:
+        self.call_exception_handler(context)
+
+    def run_in_executor(self, executor: Any, func: Callable[[*Ts], T], *args: *Ts) -> NoReturn:
+        raise FenceBroken("run_in_executor: use the Workers seam")
+
+    async def shutdown_asyncgens(self) -> None: ...
+
+    async def shutdown_default_executor(self) -> None: ...
+
+    # -- running -----------------------------------------------------------------------------
+
+    def stop(self) -> None:
+        self._stopping = True
+
+    def run_forever(self) -> None:
+        if self._running or self._closed:
+            raise RuntimeError("the loop is running or closed")
+        collects = gc.isenabled()
+        gc.disable()
+        self._running = True
+        self._stopping = False
+        asyncio.events._set_running_loop(self)
+        try:
+            while not self._stopping:
+                self._step()
+        finally:
+            asyncio.events._set_running_loop(None)
+            self._running = False
+            if collects:
+                gc.enable()
+
+    def run_until_complete(self, future: Generator[Any, None, T] | Awaitable[T]) -> T:
+        # `ensure_future` takes every awaitable; typeshed wants them one by one.
+        main: asyncio.Future[T] = asyncio.ensure_future(future, loop=self)  # type: ignore[arg-type]
+        main.add_done_callback(self._main_is_done)
+        try:
+            self.run_forever()
+        finally:
+            main.remove_done_callback(self._main_is_done)
+        if not main.done():
+            raise RuntimeError("the loop was stopped before its main task ended")
+        return main.result()
+
+    def _main_is_done(self, _: asyncio.Future[Any]) -> None:
+        self.stop()
+
+    def _step(self) -> None:
+        ready = self._ready
+        timers = self._timers
+        if not ready:
+            while timers and self._is_void(timers[0][2]):
+                heapq.heappop(timers)
+            if not timers:
+                raise Deadlock(self._blocked())
+            self.now_ns = max(self.now_ns, timers[0][0])
+        now_ns = self.now_ns
+        while timers and timers[0][0] <= now_ns:
+            ready.append(heapq.heappop(timers)[2])
+        count = len(ready)
+        index = self._policy.draw(ready) if count > 1 else 0
+        handle = ready.pop(index)
+        if self._is_void(handle):
+            return
+        self.steps += 1
+        if self.steps > self._steps_max:
+            raise StepLimit(f"{self.steps} steps at {now_ns} ns: the run does not end")
+        if self.steps % STEPS_PER_COLLECTION == 0:
+            gc.collect()
+        self.trace.step(f"{now_ns} {index}/{count}")
+        self.now_ns = now_ns + STEP_NS
+        handle._run()
+
+    @staticmethod
+    def _is_void(handle: _Handle | _TimerHandle) -> bool:
+        process = handle.process
+        return handle.cancelled() or (process is not None and not process.alive)
+
+    def _blocked(self) -> str:
+        names = [task.get_name() for task in self._tasks if not task.done()]
+        return "nothing is ready and no timer is set; waiting: " + ", ".join(names)
+
+    def close(self) -> None:
+        """Drops all that is left, without a word about pending tasks: a crash leaves many."""
+        if self._closed:
+            return
+        self._closed = True
+        self._ready.clear()
+        self._timers.clear()
+        for task in list(self._tasks):
+            _bury(task)
+        self._tasks.clear()
+
+
+def _bury(task: asyncio.Task[Any]) -> None:
+    """Ends a task of a dead process. Its `finally` blocks run, but they reach a dead disk."""
+    task._log_destroy_pending = False  # type: ignore[attr-defined]
+    coroutine = task.get_coro()
+    try:
+        assert coroutine is not None
+        coroutine.close()
+    except BaseException:  # whatever a dead process raises is nobody's business
+        pass
