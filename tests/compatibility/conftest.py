@@ -1,0 +1,92 @@
+"""Fixtures of the client and interop tests: a server of each kind, and fresh topic names."""
+
+import itertools
+import warnings
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import cast
+
+import pytest
+from tests.compatibility.servers import Kind, Server, kinds_under_test
+
+with warnings.catch_warnings():  # kafka-python reads its own files in a way Python calls outdated
+    warnings.simplefilter("ignore", DeprecationWarning)
+    import kafka  # noqa: F401
+
+#: Shown below the traceback of a test that failed while they ran.
+running: list[Server] = []
+#: One server of a kind serves all client tests: starting a JVM for each would take minutes.
+SHARED_SETTINGS = {
+    "auto.create.topics.enable": "true",
+    "num.partitions": "2",
+    "log.retention.check.interval.ms": "1000",
+}
+
+
+def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
+    if "server" in metafunc.fixturenames:
+        metafunc.parametrize("server", kinds_under_test(), indirect=True, scope="session")
+
+
+@pytest.fixture(scope="session")
+def server(
+    request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[Server]:
+    kind = cast(Kind, request.param)
+    with serving(
+        Server.of(kind, tmp_path_factory.mktemp(kind), settings=SHARED_SETTINGS)
+    ) as started:
+        yield started
+
+
+@pytest.fixture
+def new_server(tmp_path: Path) -> Iterator[Callable[..., Server]]:
+    """Makes servers of a test's own; whatever is still running afterwards is stopped."""
+    made: list[Server] = []
+
+    def make(kind: Kind, *, settings: dict[str, str] | None = None) -> Server:
+        one = Server.of(kind, tmp_path / f"{kind}-{len(made)}", settings=settings)
+        made.append(one)
+        running.append(one)
+        return one
+
+    yield make
+    for one in made:
+        one.kill()
+        running.remove(one)
+
+
+class serving:
+    """Runs a server for a while and puts it on the list for reports."""
+
+    def __init__(self, server: Server) -> None:
+        self.server = server
+
+    def __enter__(self) -> Server:
+        running.append(self.server)
+        return self.server.start()
+
+    def __exit__(self, *_error: object) -> None:
+        running.remove(self.server)
+        self.server.stop()
+
+
+@pytest.fixture
+def new_topic(request: pytest.FixtureRequest) -> Callable[[], str]:
+    """Names that no other test of the session uses."""
+    base = request.node.originalname.removeprefix("test_")[:60]
+    counter = itertools.count()
+    serial = next(_serials)
+    return lambda: f"{base}-{serial}-{next(counter)}"
+
+
+_serials = itertools.count()
+
+
+@pytest.hookimpl(hookwrapper=True)
+def pytest_runtest_makereport(item: pytest.Item) -> Iterator[None]:
+    outcome = yield
+    report = outcome.get_result()  # type: ignore[attr-defined]
+    if report.failed:
+        for one in running:
+            report.sections.append((f"{one.kind} server", one.log_tail()))

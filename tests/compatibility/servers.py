@@ -1,0 +1,234 @@
+"""Starts a Lograft or an Apache Kafka 4.3.1 node for a test or a benchmark, and stops it.
+
+    with Server.of("kafka", folder).started() as server:
+        use(server.bootstrap)
+
+Both kinds read the same properties file, so a test says its settings once. A server lives in its
+own folder on free ports of 127.0.0.1; `log_tail()` is what it said, for the report of a failure.
+"""
+
+import os
+import random
+import shutil
+import signal
+import socket
+import subprocess
+import sys
+import time
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import IO, Final, Literal
+
+from tests.compatibility.readiness import broker_ids
+from tools.kafka_jars import KAFKA_VERSION, REPOSITORY, kafka_jars
+
+Kind = Literal["lograft", "kafka"]
+KINDS: Final[tuple[Kind, ...]] = ("lograft", "kafka")
+HOST: Final = "127.0.0.1"
+NODE_ID: Final = 1
+#: A valid Kafka uuid: 16 bytes in URL-safe base64.
+CLUSTER_ID: Final = "bG9ncmFmdC10ZXN0cy0xMQ"
+START_SECONDS_MAX: Final = 60.0
+STOP_SECONDS_MAX: Final = 30.0
+LOG_TAIL_BYTES: Final = 6000
+
+#: Tests start many short JVMs on few cores: the cheap compiler and collector start fastest.
+SMALL_JVM: Final = ("-Xmx384m", "-Xms128m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1")
+#: How Kafka's own start script runs a broker, with the heap the benchmark promises.
+SERVER_JVM: Final = (
+    "-Xmx1g",
+    "-Xms1g",
+    "-server",
+    "-XX:+UseG1GC",
+    "-XX:MaxGCPauseMillis=20",
+    "-XX:InitiatingHeapOccupancyPercent=35",
+    "-XX:+ExplicitGCInvokesConcurrent",
+)
+
+
+class ServerFailed(Exception):
+    """The server did not start or stop as it should; the text ends with its last output."""
+
+
+@dataclass
+class Server:
+    """One node. Values are set before start(); a stopped server can be started again."""
+
+    kind: Kind
+    folder: Path
+    settings: dict[str, str] = field(default_factory=dict)
+    jvm: tuple[str, ...] = SMALL_JVM
+    port: int = field(default_factory=lambda: free_port())
+    controller_port: int = field(default_factory=lambda: free_port())
+    process: subprocess.Popen[bytes] | None = None
+
+    @classmethod
+    def of(cls, kind: Kind, folder: Path, *, settings: Mapping[str, str] | None = None) -> "Server":
+        return cls(kind, folder, dict(settings or {}))
+
+    @property
+    def bootstrap(self) -> str:
+        return f"{HOST}:{self.port}"
+
+    @property
+    def data(self) -> Path:
+        return self.folder / "data"
+
+    @property
+    def log_path(self) -> Path:
+        return self.folder / "server.log"
+
+    @property
+    def properties_path(self) -> Path:
+        return self.folder / "server.properties"
+
+    @property
+    def pid(self) -> int:
+        assert self.process is not None, "the server is not running"
+        return self.process.pid
+
+    def using_data_of(self, other: "Server") -> "Server":
+        """A node that will start on a copy of the (stopped) other's files. The metadata log names
+        the address of the quorum's only voter, so that is taken over too."""
+        shutil.copytree(other.data, self.data, dirs_exist_ok=True)
+        self.controller_port = other.controller_port
+        return self
+
+    def start(self) -> "Server":
+        """Returns when the node answers a client and has itself registered as a broker."""
+        self.launch()
+        deadline = time.monotonic() + START_SECONDS_MAX
+        while not broker_ids(HOST, self.port):
+            if self.has_ended_within(0.02):
+                raise ServerFailed(f"{self.kind} ended while starting\n{self.log_tail()}")
+            if time.monotonic() > deadline:
+                self.kill()
+                raise ServerFailed(f"{self.kind} did not become ready\n{self.log_tail()}")
+        return self
+
+    def launch(self) -> None:
+        """Starts the process (formatting its folder on first use) and does not wait for it."""
+        self.folder.mkdir(parents=True, exist_ok=True)
+        self.write_properties()
+        with self.log_path.open("ab") as log:
+            if not (self.data / "meta.properties").exists():
+                self.format(log)
+            self.process = subprocess.Popen(
+                self.start_command(), stdout=log, stderr=subprocess.STDOUT, cwd=self.folder
+            )
+
+    def format(self, log: IO[bytes]) -> None:
+        done = subprocess.run(
+            self.format_command(), stdout=log, stderr=subprocess.STDOUT, timeout=START_SECONDS_MAX
+        )
+        if done.returncode != 0:
+            raise ServerFailed(f"{self.kind} could not format its folder\n{self.log_tail()}")
+
+    def stop(self) -> None:
+        """A clean stop, as an operator does it."""
+        self.end(signal.SIGTERM)
+
+    def kill(self) -> None:
+        self.end(signal.SIGKILL)
+
+    def end(self, how: signal.Signals) -> None:
+        if self.process is None:
+            return
+        if self.process.poll() is None:
+            self.process.send_signal(how)
+            if not self.has_ended_within(STOP_SECONDS_MAX):
+                self.process.kill()
+                self.process.wait()
+                raise ServerFailed(f"{self.kind} did not stop\n{self.log_tail()}")
+        self.process = None
+
+    def has_ended_within(self, seconds: float) -> bool:
+        assert self.process is not None
+        try:
+            self.process.wait(timeout=seconds)
+        except subprocess.TimeoutExpired:
+            return False
+        return True
+
+    @contextmanager
+    def started(self) -> Iterator["Server"]:
+        try:
+            yield self.start()
+        finally:
+            self.stop()
+
+    def log_tail(self) -> str:
+        if not self.log_path.exists():
+            return "(no output)"
+        text = self.log_path.read_bytes()[-LOG_TAIL_BYTES:]
+        return f"--- {self.log_path} ---\n{text.decode(errors='replace')}"
+
+    def write_properties(self) -> None:
+        values = {
+            "process.roles": "broker,controller",
+            "node.id": str(NODE_ID),
+            "listeners": f"PLAINTEXT://{HOST}:{self.port},CONTROLLER://{HOST}:{self.controller_port}",
+            "advertised.listeners": f"PLAINTEXT://{HOST}:{self.port}",
+            "listener.security.protocol.map": "PLAINTEXT:PLAINTEXT,CONTROLLER:PLAINTEXT",
+            "controller.listener.names": "CONTROLLER",
+            "controller.quorum.bootstrap.servers": f"{HOST}:{self.controller_port}",
+            "log.dirs": str(self.data),
+            "offsets.topic.replication.factor": "1",
+            "offsets.topic.num.partitions": "4",
+            "transaction.state.log.replication.factor": "1",
+            "transaction.state.log.min.isr": "1",
+            "transaction.state.log.num.partitions": "4",
+            "share.coordinator.state.topic.replication.factor": "1",
+            "share.coordinator.state.topic.min.isr": "1",
+            "group.initial.rebalance.delay.ms": "0",
+            **self.settings,
+        }
+        lines = [f"{name}={value}" for name, value in values.items()]
+        self.properties_path.write_text("\n".join(lines) + "\n")
+
+    def format_command(self) -> list[str]:
+        arguments = ["format", "-t", CLUSTER_ID, "-c", str(self.properties_path), "--standalone"]
+        if self.kind == "lograft":
+            return [*lograft_command(), "storage", *arguments]
+        return [*java_command(SMALL_JVM), "kafka.tools.StorageTool", *arguments]
+
+    def start_command(self) -> list[str]:
+        if self.kind == "lograft":
+            return [*lograft_command(), "server", str(self.properties_path)]
+        logging = REPOSITORY / "tools" / "kafka" / "log4j2-server.properties"
+        options = (*self.jvm, f"-Dlog4j2.configurationFile={logging}")
+        return [*java_command(options), "kafka.Kafka", str(self.properties_path)]
+
+
+def lograft_command() -> list[str]:
+    beside_python = Path(sys.executable).parent / "lograft"
+    return [str(beside_python) if beside_python.exists() else "lograft"]
+
+
+def java_command(options: tuple[str, ...], version: str = KAFKA_VERSION) -> list[str]:
+    return ["java", *options, "-cp", f"{kafka_jars(version)}/*"]
+
+
+def free_port() -> int:
+    """A port below the range from which the kernel gives ports to clients: nobody takes it between
+    this look and the server's own bind, save another caller of this function."""
+    for _attempt in range(100):
+        port = random.SystemRandom().randrange(20_000, 32_000)
+        with socket.socket() as probe:
+            probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+            try:
+                probe.bind((HOST, port))
+            except OSError:
+                continue
+            return port
+    raise ServerFailed("no free port found")
+
+
+def kinds_under_test() -> tuple[Kind, ...]:
+    """LOGRAFT_TEST_SERVERS says against whom the client tests run: lograft, kafka or both."""
+    wanted = os.environ.get("LOGRAFT_TEST_SERVERS", "lograft")
+    if wanted == "both":
+        return KINDS
+    return tuple(kind for kind in KINDS if kind == wanted)

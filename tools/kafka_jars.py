@@ -1,0 +1,84 @@
+"""Brings Apache Kafka's jars into `.cache/kafka/<version>`: `python -m tools.kafka_jars`.
+
+Maven finds them by artifact name (tools/kafka/pom.xml). A finished folder carries a marker, so a
+second call costs nothing and an interrupted one starts again.
+"""
+
+import fcntl
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+from typing import Final
+
+REPOSITORY: Final = Path(__file__).resolve().parent.parent
+CACHE: Final = REPOSITORY / ".cache" / "kafka"
+KAFKA_VERSION: Final = "4.3.1"
+#: The last release whose console tools many people still have installed.
+OLD_KAFKA_VERSION: Final = "3.1.0"
+FETCH_SECONDS_MAX: Final = 900
+
+
+class JarsMissing(Exception):
+    """The jars could not be fetched; the text says what Maven said."""
+
+
+def kafka_jars(version: str = KAFKA_VERSION) -> Path:
+    """The folder with the jars of one release, fetched on first use."""
+    folder = CACHE / version
+    if is_complete(folder):
+        return folder
+    folder.parent.mkdir(parents=True, exist_ok=True)
+    with (folder.parent / f".{version}.lock").open("w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        if not is_complete(folder):
+            fetch(version, folder)
+    return folder
+
+
+def is_complete(folder: Path) -> bool:
+    return (folder / ".complete").exists()
+
+
+def fetch(version: str, folder: Path) -> None:
+    ensure_program("mvn", package="maven")
+    ensure_program("java", package="default-jre-headless")
+    command = [
+        "mvn",
+        "--batch-mode",
+        "--quiet",
+        "--file",
+        str(REPOSITORY / "tools" / "kafka" / "pom.xml"),
+        f"-Dkafka.version={version}",
+        "-DincludeScope=runtime",
+        f"-DoutputDirectory={folder}",
+        "dependency:copy-dependencies",
+    ]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=FETCH_SECONDS_MAX)
+    if done.returncode != 0:
+        raise JarsMissing(f"Maven could not fetch Kafka {version}:\n{done.stdout[-2000:]}")
+    (folder / ".complete").touch()
+
+
+def ensure_program(program: str, *, package: str) -> None:
+    """Installs a Debian package when its program is not there."""
+    if shutil.which(program):
+        return
+    if not shutil.which("apt-get"):
+        raise JarsMissing(f"{program} is not installed (Debian: {package})")
+    install = ["apt-get", "install", "--yes", "--no-install-recommends", package]
+    if subprocess.run(install, capture_output=True, timeout=FETCH_SECONDS_MAX).returncode == 0:
+        return
+    subprocess.run(["apt-get", "update"], capture_output=True, timeout=FETCH_SECONDS_MAX)
+    done = subprocess.run(install, capture_output=True, text=True, timeout=FETCH_SECONDS_MAX)
+    if done.returncode != 0:
+        raise JarsMissing(f"apt-get could not install {package}:\n{done.stderr[-1000:]}")
+
+
+def main(versions: list[str]) -> None:
+    for version in versions or [KAFKA_VERSION, OLD_KAFKA_VERSION]:
+        print(f"Apache Kafka {version}: {kafka_jars(version)}")
+
+
+if __name__ == "__main__":
+    main(sys.argv[1:])
