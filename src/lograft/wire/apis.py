@@ -1,0 +1,77 @@
+"""Which APIs exist, in which versions, and where their message classes are.
+
+The table is Kafka 4.3.1's. What a node advertises is the part of it that has a handler.
+"""
+
+from importlib import import_module
+from typing import Final, NamedTuple
+
+from lograft.wire.errors import UnsupportedVersion
+from lograft.wire.message import Message
+from lograft.wire.messages.index import APIS
+
+API_VERSIONS_KEY: Final = 18
+
+
+class ApiSpec(NamedTuple):
+    key: int
+    name: str
+    #: Module of `lograft.wire.messages`; also the name of the handler's module.
+    module: str
+    min_version: int
+    #: The last version that is stable.
+    max_version: int
+    #: A later version that Kafka offers only with `unstable.api.versions.enable`, or None.
+    unstable_version: int | None
+    flexible_since: int
+    #: Of "broker" and "controller": the listeners on which the API is served.
+    listeners: frozenset[str]
+
+
+def _specs() -> dict[int, ApiSpec]:
+    return {
+        key: ApiSpec(
+            key=key,
+            name=name,
+            module=module,
+            min_version=first,
+            max_version=last - unstable,
+            unstable_version=last if unstable else None,
+            flexible_since=flexible,
+            listeners=frozenset(listeners),
+        )
+        for key, name, module, first, last, unstable, flexible, listeners in APIS
+    }
+
+
+API_VERSIONS: Final[dict[int, ApiSpec]] = _specs()
+
+
+def spec_of(key: int) -> ApiSpec:
+    try:
+        return API_VERSIONS[key]
+    except KeyError:
+        raise UnsupportedVersion(f"there is no API {key}") from None
+
+
+def request_class(key: int) -> type[Message]:
+    return _message_class(spec_of(key), "Request")
+
+
+def response_class(key: int) -> type[Message]:
+    return _message_class(spec_of(key), "Response")
+
+
+def _message_class(spec: ApiSpec, direction: str) -> type[Message]:
+    module = import_module(f"lograft.wire.messages.{spec.module}")
+    kind: type[Message] = getattr(module, spec.name + direction)
+    return kind
+
+
+def request_header_version(key: int, version: int) -> int:
+    return 2 if version >= spec_of(key).flexible_since else 1
+
+
+def response_header_version(key: int, version: int) -> int:
+    """ApiVersions always answers with header 0: the client does not yet know what we speak."""
+    return 1 if version >= spec_of(key).flexible_since and key != API_VERSIONS_KEY else 0

@@ -1,0 +1,96 @@
+"""Reads and writes messages. The code for a class and version is compiled on its first use."""
+
+import struct
+from collections.abc import Callable
+from typing import Any, Final, TypeVar
+
+from lograft.model.seams import Buffer, FileSlice, Part
+from lograft.wire.errors import MalformedMessage, UnsupportedVersion, UnwritableMessage
+from lograft.wire.message import Message
+from lograft.wire.read_compiler import ReadCompiler
+from lograft.wire.write_compiler import WriteCompiler
+
+M = TypeVar("M", bound=Message)
+
+#: What the compiled readers run into on input that is cut short, and on text that is not UTF-8.
+_BROKEN_INPUT: Final = (struct.error, IndexError, ValueError)
+#: What the compiled writers run into on values that do not fit their fields.
+_UNFIT_VALUE: Final = (struct.error, AttributeError, TypeError, ValueError, OverflowError)
+
+
+def read(kind: type[M], version: int, data: Buffer, position: int = 0) -> tuple[M, int]:
+    """The message that begins at `position`, and the position after it.
+
+    Fields of record batches are views into `data`, all else is copied. Raises MalformedMessage.
+    """
+    reader = kind.READERS.get(version) or _compile_reader(kind, version)
+    try:
+        result: tuple[M, int] = reader(data, position)
+    except _BROKEN_INPUT as error:
+        raise MalformedMessage(f"{kind.__name__} v{version}: {error}") from error
+    return result
+
+
+def read_all(kind: type[M], version: int, data: Buffer, position: int = 0) -> M:
+    """The message that fills `data` from `position` to its end."""
+    message, end = read(kind, version, data, position)
+    if end != len(data):
+        raise MalformedMessage(
+            f"{kind.__name__} v{version} ends at {end}, {len(data) - end} bytes too early"
+        )
+    return message
+
+
+def write(message: Message, version: int) -> bytes:
+    """The message as bytes; record batches that lie in files are read."""
+    out: list[Buffer] = []
+    parts: list[Part] = []
+    write_to(message, version, out, parts)
+    if not parts:
+        return b"".join(out)
+    whole = [
+        part.file.pread(part.size, part.position) if isinstance(part, FileSlice) else part
+        for part in parts
+    ]
+    return b"".join(whole + out)
+
+
+def write_parts(message: Message, version: int) -> list[Part]:
+    """The message as parts to send: record batches in files and big buffers stay what they are."""
+    out: list[Buffer] = []
+    parts: list[Part] = []
+    write_to(message, version, out, parts)
+    if out:
+        parts.append(b"".join(out))
+    return parts
+
+
+def write_to(message: Message, version: int, out: list[Buffer], parts: list[Part]) -> None:
+    """Appends the pieces of a message to `out`. Before record batches that are not to be copied,
+    what lies in `out` is joined and moved to `parts`, and they follow it there."""
+    kind = type(message)
+    writer = kind.WRITERS.get(version) or _compile_writer(kind, version)
+    try:
+        writer(message, out, parts)
+    except _UNFIT_VALUE as error:
+        raise UnwritableMessage(f"{kind.__name__} v{version}: {error}") from error
+
+
+def _compile_reader(kind: type[Message], version: int) -> Callable[..., Any]:
+    _check_version(kind, version)
+    reader = kind.READERS[version] = ReadCompiler(kind, version).compile()
+    return reader
+
+
+def _compile_writer(kind: type[Message], version: int) -> Callable[..., None]:
+    _check_version(kind, version)
+    writer = kind.WRITERS[version] = WriteCompiler(kind, version).compile()
+    return writer
+
+
+def _check_version(kind: type[Message], version: int) -> None:
+    first, last = kind.VERSIONS
+    if not first <= version <= last:
+        raise UnsupportedVersion(
+            f"{kind.__name__} has the versions {first} to {last}, not {version}"
+        )

@@ -1,0 +1,130 @@
+"""Request and response headers, both directions, and whole frames.
+
+Written by hand because the header comes before everything: before the version is known to be one
+of ours, and before the peer has said who it is.
+"""
+
+from struct import Struct
+from typing import Final, NamedTuple
+
+from lograft.model.seams import Buffer, FileSlice, Part
+from lograft.wire.apis import API_VERSIONS, request_header_version
+from lograft.wire.codec import write_to
+from lograft.wire.errors import MalformedMessage
+from lograft.wire.message import Message
+from lograft.wire.varints import skip_tags
+
+#: A header has no use for more, and it is read before the peer is known.
+HEADER_TAGS_MAX: Final = 64
+
+_FIXED: Final = Struct(">hhih")
+_CORRELATION: Final = Struct(">i")
+_SIZE_AND_CORRELATION: Final = (Struct(">ii"), Struct(">iix"))
+
+
+class RequestHeader(NamedTuple):
+    api_key: int
+    api_version: int
+    correlation_id: int
+    client_id: str | None
+    #: Where the body begins in the frame.
+    body_position: int
+
+
+def read_request_header(frame: Buffer) -> RequestHeader:
+    """Reads the header of a frame (without its size).
+
+    An API that does not exist, or a version above our last, is not an error here: the caller
+    answers it. For a version we do not know, the header is taken for flexible when our newest
+    version is, so its body position is a guess that nobody uses.
+    """
+    end = len(frame)
+    if end < 10:
+        raise MalformedMessage(f"request of {end} bytes")
+    api_key, version, correlation_id, size = _FIXED.unpack_from(frame, 0)
+    position = 10
+    client_id = None
+    if size >= 0:
+        position += size
+        if position > end:
+            raise MalformedMessage(f"client id of {size} bytes in a request of {end}")
+        try:
+            client_id = str(frame[10:position], "utf-8")
+        except UnicodeDecodeError as error:
+            raise MalformedMessage("client id is not UTF-8") from error
+    spec = API_VERSIONS.get(api_key)
+    if spec is not None and version >= spec.flexible_since:
+        position = _skip_header_tags(frame, position, end)
+    return RequestHeader(api_key, version, correlation_id, client_id, position)
+
+
+def _skip_header_tags(frame: Buffer, position: int, end: int) -> int:
+    try:
+        count = frame[position]
+        position += 1
+        if count == 0:
+            return position
+        if count > HEADER_TAGS_MAX:
+            raise MalformedMessage(f"more than {HEADER_TAGS_MAX} tagged fields in a header")
+        return skip_tags(frame, position, end, count)
+    except IndexError:
+        raise MalformedMessage("header ends after the last byte") from None
+
+
+def write_request_header(
+    api_key: int, api_version: int, correlation_id: int, client_id: str | None
+) -> bytes:
+    name = b"" if client_id is None else client_id.encode()
+    size = -1 if client_id is None else len(name)
+    head = _FIXED.pack(api_key, api_version, correlation_id, size) + name
+    return head + b"\0" if request_header_version(api_key, api_version) == 2 else head
+
+
+def write_response_header(correlation_id: int, header_version: int) -> bytes:
+    return _CORRELATION.pack(correlation_id) + (b"\0" if header_version else b"")
+
+
+def read_response_header(frame: Buffer, header_version: int) -> tuple[int, int]:
+    """The correlation id, and where the body begins."""
+    if len(frame) < 4:
+        raise MalformedMessage(f"response of {len(frame)} bytes")
+    (correlation_id,) = _CORRELATION.unpack_from(frame, 0)
+    position = 4
+    if header_version:
+        position = _skip_header_tags(frame, position, len(frame))
+    return correlation_id, position
+
+
+def frame_request(
+    message: Message, version: int, *, correlation_id: int, client_id: str | None
+) -> bytes:
+    """A whole request, size and all, for clients and tests."""
+    out: list[Buffer] = [write_request_header(message.KEY, version, correlation_id, client_id)]
+    parts: list[Part] = []
+    write_to(message, version, out, parts)
+    assert not any(isinstance(part, FileSlice) for part in parts), "a request lies in memory"
+    body = b"".join([*(part for part in parts if not isinstance(part, FileSlice)), *out])
+    return _CORRELATION.pack(len(body)) + body
+
+
+def frame_response(
+    message: Message, version: int, *, correlation_id: int, header_version: int
+) -> list[Part]:
+    """A whole response as parts: size, header, body. Small ones are a single part."""
+    out: list[Buffer] = [b""]
+    parts: list[Part] = []
+    write_to(message, version, out, parts)
+    head = _SIZE_AND_CORRELATION[header_version]
+    extra = 5 if header_version else 4
+    if not parts:
+        out[0] = head.pack(sum(map(len, out)) + extra, correlation_id)
+        return [b"".join(out)]
+    size = sum(map(len, out)) + extra
+    for part in parts:
+        size += part.size if type(part) is FileSlice else len(part)
+    first = parts[0]
+    assert isinstance(first, bytes)
+    parts[0] = head.pack(size, correlation_id) + first
+    if out:
+        parts.append(b"".join(out))
+    return parts

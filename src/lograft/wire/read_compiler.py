@@ -1,0 +1,358 @@
+"""Compiles a reader for one message class in one version.
+
+The code it makes is what one would write by hand: a run of fixed-size fields, with the length
+byte or bytes that follow it, is one `unpack_from` straight into the attributes; nested structs
+are read in place.
+
+Bounds. Every read of a fixed-size run or of a varint fails by itself at the end of the input.
+Slices do not, but the position only ever grows, so one comparison at the end of the message
+finds any that was cut short. Counts are compared with the bytes that are left before a list is
+filled, and all structs of a message together may not exceed STRUCTS_MAX.
+"""
+
+from collections.abc import Callable
+from functools import cache
+from struct import Struct, unpack_from
+from typing import Any, Final, NoReturn
+
+from lograft.model.seams import Buffer
+from lograft.wire.errors import MalformedMessage
+from lograft.wire.message import FRESH, Field, Message
+from lograft.wire.varints import UUIDS, continue_uvarint, read_uvarint, skip_tags
+
+#: Structs in one message: a slotted object costs some fifty times the two bytes it may come from.
+STRUCTS_MAX: Final = 1 << 20
+
+FORMATS: Final = {
+    "bool": "?", "int8": "b", "int16": "h", "uint16": "H", "int32": "i", "uint32": "I",
+    "int64": "q", "float64": "d", "uuid": "16s",
+}  # fmt: skip
+#: Arrays of numbers up to this length have their own compiled struct.
+SHORT_ARRAY: Final = 32
+
+
+def _refuse_null(field: str) -> NoReturn:
+    raise MalformedMessage(f"{field} is null")
+
+
+def _refuse_count(field: str, count: int, left: int) -> NoReturn:
+    raise MalformedMessage(f"{field} claims {count} elements, {left} bytes are left")
+
+
+def _refuse_tag(kind: str, tag: int) -> NoReturn:
+    raise MalformedMessage(f"tagged field {tag} of {kind} is out of order or of the wrong size")
+
+
+def _refuse_end(kind: str) -> NoReturn:
+    raise MalformedMessage(f"{kind} ends after the last byte")
+
+
+def smallest(kind: object, version: int, flexible: bool, nullable: bool = False) -> int:
+    """Least number of bytes that a value takes."""
+    if isinstance(kind, str):
+        if kind in FORMATS:
+            return Struct(">" + FORMATS[kind]).size
+        return 1 if flexible else 2 if kind == "string" else 4
+    if nullable:
+        return 1
+    assert isinstance(kind, type)
+    assert issubclass(kind, Message)
+    size = 1 if flexible else 0
+    for field in kind.FIELDS:
+        if field.is_in(version) and not field.is_tagged_in(version):
+            what = field.element if field.kind == "struct" else field.kind
+            size += smallest(what, version, flexible, field.is_nullable_in(version))
+    return size
+
+
+def holds_records(kind: type[Message]) -> bool:
+    """Whether somewhere in it there is a field of record batches."""
+    return any(
+        field.kind == "records"
+        or (isinstance(field.element, type) and holds_records(field.element))
+        for field in kind.FIELDS
+    )
+
+
+class ReadCompiler:
+    def __init__(self, kind: type[Message], version: int) -> None:
+        self._kind = kind
+        self._version = version
+        self._flexible = version >= kind.FLEXIBLE_SINCE
+        #: Records come out as views of the input; without them, bytes are faster to take apart.
+        self._view = holds_records(kind)
+        self._lines: list[str] = []
+        self._depth = 1
+        self._count = 0
+        #: The fixed-size run being gathered: formats, targets, and what to do after it.
+        self._formats: list[str] = []
+        self._targets: list[str] = []
+        self._after: list[str] = []
+        self._names: dict[str, Any] = {
+            "new": object.__new__,
+            "uuids": UUIDS,
+            "continue_uvarint": continue_uvarint,
+            "read_uvarint": read_uvarint,
+            "skip_tags": _skip_tags,
+            "tag_count": _tag_count,
+            "refuse_null": _refuse_null,
+            "refuse_count": _refuse_count,
+            "refuse_tag": _refuse_tag,
+            "refuse_end": _refuse_end,
+        }
+
+    def compile(self) -> Callable[..., Any]:
+        kind = self._kind
+        wanted = "memoryview" if self._view else "bytes"
+        self._emit(f"if type(data) is not {wanted}: data = {wanted}(data)")
+        self._emit("end = len(data)")
+        self._emit(f"budget = {STRUCTS_MAX}")
+        self._struct(kind, "message")
+        self._flush()
+        self._emit(f"if position > end: refuse_end({kind.__name__!r})")
+        self._emit("return message, position")
+        source = "def read(data, position):\n" + "\n".join(self._lines)
+        exec(compile(source, f"<{kind.__name__} v{self._version} reader>", "exec"), self._names)
+        reader: Callable[..., Any] = self._names["read"]
+        return reader
+
+    def _emit(self, line: str) -> None:
+        self._lines.append("  " * self._depth + line)
+
+    def _name(self, prefix: str) -> str:
+        self._count += 1
+        return f"{prefix}{self._count}"
+
+    def _constant(self, prefix: str, value: object) -> str:
+        for name, known in self._names.items():
+            if known is value:
+                return name
+        name = self._name(prefix)
+        self._names[name] = value
+        return name
+
+    def _fixed(self, form: str, target: str, after: str = "") -> None:
+        self._formats.append(form)
+        self._targets.append(target)
+        if after:
+            self._after.append(after)
+
+    def _flush(self) -> None:
+        if not self._formats:
+            return
+        if self._formats == ["B"]:
+            self._emit(f"{self._targets[0]} = data[position]; position += 1")
+        else:
+            shape = Struct(">" + "".join(self._formats))
+            unpack = self._name("unpack")
+            self._names[unpack] = shape.unpack_from
+            self._emit(f"{', '.join(self._targets)}, = {unpack}(data, position)")
+            self._emit(f"position += {shape.size}")
+        for line in self._after:
+            self._emit(line)
+        self._formats, self._targets, self._after = [], [], []
+
+    def _struct(self, kind: type[Message], target: str) -> None:
+        self._emit(f"{target} = new({self._constant('kind', kind)})")
+        tagged = []
+        for field in kind.FIELDS:
+            attribute = f"{target}.{field.name}"
+            if field.is_in(self._version) and not field.is_tagged_in(self._version):
+                self._field(kind, field, attribute)
+                continue
+            self._emit(f"{attribute} = {self._default(field)}")
+            if field.is_in(self._version):
+                tagged.append(field)
+        if not self._flexible:
+            return
+        count = self._name("tags")
+        self._fixed("B", count)
+        self._flush()
+        if tagged:
+            self._emit(f"if {count}:")
+            self._depth += 1
+            self._tags(kind, tagged, target, count)
+            self._depth -= 1
+        else:
+            self._emit(f"if {count}: position = skip_tags(data, position, end, {count})")
+
+    def _default(self, field: Field) -> str:
+        if field.default is FRESH:
+            if field.kind == "array":
+                return "[]"
+            assert isinstance(field.element, type)
+            return f"{self._constant('kind', field.element)}()"
+        if isinstance(field.default, int | float | str | bytes | None):
+            return repr(field.default)
+        return self._constant("default", field.default)
+
+    def _field(self, kind: type[Message], field: Field, target: str) -> None:
+        label = f"{kind.__name__}.{field.name}"
+        nullable = field.is_nullable_in(self._version)
+        if field.kind == "array":
+            assert field.element is not None
+            self._array(field.element, target, label, nullable)
+        elif field.kind == "struct":
+            assert isinstance(field.element, type)
+            self._inner_struct(field.element, target, nullable)
+        else:
+            self._value(field.kind, target, label, nullable)
+
+    def _inner_struct(self, kind: type[Message], target: str, nullable: bool) -> None:
+        local = self._name("m")
+        if not nullable:
+            self._struct(kind, local)
+            self._emit(f"{target} = {local}")
+            return
+        there = self._name("there")
+        self._fixed("b", there)
+        self._flush()
+        self._emit(f"if {there} < 0: {target} = None")
+        self._emit("else:")
+        self._depth += 1
+        self._struct(kind, local)
+        self._flush()
+        self._emit(f"{target} = {local}")
+        self._depth -= 1
+
+    def _length(self, wide: str, label: str, nullable: bool) -> tuple[str, str]:
+        """Reads a length; returns its variable and the condition under which it says null.
+        A compact length stays as it came: one more than the length, 0 for null."""
+        size = self._name("n")
+        if self._flexible:
+            self._fixed("B", size)
+            self._flush()
+            grow = f"{size}, position = continue_uvarint(data, position, {size})"
+            self._emit(f"if {size} > 127: {grow}")
+            null = f"not {size}"
+        else:
+            self._fixed(wide, size)
+            self._flush()
+            null = f"{size} < 0"
+        if not nullable:
+            self._emit(f"if {null}: refuse_null({label!r})")
+        return size, null
+
+    def _value(self, kind: str, target: str, label: str, nullable: bool) -> None:
+        """A number, UUID, string or bytes."""
+        if kind == "uuid":
+            raw = self._name("u")
+            self._fixed("16s", raw, f"{target} = uuids[{raw}]")
+            return
+        if kind in FORMATS:
+            self._fixed(FORMATS[kind], target)
+            return
+        size, null = self._length("h" if kind == "string" else "i", label, nullable)
+        if nullable:
+            self._emit(f"if {null}: {target} = None")
+            self._emit("else:")
+            self._depth += 1
+        stop = self._name("stop")
+        self._emit(f"{stop} = position + {size}" + (" - 1" if self._flexible else ""))
+        taken = f"data[position:{stop}]"
+        if kind == "string":
+            taken = f"str({taken}, 'utf-8')" if self._view else f"{taken}.decode()"
+        elif kind == "bytes" and self._view:
+            taken = f"bytes({taken})"
+        self._emit(f"{target} = {taken}; position = {stop}")
+        if nullable:
+            self._depth -= 1
+
+    def _array(
+        self, element: "str | type[Message]", target: str, label: str, nullable: bool
+    ) -> None:
+        count, null = self._length("i", label, nullable)
+        if nullable:
+            self._emit(f"if {null}: {target} = None")
+            self._emit("else:")
+            self._depth += 1
+        if self._flexible:
+            self._emit(f"{count} -= 1")
+        least = smallest(element, self._version, self._flexible)
+        assert least > 0, f"elements of {label} take no bytes: their count could not be bounded"
+        too_many = f"{count} * {least} > end - position"
+        structs = isinstance(element, type)
+        if structs:
+            too_many += f" or {count} > budget"
+        self._emit(f"if {too_many}: refuse_count({label!r}, {count}, end - position)")
+        if structs:
+            self._emit(f"budget -= {count}")
+        if isinstance(element, str) and element in FORMATS:
+            self._numbers(element, target, count)
+        else:
+            items = self._name("items")
+            self._emit(f"{target} = {items} = []")
+            self._emit(f"for _ in range({count}):")
+            self._depth += 1
+            item = self._name("m")
+            if isinstance(element, type):
+                self._struct(element, item)
+            else:
+                self._value(element, item, label, nullable=False)
+            self._flush()
+            self._emit(f"{items}.append({item})")
+            self._depth -= 1
+        if nullable:
+            self._depth -= 1
+
+    def _numbers(self, kind: str, target: str, count: str) -> None:
+        size = Struct(">" + FORMATS[kind]).size
+        if kind == "uuid":
+            where = f"range(position, position + 16 * {count}, 16)"
+            self._emit(f"{target} = [uuids[bytes(data[at : at + 16])] for at in {where}]")
+        else:
+            unpack = self._constant(f"unpack_{kind}", _number_reader(kind))
+            self._emit(f"{target} = {unpack}(data, position, {count})")
+        self._emit(f"position += {size} * {count}")
+
+    def _tags(self, kind: type[Message], fields: list[Field], target: str, count: str) -> None:
+        """Tagged fields come in ascending order; those we do not know are stepped over."""
+        tag, size, stop, last = (self._name(part) for part in ("tag", "size", "stop", "last"))
+        self._emit(f"{count}, position = tag_count(data, position, end, {count})")
+        self._emit(f"{last} = -1")
+        self._emit(f"for _ in range({count}):")
+        self._depth += 1
+        self._emit(f"{tag}, position = read_uvarint(data, position)")
+        self._emit(f"{size}, position = read_uvarint(data, position)")
+        self._emit(f"{stop} = position + {size}")
+        refuse = f"refuse_tag({kind.__name__!r}, {tag})"
+        self._emit(f"if {tag} <= {last} or {stop} > end: {refuse}")
+        self._emit(f"{last} = {tag}")
+        branch = "if"
+        for field in fields:
+            self._emit(f"{branch} {tag} == {field.tag}:")
+            branch = "elif"
+            self._depth += 1
+            self._field(kind, field, f"{target}.{field.name}")
+            self._flush()
+            self._depth -= 1
+        self._emit(f"else: position = {stop}")
+        self._emit(f"if position != {stop}: {refuse}")
+        self._depth -= 1
+
+
+def _tag_count(data: Buffer, position: int, end: int, first: int) -> tuple[int, int]:
+    """The count of tagged fields whose first byte is known; each takes two bytes or more."""
+    if first > 127:
+        first, position = continue_uvarint(data, position, first)
+    if first > (end - position) // 2:
+        raise MalformedMessage(f"{first} tagged fields in {end - position} bytes")
+    return first, position
+
+
+def _skip_tags(data: Buffer, position: int, end: int, first: int) -> int:
+    count, position = _tag_count(data, position, end, first)
+    return skip_tags(data, position, end, count)
+
+
+@cache
+def _number_reader(kind: str) -> Callable[[Buffer, int, int], list[Any]]:
+    form = FORMATS[kind]
+    short = [Struct(f">{count}{form}").unpack_from for count in range(SHORT_ARRAY)]
+
+    def read_numbers(data: Buffer, position: int, count: int) -> list[Any]:
+        if count < SHORT_ARRAY:
+            return list(short[count](data, position))
+        return list(unpack_from(f">{count}{form}", data, position))
+
+    return read_numbers

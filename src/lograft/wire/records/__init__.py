@@ -1,0 +1,1 @@
+"""Records of the metadata log, the coordinators and control batches. Generated."""

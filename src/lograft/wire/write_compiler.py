@@ -1,0 +1,284 @@
+"""Compiles a writer for one message class in one version: the mirror of `read_compiler`.
+
+A writer appends pieces to a list that the caller joins. Fixed-size fields, and the length that
+follows them, are one `pack`. Record batches are not joined with the rest: what was written before
+them becomes a part, then they become one, so that files and big buffers are handed on as they are.
+"""
+
+from collections.abc import Callable
+from functools import cache
+from struct import Struct, pack
+from typing import Any, Final, NoReturn
+
+from lograft.model.seams import FileSlice
+from lograft.wire.errors import UnwritableMessage
+from lograft.wire.message import FRESH, Field, Message
+from lograft.wire.read_compiler import FORMATS, SHORT_ARRAY
+from lograft.wire.varints import SMALL, uvarint
+
+#: Record batches in memory below this size are joined with their neighbours: a copy is cheaper
+#: than one more part to send.
+COPY_BYTES_MAX: Final = 4096
+
+
+def _refuse_field(field: str, version: int) -> NoReturn:
+    raise UnwritableMessage(f"{field} is set, but version {version} has no such field")
+
+
+class WriteCompiler:
+    def __init__(self, kind: type[Message], version: int) -> None:
+        self._kind = kind
+        self._version = version
+        self._flexible = version >= kind.FLEXIBLE_SINCE
+        self._lines: list[str] = []
+        self._functions: list[str] = []
+        self._depth = 1
+        self._count = 0
+        #: The fixed-size run being gathered. Format "x" is a zero byte and has no value.
+        self._formats: list[str] = []
+        self._values: list[str] = []
+        self._names: dict[str, Any] = {
+            "SMALL": SMALL,
+            "uvarint": uvarint,
+            "refuse_field": _refuse_field,
+            "FileSlice": FileSlice,
+        }
+
+    def compile(self) -> Callable[..., None]:
+        kind = self._kind
+        self._emit("w = out.append")
+        self._struct(kind, "message")
+        self._flush()
+        source = "\n".join(
+            [*self._functions, "def write(message, out, parts):", *self._lines, "  return"]
+        )
+        exec(compile(source, f"<{kind.__name__} v{self._version} writer>", "exec"), self._names)
+        writer: Callable[..., None] = self._names["write"]
+        return writer
+
+    def _emit(self, line: str) -> None:
+        self._lines.append("  " * self._depth + line)
+
+    def _name(self, prefix: str) -> str:
+        self._count += 1
+        return f"{prefix}{self._count}"
+
+    def _constant(self, prefix: str, value: object) -> str:
+        for name, known in self._names.items():
+            if known is value:
+                return name
+        name = self._name(prefix)
+        self._names[name] = value
+        return name
+
+    def _fixed(self, form: str, value: str) -> None:
+        self._formats.append(form)
+        if form != "x":
+            self._values.append(value)
+
+    def _packed(self, *more: str) -> str:
+        """An expression for the bytes of the run, with more (format, value) pairs at its end."""
+        formats = "".join([*self._formats, *more[::2]])
+        values = [*self._values, *(value for value in more[1::2] if value)]
+        if not values:
+            return repr(b"\0" * len(formats))
+        shape = self._name("pack")
+        self._names[shape] = Struct(">" + formats).pack
+        return f"{shape}({', '.join(values)})"
+
+    def _flush(self) -> None:
+        if self._formats:
+            self._emit(f"w({self._packed()})")
+        self._formats, self._values = [], []
+
+    def _flush_with_uvarint(self, value: str) -> None:
+        """The run and a varint: in one pack while the varint has one byte."""
+        if self._formats:
+            short = self._packed("B", value)
+            self._emit(f"w({short} if {value} < 128 else {self._packed()} + uvarint({value}))")
+        else:
+            self._emit(f"w(SMALL[{value}] if {value} < 128 else uvarint({value}))")
+        self._formats, self._values = [], []
+
+    def _struct(self, kind: type[Message], source: str) -> None:
+        tagged = []
+        for field in kind.FIELDS:
+            if not field.is_in(self._version):
+                if not field.ignorable:
+                    label = f"{kind.__name__}.{field.name}"
+                    refusal = f"refuse_field({label!r}, {self._version})"
+                    self._emit(f"if {self._is_set(field, source)}: {refusal}")
+            elif field.is_tagged_in(self._version):
+                tagged.append(field)
+            else:
+                self._field(field, f"{source}.{field.name}")
+        if not self._flexible:
+            return
+        if not tagged:
+            self._fixed("x", "")
+            return
+        any_set = " or ".join(self._is_set(field, source) for field in tagged)
+        function = self._tags_function(tagged)
+        self._emit(f"if {any_set}:")
+        if self._formats:
+            self._emit(f"  w({self._packed()})")
+        self._emit(f"  w({function}(message, {source}, parts))")
+        self._emit("else:")
+        self._emit(f"  w({self._packed('x', '')})")
+        self._formats, self._values = [], []
+
+    def _is_set(self, field: Field, source: str) -> str:
+        """An expression: the field differs from its default."""
+        value = f"{source}.{field.name}"
+        if field.kind == "struct":
+            assert isinstance(field.element, type)
+            if field.default is None and field.nullable <= field.until:
+                return f"{value} is not None"
+            blank = self._name("blank")
+            self._names[blank] = field.element()
+            return f"({value} is not None and {value} != {blank})"
+        if field.default is FRESH:
+            return f"{value} != []"
+        if field.default is None:
+            return f"{value} is not None"
+        if field.kind in ("uuid", "records"):
+            return f"{value} != {self._constant('default', field.default)}"
+        return f"{value} != {field.default!r}"
+
+    def _tags_function(self, fields: list[Field]) -> str:
+        """The tagged fields of a struct: rare, so they are written by a function of their own."""
+        function = self._name("write_tags")
+        saved = self._lines, self._depth, self._formats, self._values
+        self._lines, self._depth, self._formats, self._values = [], 1, [], []
+        self._emit("tags = []")
+        for field in sorted(fields, key=lambda field: field.tag):
+            self._emit(f"if {self._is_set(field, 'struct')}:")
+            self._depth += 1
+            self._emit("out = []; w = out.append")
+            self._field(field, f"struct.{field.name}")
+            self._flush()
+            self._emit("body = b''.join(out)")
+            self._emit(f"tags.append(uvarint({field.tag}) + uvarint(len(body)) + body)")
+            self._depth -= 1
+        self._emit("return uvarint(len(tags)) + b''.join(tags)")
+        self._functions += [f"def {function}(message, struct, parts):", *self._lines]
+        self._lines, self._depth, self._formats, self._values = saved
+        return function
+
+    def _field(self, field: Field, source: str) -> None:
+        nullable = field.is_nullable_in(self._version)
+        if field.kind == "array":
+            assert field.element is not None
+            self._array(field.element, source, nullable)
+        elif field.kind == "struct":
+            assert isinstance(field.element, type)
+            self._inner_struct(field, field.element, source, nullable)
+        elif field.kind == "records":
+            self._records(source, nullable)
+        else:
+            self._value(field.kind, source, nullable)
+
+    def _inner_struct(self, field: Field, kind: type[Message], source: str, nullable: bool) -> None:
+        local = self._name("m")
+        self._emit(f"{local} = {source}")
+        if not nullable:
+            self._struct(kind, local)
+            return
+        self._flush()
+        self._emit(f"if {local} is None: w(b'\\xff')")
+        self._emit("else:")
+        self._depth += 1
+        self._fixed("b", "1")
+        self._struct(kind, local)
+        self._flush()
+        self._depth -= 1
+
+    def _length(self, wide: str, size: str) -> None:
+        """Ends the run with a length; `size` is as it goes out: one more when compact."""
+        if self._flexible:
+            self._flush_with_uvarint(size)
+        else:
+            self._fixed(wide, size)
+
+    def _value(self, kind: str, source: str, nullable: bool) -> None:
+        if kind == "uuid":
+            self._fixed("16s", f"{source}.int.to_bytes(16, 'big')")
+            return
+        if kind in FORMATS:
+            self._fixed(FORMATS[kind], source)
+            return
+        body, size = self._name("s"), self._name("n")
+        measure = f"{size} = len({body})" + (" + 1" if self._flexible else "")
+        encode = f"{body} = {body}.encode()" if kind == "string" else "pass"
+        if nullable:
+            self._emit(f"{body} = {source}")
+            self._emit(f"if {body} is None: {body} = b''; {size} = {0 if self._flexible else -1}")
+            self._emit(f"else: {encode}; {measure}")
+        else:
+            take = f"{source}.encode()" if kind == "string" else source
+            self._emit(f"{body} = {take}; {measure}")
+        self._length("h" if kind == "string" else "i", size)
+        self._flush()
+        self._emit(f"w({body})")
+
+    def _records(self, source: str, nullable: bool) -> None:
+        body, size = self._name("s"), self._name("n")
+        extra = " + 1" if self._flexible else ""
+        self._emit(f"{body} = {source}")
+        if nullable:
+            self._emit(f"if {body} is None: {body} = b''; {size} = {0 if self._flexible else -1}")
+            self._emit(
+                f"else: {size} = ({body}.size if type({body}) is FileSlice else len({body})){extra}"
+            )
+        else:
+            self._emit(
+                f"{size} = ({body}.size if type({body}) is FileSlice else len({body})){extra}"
+            )
+        self._length("i", size)
+        self._flush()
+        self._emit(f"if {size} > {COPY_BYTES_MAX} or type({body}) is FileSlice:")
+        self._emit(f"  parts.append(b''.join(out)); out.clear(); parts.append({body})")
+        self._emit(f"else: w({body})")
+
+    def _array(self, element: "str | type[Message]", source: str, nullable: bool) -> None:
+        items, count = self._name("items"), self._name("n")
+        extra = " + 1" if self._flexible else ""
+        self._emit(f"{items} = {source}")
+        if nullable:
+            null = 0 if self._flexible else -1
+            self._emit(f"if {items} is None: {items} = (); {count} = {null}")
+            self._emit(f"else: {count} = len({items}){extra}")
+        else:
+            self._emit(f"{count} = len({items}){extra}")
+        self._length("i", count)
+        self._flush()
+        if isinstance(element, str) and element in FORMATS:
+            if element == "uuid":
+                self._emit(f"w(b''.join([u.int.to_bytes(16, 'big') for u in {items}]))")
+            else:
+                write = self._constant(f"write_{element}", _number_writer(element))
+                self._emit(f"if {items}: w({write}({items}))")
+            return
+        item = self._name("m")
+        self._emit(f"for {item} in {items}:")
+        self._depth += 1
+        if isinstance(element, type):
+            self._struct(element, item)
+        else:
+            self._value(element, item, nullable=False)
+        self._flush()
+        self._depth -= 1
+
+
+@cache
+def _number_writer(kind: str) -> Callable[[list[Any]], bytes]:
+    form = FORMATS[kind]
+    short = [Struct(f">{count}{form}").pack for count in range(SHORT_ARRAY)]
+
+    def write_numbers(numbers: list[Any]) -> bytes:
+        count = len(numbers)
+        if count < SHORT_ARRAY:
+            return short[count](*numbers)
+        return pack(f">{count}{form}", *numbers)
+
+    return write_numbers
