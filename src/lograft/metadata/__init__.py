@@ -1,0 +1,14 @@
+"""The cluster's state as a fold over a log of records, and the decisions that make new records.
+
+`image.MetadataImage` changes only by replaying records, so the same log gives the same image on
+every node, and `image.records()` gives back a log prefix that would build it (a snapshot).
+Decisions are functions of an image and a request that return an `Outcome`: the records to append
+and the reply to release once they are committed. They change nothing themselves.
+
+One file per family of decisions: `topics`, `partitions`, `configs`, `brokers`, `features`,
+`producer_ids`, `activation`. `placement` picks the brokers of a new partition, `elections` the
+leader among a partition's replicas.
+
+Invariants: records between Begin- and EndTransactionRecord appear at once or not at all; a
+partition's leader and partition epochs never fall; a topic id names one topic for ever.
+"""

@@ -1,0 +1,171 @@
+"""The cluster's state after a prefix of the metadata log.
+
+Only `replay` changes it. Keys of the dicts are what Kafka's records are keyed by; the values of
+topics and brokers are parsed, the rest is kept as the record that said it.
+"""
+
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, field
+from typing import Final
+from uuid import UUID
+
+from lograft.metadata.delta import MetadataDelta
+from lograft.metadata.errors import InconsistentRecord
+from lograft.metadata.replay import REPLAY
+from lograft.metadata.types import (
+    METADATA_VERSION,
+    BrokerState,
+    ConfigResource,
+    ControllerState,
+    PartitionState,
+    QuotaEntity,
+    TopicState,
+)
+from lograft.model.types import NO_EPOCH, NO_OFFSET, Epoch, Offset
+from lograft.wire.message import Message
+from lograft.wire.records.abort_transaction_record import AbortTransactionRecord
+from lograft.wire.records.access_control_entry_record import AccessControlEntryRecord
+from lograft.wire.records.begin_transaction_record import BeginTransactionRecord
+from lograft.wire.records.delegation_token_record import DelegationTokenRecord
+from lograft.wire.records.end_transaction_record import EndTransactionRecord
+from lograft.wire.records.user_scram_credential_record import UserScramCredentialRecord
+
+NO_CONFIGS: Final[dict[str, str]] = {}
+
+
+@dataclass(slots=True)
+class MetadataImage:
+    #: The last record contained, and the epoch of the leader that wrote it.
+    offset: Offset = NO_OFFSET
+    epoch: Epoch = NO_EPOCH
+
+    features: dict[str, int] = field(default_factory=dict)
+    brokers: dict[int, BrokerState] = field(default_factory=dict)
+    controllers: dict[int, ControllerState] = field(default_factory=dict)
+    topics: dict[UUID, TopicState] = field(default_factory=dict)
+    configs: dict[ConfigResource, dict[str, str]] = field(default_factory=dict)
+    producer_ids_next: int = 0
+    client_quotas: dict[tuple[QuotaEntity, ...], dict[str, float]] = field(default_factory=dict)
+    acls: dict[UUID, AccessControlEntryRecord] = field(default_factory=dict)
+    #: By mechanism and user.
+    scram: dict[tuple[int, str], UserScramCredentialRecord] = field(default_factory=dict)
+    delegation_tokens: dict[str, DelegationTokenRecord] = field(default_factory=dict)
+    zk_migration_state: int = 0
+
+    # Derived from the above by replay alone, to find in one step what would be a search.
+
+    topic_ids: dict[str, UUID] = field(default_factory=dict)
+    #: Names with '.' or '_', by the form in which the two are the same.
+    similar_names: dict[str, dict[str, None]] = field(default_factory=dict)
+    #: How many partitions each broker leads, and how many replicas it holds.
+    leader_counts: dict[int, int] = field(default_factory=dict)
+    replica_counts: dict[int, int] = field(default_factory=dict)
+
+    #: Records after a BeginTransactionRecord: they wait here for the record that ends it.
+    _transaction: list[Message] | None = None
+
+    @property
+    def metadata_version(self) -> int:
+        return self.features.get(METADATA_VERSION, 0)
+
+    @property
+    def in_transaction(self) -> bool:
+        return self._transaction is not None
+
+    @property
+    def is_empty(self) -> bool:
+        """Nothing was ever decided: the log holds control records at most."""
+        return not self.features
+
+    @property
+    def partition_count(self) -> int:
+        return sum(len(topic.partitions) for topic in self.topics.values())
+
+    def topic(self, name: str) -> TopicState | None:
+        topic_id = self.topic_ids.get(name)
+        return None if topic_id is None else self.topics[topic_id]
+
+    def partition(self, topic_id: UUID, index: int) -> PartitionState | None:
+        topic = self.topics.get(topic_id)
+        return None if topic is None else topic.partitions.get(index)
+
+    def config_of(self, resource_type: int, name: str) -> dict[str, str]:
+        """What was set for this resource; not to be changed by the caller."""
+        return self.configs.get(ConfigResource(resource_type, name), NO_CONFIGS)
+
+    def replay(self, record: Message) -> None:
+        self._replay(record, MetadataDelta())
+
+    def apply(self, records: Iterable[Message], *, offset: Offset, epoch: Epoch) -> MetadataDelta:
+        """Replays a batch whose last record has `offset`; says what changed."""
+        assert offset >= self.offset, (offset, self.offset)
+        delta = MetadataDelta()
+        for record in records:
+            self._replay(record, delta)
+        self.offset = offset
+        self.epoch = epoch
+        return delta
+
+    def _replay(self, record: Message, delta: MetadataDelta) -> None:
+        kind = type(record)
+        if self._transaction is None:
+            replay = REPLAY.get(kind)
+            if replay is not None:
+                replay(self, record, delta)
+            elif kind is BeginTransactionRecord:
+                self._transaction = []
+            else:
+                raise InconsistentRecord(f"a {kind.__name__} has no place here: {record!r}")
+        elif kind is EndTransactionRecord:
+            records, self._transaction = self._transaction, None
+            for held in records:
+                self._replay(held, delta)
+        elif kind is AbortTransactionRecord:
+            self._transaction = None
+        elif kind is BeginTransactionRecord:
+            raise InconsistentRecord("a metadata transaction begins inside another one")
+        else:
+            self._transaction.append(record)
+
+    def records(self) -> Iterator[Message]:
+        """Records that build this image when replayed on an empty one."""
+        # Imported here: only a node that takes a snapshot needs it.
+        from lograft.metadata.image_records import image_records
+
+        assert not self.in_transaction, "an image inside a transaction has no records"
+        return image_records(self)
+
+    def copy(self) -> "MetadataImage":
+        """An image that later records leave alone. Values are shared, they never change."""
+        return MetadataImage(
+            offset=self.offset,
+            epoch=self.epoch,
+            features=self.features.copy(),
+            brokers=self.brokers.copy(),
+            controllers=self.controllers.copy(),
+            topics={topic_id: topic.copy() for topic_id, topic in self.topics.items()},
+            configs={resource: values.copy() for resource, values in self.configs.items()},
+            producer_ids_next=self.producer_ids_next,
+            client_quotas={key: values.copy() for key, values in self.client_quotas.items()},
+            acls=self.acls.copy(),
+            scram=self.scram.copy(),
+            delegation_tokens=self.delegation_tokens.copy(),
+            zk_migration_state=self.zk_migration_state,
+            topic_ids=self.topic_ids.copy(),
+            similar_names={form: names.copy() for form, names in self.similar_names.items()},
+            leader_counts=self.leader_counts.copy(),
+            replica_counts=self.replica_counts.copy(),
+            _transaction=None if self._transaction is None else self._transaction.copy(),
+        )
+
+    def statistics(self) -> dict[str, int]:
+        return {
+            "offset": self.offset,
+            "epoch": self.epoch,
+            "brokers": len(self.brokers),
+            "fenced_brokers": sum(broker.fenced for broker in self.brokers.values()),
+            "topics": len(self.topics),
+            "partitions": self.partition_count,
+            "configs": sum(len(values) for values in self.configs.values()),
+            "acls": len(self.acls),
+        }

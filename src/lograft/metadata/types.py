@@ -1,0 +1,141 @@
+"""The values a metadata image is made of. All are immutable: an image shares them freely."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from enum import IntEnum
+from typing import Final, Generic, NamedTuple, TypeVar
+from uuid import UUID
+
+from lograft.model.types import ZERO_UUID, BrokerEpoch
+from lograft.wire.message import Message
+
+R_co = TypeVar("R_co", covariant=True)
+
+#: Directory ids with a meaning of their own (KIP-858).
+UNASSIGNED_DIRECTORY: Final = ZERO_UUID
+LOST_DIRECTORY: Final = UUID(int=1)
+
+METADATA_VERSION: Final = "metadata.version"
+KRAFT_VERSION: Final = "kraft.version"
+
+
+class ResourceType(IntEnum):
+    """Whose settings; the numbers are the wire's."""
+
+    topic = 2
+    broker = 4
+    broker_logger = 8
+    client_metrics = 16
+    group = 32
+
+
+class ConfigResource(NamedTuple):
+    type: int
+    #: Of a broker: its id, or "" for the default of all brokers.
+    name: str
+
+
+class LeaderRecovery(IntEnum):
+    """Whether the leader came from the in-sync replicas or may have lost records."""
+
+    recovered = 0
+    recovering = 1
+
+
+class PartitionState(NamedTuple):
+    replicas: tuple[int, ...]
+    #: Where each replica lies, in the order of `replicas`.
+    directories: tuple[UUID, ...]
+    isr: tuple[int, ...]
+    removing_replicas: tuple[int, ...]
+    adding_replicas: tuple[int, ...]
+    #: Replicas outside the ISR that still hold all committed records (KIP-966).
+    elr: tuple[int, ...]
+    last_known_elr: tuple[int, ...]
+    #: -1: nobody leads.
+    leader: int
+    leader_recovery: int
+    #: Grows by one with every new leader.
+    leader_epoch: int
+    #: Grows by one with every change at all.
+    partition_epoch: int
+
+
+@dataclass(slots=True)
+class TopicState:
+    name: str
+    topic_id: UUID
+    partitions: dict[int, PartitionState]
+
+    def copy(self) -> "TopicState":
+        return TopicState(self.name, self.topic_id, self.partitions.copy())
+
+
+class Endpoint(NamedTuple):
+    #: Name of the listener.
+    name: str
+    host: str
+    port: int
+    security_protocol: int
+
+
+class VersionRange(NamedTuple):
+    min_version: int
+    max_version: int
+
+    def __contains__(self, level: object) -> bool:
+        return isinstance(level, int) and self.min_version <= level <= self.max_version
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BrokerState:
+    broker_id: int
+    epoch: BrokerEpoch
+    incarnation_id: UUID
+    endpoints: tuple[Endpoint, ...]
+    features: Mapping[str, VersionRange]
+    rack: str | None
+    #: Not (yet) trusted with partitions: registered but not caught up, or silent for too long.
+    fenced: bool
+    in_controlled_shutdown: bool
+    log_dirs: tuple[UUID, ...]
+    #: None: the broker comes from before there were cordoned log dirs.
+    cordoned_log_dirs: tuple[UUID, ...] | None
+    is_migrating_zk_broker: bool
+
+    @property
+    def is_active(self) -> bool:
+        """May lead partitions and be in their ISR."""
+        return not self.fenced and not self.in_controlled_shutdown
+
+    def endpoint(self, listener: str) -> Endpoint | None:
+        return next((end for end in self.endpoints if end.name == listener), None)
+
+    @property
+    def default_directory(self) -> UUID:
+        """Where a new replica on this broker goes, as far as the controller can know."""
+        return self.log_dirs[0] if len(self.log_dirs) == 1 else UNASSIGNED_DIRECTORY
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ControllerState:
+    controller_id: int
+    incarnation_id: UUID
+    zk_migration_ready: bool
+    endpoints: tuple[Endpoint, ...]
+    features: Mapping[str, VersionRange]
+
+
+class QuotaEntity(NamedTuple):
+    #: "user", "client-id" or "ip".
+    type: str
+    #: None: the default of this type.
+    name: str | None
+
+
+@dataclass(frozen=True, slots=True)
+class Outcome(Generic[R_co]):
+    """What a decision wants: `records` appended in one batch, then `reply` given."""
+
+    records: tuple[Message, ...]
+    reply: R_co

@@ -1,0 +1,25 @@
+import pytest
+
+from lograft.consensus.errors import IllegalMove
+from lograft.consensus.roles import NEXT_ROLE, Cause, Role, next_role
+
+
+def test_every_role_can_be_reached_and_left() -> None:
+    assert {role for role, _ in NEXT_ROLE} == set(Role)
+    # RESIGNED and the start: a restart reads the role from the hard state.
+    assert set(NEXT_ROLE.values()) == set(Role)
+
+
+def test_a_higher_epoch_ends_every_role() -> None:
+    for role in Role:
+        assert next_role(role, Cause.HIGHER_EPOCH) is Role.UNATTACHED
+
+
+def test_only_a_candidate_becomes_leader() -> None:
+    makers = [move for move, role in NEXT_ROLE.items() if role is Role.LEADER]
+    assert makers == [(Role.CANDIDATE, Cause.VOTES_WON)]
+
+
+def test_a_move_outside_the_table_is_an_error_that_names_it() -> None:
+    with pytest.raises(IllegalMove, match="follower does not end by votes won"):
+        next_role(Role.FOLLOWER, Cause.VOTES_WON)
