@@ -216,8 +216,14 @@ class SimulatedLoop(Base):
     ) -> asyncio.TimerHandle:
         return self._call_at_ns(round(when * 1e9), callback, args, context)
 
-    def call_later_ns(self, delay_ns: int, callback: Callable[..., object], *args: Any) -> None:
-        self._call_at_ns(self.now_ns + delay_ns, callback, args, None)
+    def call_later_ns(
+        self,
+        delay_ns: int,
+        callback: Callable[..., object],
+        *args: Any,
+        context: contextvars.Context | None = None,
+    ) -> None:
+        self._call_at_ns(self.now_ns + delay_ns, callback, args, context)
 
     def _call_at_ns(
         self,

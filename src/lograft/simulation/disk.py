@@ -1,0 +1,365 @@
+"""The Disk seam of one simulated process, over the platter of its machine.
+
+Each operation that changes something is counted; a crash can be set at the n-th of them, and
+then strikes before it, or in the middle of its write. From that moment every call raises
+SimulatedCrash: a dead process does nothing. What a kill or a power loss leaves is the platter's
+business; the next life opens a new SimulatedDisk on it.
+"""
+
+import errno
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from random import Random
+from typing import Final, Literal, NoReturn, TypeAlias
+
+from lograft.model.seams import Buffer, DirectoryLock, DiskUsage
+from lograft.simulation.errors import FenceBroken, SimulatedCrash
+from lograft.simulation.platter import (
+    FileNode,
+    FolderNode,
+    Link,
+    Move,
+    Platter,
+    Unlink,
+    Write,
+    failure,
+    put,
+)
+from lograft.simulation.trace import Trace
+
+Operation: TypeAlias = Literal[
+    "read", "write", "truncate", "fsync", "create", "rename", "unlink", "make_dir", "fsync_dir"
+]
+
+#: Virtual cost of each operation, ns: drawn between the two, now and then a hundred times more.
+LATENCY_NS: Final[dict[str, tuple[int, int]]] = {
+    "fsync": (200_000, 2_000_000),
+    "fsync_dir": (200_000, 2_000_000),
+    "read": (1_000, 20_000),
+}
+LATENCY_NS_ELSE: Final = (1_000, 10_000)
+SPIKE_CHANCE: Final = 0.01
+
+
+@dataclass(slots=True, kw_only=True)
+class DiskFault:
+    """What happens to the operations that match.
+
+    fail       an OSError with `error`; a failed fsync also drops the dirty pages, and the next
+               one succeeds
+    lose       the write is acknowledged and seen in the cache, but never reaches the metal
+    misdirect  the write reaches the metal at another position
+    """
+
+    operation: Operation
+    effect: Literal["fail", "lose", "misdirect"] = "fail"
+    error: int = errno.EIO
+    #: Matches paths that contain it.
+    path_part: str = ""
+    #: So many matching operations pass first.
+    skip: int = 0
+    times: int = 1
+
+
+@dataclass(slots=True, kw_only=True)
+class Crash:
+    """The process dies at an operation that changes something; at 1 it is the next one."""
+
+    countdown: int
+    on_crash: Callable[[], None] = field(default=lambda: None)
+
+
+class SimulatedFile:
+    """Like the real one it keeps its own size: after a failed append that still says where the
+    valid bytes end, although the file may be longer."""
+
+    __slots__ = ("_disk", "_node", "_path", "_size")
+
+    def __init__(self, disk: "SimulatedDisk", path: str, node: FileNode) -> None:
+        self._disk = disk
+        self._path = path
+        self._node = node
+        self._size = len(node.live)
+
+    @property
+    def path(self) -> str:
+        return self._path
+
+    @property
+    def size(self) -> int:
+        return self._size
+
+    def pread(self, size: int, position: int) -> bytes:
+        self._disk.begin("read", self._path)
+        return bytes(self._node.live[position : position + size])
+
+    def append(self, *parts: Buffer) -> int:
+        position = self._size
+        data = b"".join(parts)
+        self._disk.write(self._node, self._path, data, position)
+        self._size = position + len(data)
+        return position
+
+    def pwrite(self, data: Buffer, position: int) -> None:
+        self._disk.write(self._node, self._path, bytes(data), position)
+        self._size = max(self._size, position + len(data))
+
+    def truncate(self, size: int) -> None:
+        self._disk.begin("truncate", self._path, size)
+        growth = size - len(self._node.live)
+        self._disk.reserve(growth, self._path)
+        self._node.resize(size)
+        self._size = size
+        self._node.modified_ms = self._disk.wall_ms()
+
+    def fsync(self) -> None:
+        try:
+            self._disk.begin("fsync", self._path)
+        except OSError:
+            self._node.drop_dirty_pages()
+            raise
+        self._node.fsync()
+
+    def fileno(self) -> int:
+        raise FenceBroken("a simulated file has no descriptor: read it with pread")
+
+
+class SimulatedDisk:
+    def __init__(
+        self,
+        platter: Platter,
+        *,
+        random: Random,
+        trace: Trace | None = None,
+        wall_ms: Callable[[], int] = lambda: 0,
+    ) -> None:
+        self.platter = platter
+        self.trace = trace or Trace()
+        self.wall_ms = wall_ms
+        self.faults: list[DiskFault] = []
+        self.crash: Crash | None = None
+        self.is_dead = False
+        #: Operations that changed something, in this life.
+        self.operations = 0
+        #: Virtual time that operations took since a worker last asked.
+        self.spent_ns = 0
+        self._random = random
+
+    # -- the life of the process ---------------------------------------------------------------
+
+    def kill(self) -> None:
+        self.is_dead = True
+        self.crash = None
+        for path, holder in list(self.platter.locks.items()):
+            if holder is self:
+                del self.platter.locks[path]
+
+    def crash_after(self, operations: int, on_crash: Callable[[], None] = lambda: None) -> None:
+        """Dies at the `operations`-th change from now."""
+        self.crash = Crash(countdown=operations, on_crash=on_crash)
+
+    def _die(self) -> NoReturn:
+        crash = self.crash
+        self.kill()
+        self.trace.event("crash")
+        if crash:
+            crash.on_crash()
+        raise SimulatedCrash
+
+    def begin(self, operation: Operation, path: str, *fields: int | str) -> DiskFault | None:
+        """Counts, times and may end it; returns a fault that is not an error."""
+        if self.is_dead:
+            raise SimulatedCrash
+        if operation != "read":
+            self.operations += 1
+            self.trace.event(operation, path, *fields)
+            crash = self.crash
+            if crash and operation != "write":
+                crash.countdown -= 1
+                if crash.countdown <= 0:
+                    self._die()
+        low, high = LATENCY_NS.get(operation, LATENCY_NS_ELSE)
+        chance = self._random.random()
+        cost_ns = low + int((high - low) * chance)
+        self.spent_ns += cost_ns * 100 if chance < SPIKE_CHANCE else cost_ns
+        return self._fault(operation, path) if self.faults else None
+
+    def _fault(self, operation: Operation, path: str) -> DiskFault | None:
+        for fault in self.faults:
+            if fault.operation != operation or fault.path_part not in path or fault.times <= 0:
+                continue
+            if fault.skip > 0:
+                fault.skip -= 1
+                continue
+            fault.times -= 1
+            self.trace.event("fault", fault.effect, operation, path)
+            if fault.effect == "fail":
+                raise failure(fault.error, path)
+            return fault
+        return None
+
+    def reserve(self, growth: int, path: str) -> None:
+        if growth > 0 and self.platter.used_bytes + growth > self.platter.capacity_bytes:
+            raise failure(errno.ENOSPC, path)
+        self.platter.used_bytes += growth
+
+    def write(self, node: FileNode, path: str, data: bytes, position: int) -> None:
+        fault = self.begin("write", path, position, len(data))
+        crash = self.crash
+        if crash:
+            crash.countdown -= 1
+            if crash.countdown <= 0:
+                node.write(data[: self._random.randint(0, len(data))], position)
+                self._die()
+        growth = max(0, position + len(data) - len(node.live))
+        room = self.platter.capacity_bytes - self.platter.used_bytes
+        if growth > room:
+            # As the kernel does: what fits is written, then the next write fails.
+            kept = data[: max(0, len(data) - growth + room)]
+            node.write(kept, position)
+            self.platter.used_bytes += room
+            raise failure(errno.ENOSPC, path)
+        self.platter.used_bytes += growth
+        node.modified_ms = self.wall_ms()
+        if fault is None:
+            node.write(data, position)
+            return
+        put(node.live, Write(position, data), None)
+        node.is_suspect = True
+        if fault.effect == "misdirect":
+            elsewhere = self._random.randrange(max(1, len(node.live)))
+            node.pending.append(Write(elsewhere, data))
+
+    # -- the seam ------------------------------------------------------------------------------
+
+    def open(self, path: str, *, create: bool = False) -> SimulatedFile:
+        node = self.platter.find(path)
+        if node is None and create:
+            folder, name = self._parent(path)
+            self.begin("create", path)
+            node = FileNode(self.wall_ms())
+            folder.change(Link(name, node))
+        elif self.is_dead:
+            raise SimulatedCrash
+        return SimulatedFile(self, path, self.platter.file(path))
+
+    def read(self, path: str) -> bytes:
+        self.begin("read", path)
+        return bytes(self.platter.file(path).live)
+
+    def exists(self, path: str) -> bool:
+        return self._look(path) is not None
+
+    def is_dir(self, path: str) -> bool:
+        return isinstance(self._look(path), FolderNode)
+
+    def _look(self, path: str) -> FileNode | FolderNode | None:
+        if self.is_dead:
+            raise SimulatedCrash
+        return self.platter.find(path)
+
+    def list_dir(self, path: str) -> list[str]:
+        self.begin("read", path)
+        return sorted(self.platter.folder(path).live)
+
+    def make_dir(self, path: str) -> None:
+        folder = self.platter.root
+        so_far = ""
+        for name in path.split("/"):
+            if name in ("", "."):
+                continue
+            so_far = f"{so_far}/{name}"
+            node = folder.live.get(name)
+            if node is None:
+                self.begin("make_dir", so_far)
+                node = FolderNode(self.wall_ms())
+                folder.change(Link(name, node))
+            if not isinstance(node, FolderNode):
+                raise failure(errno.EEXIST, so_far)
+            folder = node
+
+    def rename(self, source: str, target: str) -> None:
+        source_folder, source_name = self._parent(source)
+        target_folder, target_name = self._parent(target)
+        node = source_folder.live.get(source_name)
+        if node is None:
+            raise failure(errno.ENOENT, source)
+        replaced = target_folder.live.get(target_name)
+        if isinstance(replaced, FolderNode) and (not isinstance(node, FolderNode) or replaced.live):
+            raise failure(errno.ENOTEMPTY, target)
+        if isinstance(node, FolderNode) and isinstance(replaced, FileNode):
+            raise failure(errno.ENOTDIR, target)
+        self.begin("rename", source, target)
+        if replaced is node:
+            return
+        if isinstance(replaced, FileNode):
+            self.platter.used_bytes -= len(replaced.live)
+        target_folder.change(Move(source_folder, source_name, target_name, node))
+
+    def unlink(self, path: str) -> None:
+        folder, name = self._parent(path)
+        node = self.platter.file(path)
+        self.begin("unlink", path)
+        self.platter.used_bytes -= len(node.live)
+        folder.change(Unlink(name))
+
+    def remove_tree(self, path: str) -> None:
+        node = self._look(path)
+        if node is None:
+            raise failure(errno.ENOENT, path)
+        if isinstance(node, FileNode):
+            self.unlink(path)
+            return
+        for name in sorted(node.live):
+            self.remove_tree(f"{path}/{name}")
+        folder, name = self._parent(path)
+        self.begin("unlink", path)
+        folder.change(Unlink(name))
+
+    def modified_ms(self, path: str) -> int:
+        node = self._look(path)
+        if node is None:
+            raise failure(errno.ENOENT, path)
+        return node.modified_ms
+
+    def fsync_dir(self, path: str) -> None:
+        folder = self.platter.folder(path)
+        self.begin("fsync_dir", path)
+        folder.fsync()
+
+    def lock(self, path: str) -> DirectoryLock:
+        holder = self.platter.locks.get(path)
+        if holder is not None:
+            raise BlockingIOError(errno.EWOULDBLOCK, "another process holds the lock", path)
+        if not self.exists(path):
+            self.open(path, create=True)
+        self.platter.locks[path] = self
+        return SimulatedLock(self.platter, path, self)
+
+    def usage(self, path: str) -> DiskUsage:
+        self.platter.folder(path)
+        total = self.platter.capacity_bytes
+        return DiskUsage(total_bytes=total, free_bytes=total - self.platter.used_bytes)
+
+    def _parent(self, path: str) -> tuple[FolderNode, str]:
+        if self.is_dead:
+            raise SimulatedCrash
+        folder, _, name = path.rstrip("/").rpartition("/")
+        return self.platter.folder(folder), name
+
+    def take_spent_ns(self) -> int:
+        spent_ns, self.spent_ns = self.spent_ns, 0
+        return spent_ns
+
+
+class SimulatedLock:
+    __slots__ = ("_holder", "_path", "_platter")
+
+    def __init__(self, platter: Platter, path: str, holder: object) -> None:
+        self._platter = platter
+        self._path = path
+        self._holder = holder
+
+    def release(self) -> None:
+        if self._platter.locks.get(self._path) is self._holder:
+            del self._platter.locks[self._path]
