@@ -1,0 +1,118 @@
+"""Cuts the bytes of a connection into frames: an int32 size, then that many bytes.
+
+Bytes are received in place: `get_buffer` says where the next ones go, `received` hands out the
+frames that are now whole as views, without a copy. A size that a peer announces costs nothing:
+memory grows only with the bytes that have really come.
+"""
+
+from collections.abc import Iterator
+from struct import Struct
+from typing import Final
+
+from lograft.wire.errors import FrameTooLarge
+
+_SIZE: Final = Struct(">i")
+#: Most connections only ever send small requests, and there may be thousands of them.
+START_BYTES: Final = 4 * 1024
+BASE_BYTES: Final = 64 * 1024
+#: A buffer grows to this multiple of what has been received of a frame.
+GROWTH: Final = 4
+#: After so many frames in a row that would fit into BASE_BYTES, a bigger buffer is given back.
+SMALL_FRAMES_TO_SHRINK: Final = 64
+
+
+class FrameBuffer:
+    """The receiving end of one connection.
+
+    Invariant: 0 <= start <= end <= capacity; [start, end) has been received and not handed out.
+    """
+
+    __slots__ = ("_data", "_end", "_filled_up", "_small_frames", "_start", "_view", "limit")
+
+    def __init__(self, limit: int) -> None:
+        #: Largest frame that is taken; may be raised once the peer has said who it is.
+        self.limit = limit
+        self._start = 0
+        self._end = 0
+        self._small_frames = 0
+        #: The last read took all the room there was: a sign that more is waiting.
+        self._filled_up = False
+        self._allocate(START_BYTES)
+
+    @property
+    def capacity(self) -> int:
+        return len(self._data)
+
+    @property
+    def pending_bytes(self) -> int:
+        """Received, but not yet a whole frame."""
+        return self._end - self._start
+
+    def get_buffer(self) -> memoryview:
+        """Where the next bytes go; never empty. Frames handed out before are void from now on.
+
+        While a big frame comes in, there is room for the rest of it and no more, so that the frame
+        after it begins at the start of the buffer and never has to be moved.
+        """
+        start, end, capacity = self._start, self._end, len(self._data)
+        pending = end - start
+        if pending == 0:
+            self._start = self._end = end = start = 0
+            if capacity > BASE_BYTES and self._small_frames >= SMALL_FRAMES_TO_SHRINK:
+                self._allocate(BASE_BYTES)
+                capacity = BASE_BYTES
+        wanted = 4 if pending < 4 else 4 + _SIZE.unpack_from(self._data, start)[0]
+        if capacity < BASE_BYTES and (self._filled_up or wanted > capacity):
+            self._move_to(BASE_BYTES)
+        elif pending == capacity:
+            self._move_to(min(wanted, GROWTH * pending))
+        elif start > 0 and (start + wanted > capacity or end == capacity):
+            self._move_to(capacity)
+        start, end, capacity = self._start, self._end, len(self._data)
+        if wanted > BASE_BYTES:
+            return self._view[end : min(start + wanted, capacity)]
+        return self._view[end:]
+
+    def received(self, count: int) -> Iterator[memoryview]:
+        """Takes note of `count` bytes at the start of the buffer given last; see `frames`."""
+        self._filled_up = self._end + count == len(self._data)
+        self._end += count
+        assert self._end <= len(self._data), (self._end, len(self._data))
+        return self.frames()
+
+    def frames(self) -> Iterator[memoryview]:
+        """The whole frames, without their sizes. They may be taken one now and one later, but all
+        before the next call of get_buffer. Raises FrameTooLarge when it comes to a size that may
+        not be: the frames before it are good."""
+        data, view = self._data, self._view
+        while self._end - self._start >= 4:
+            (size,) = _SIZE.unpack_from(data, self._start)
+            if not 0 <= size <= self.limit:
+                raise FrameTooLarge(size, self.limit)
+            begin = self._start + 4
+            stop = begin + size
+            if stop > self._end:
+                return
+            self._small_frames = self._small_frames + 1 if size + 4 <= BASE_BYTES else 0
+            self._start = stop
+            yield view[begin:stop]
+
+    def shrink(self) -> None:
+        """Gives back what an idle connection does not need."""
+        if self._start == self._end and len(self._data) > START_BYTES:
+            self._start = self._end = 0
+            self._filled_up = False
+            self._allocate(START_BYTES)
+
+    def _allocate(self, capacity: int) -> None:
+        # Never resized in place: views of it may still be held by whoever got the last frame.
+        self._data = bytearray(capacity)
+        self._view = memoryview(self._data)
+
+    def _move_to(self, capacity: int) -> None:
+        """What is pending moves to the start of a buffer of that capacity."""
+        pending = self._view[self._start : self._end]
+        if capacity != len(self._data):
+            self._allocate(capacity)
+        self._view[: len(pending)] = pending
+        self._start, self._end = 0, len(pending)
