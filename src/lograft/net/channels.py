@@ -1,0 +1,270 @@
+"""A channel over a raw non-blocking socket, driven by the event loop's readiness callbacks.
+
+Bytes come in by recv_into the receiver's own buffer and leave by sendmsg, slices of files by
+sendfile: nothing is copied in this process. (asyncio's own transports copy on the way in, or make
+sendfile dearer.) Readiness is level-triggered, so stopping early is always safe: the loop calls
+again.
+"""
+
+import asyncio
+import errno
+import os
+import socket
+from collections import deque
+from collections.abc import Sequence
+from typing import Final
+
+from lograft.model.seams import Address, FileSlice, Part, Receiver
+
+#: One connection's share of a wake-up. The others have their turn after it.
+READ_BYTES_PER_WAKE: Final = 1 << 20
+WRITE_BYTES_PER_WAKE: Final = 4 << 20
+#: A larger sendfile would keep the loop busy for as long as a fast peer keeps reading.
+_SENDFILE_BYTES_MAX: Final = 2 << 20
+_VECTOR_PARTS_MAX: Final = 64
+_COPY_BYTES: Final = 256 << 10
+#: How long a channel that was closed tries to send what is queued.
+_LINGER_S: Final = 10.0
+#: Holds a header back until the file's bytes follow, so that both share packets.
+_MORE_FOLLOWS: Final = getattr(socket, "MSG_MORE", 0)
+_SENDFILE_UNSUPPORTED: Final = frozenset({errno.EINVAL, errno.ENOSYS, errno.EOPNOTSUPP})
+
+
+class SocketChannel:
+    """One connected socket. Owns it: nobody else reads, writes or closes it."""
+
+    __slots__ = (
+        "_closed",
+        "_closing",
+        "_linger",
+        "_local",
+        "_loop",
+        "_paused",
+        "_peer",
+        "_queue",
+        "_receiver",
+        "_socket",
+        "_unsent_bytes",
+        "_waits_for_room",
+    )
+
+    def __init__(
+        self, loop: asyncio.AbstractEventLoop, connected: socket.socket, peer: Address
+    ) -> None:
+        self._loop = loop
+        self._socket = connected
+        self._peer = peer
+        self._local = address_of(connected.getsockname())
+        self._receiver: Receiver | None = None
+        self._queue: deque[Part] = deque()
+        self._unsent_bytes = 0
+        self._paused = False
+        #: Invariant: True exactly while the loop watches for room in the send buffer.
+        self._waits_for_room = False
+        self._closing = False
+        self._closed = False
+        self._linger: asyncio.TimerHandle | None = None
+
+    @property
+    def local(self) -> Address:
+        return self._local
+
+    @property
+    def peer(self) -> Address:
+        return self._peer
+
+    @property
+    def unsent_bytes(self) -> int:
+        return self._unsent_bytes
+
+    def start(self, receiver: Receiver) -> None:
+        assert self._receiver is None, "a channel starts once"
+        self._receiver = receiver
+        if self._closed:
+            self._loop.call_soon(receiver.on_closed, None)
+        elif not self._paused:
+            self._loop.add_reader(self._socket.fileno(), self._on_readable)
+
+    def pause_reading(self) -> None:
+        if not self._paused:
+            self._paused = True
+            if self._receiver is not None and not self._closing:
+                self._loop.remove_reader(self._socket.fileno())
+
+    def resume_reading(self) -> None:
+        if self._paused:
+            self._paused = False
+            if self._receiver is not None and not self._closing:
+                self._loop.add_reader(self._socket.fileno(), self._on_readable)
+
+    def send(self, parts: Sequence[Part]) -> None:
+        if self._closing:
+            return
+        queue = self._queue
+        idle = not queue
+        for part in parts:
+            size = part.size if type(part) is FileSlice else len(part)
+            if size:
+                self._unsent_bytes += size
+                queue.append(part)
+        if idle and queue:
+            self._write()
+
+    def close(self) -> None:
+        if self._closing:
+            return
+        self._stop_reading()
+        self._closing = True
+        if self._queue:
+            self._linger = self._loop.call_later(_LINGER_S, self.abort)
+        else:
+            self._finish(None)
+
+    def abort(self) -> None:
+        if not self._closed:
+            self._stop_reading()
+            self._finish(None)
+
+    def _on_readable(self) -> None:
+        receiver = self._receiver
+        assert receiver is not None
+        receive_into = self._socket.recv_into
+        budget = READ_BYTES_PER_WAKE
+        while budget > 0 and not (self._paused or self._closing):
+            buffer = receiver.get_buffer()
+            size = len(buffer)
+            try:
+                count = receive_into(buffer)
+            except (BlockingIOError, InterruptedError):
+                return
+            except OSError as error:
+                self._fail(error)
+                return
+            if count == 0:
+                self._fail(None)
+                return
+            receiver.on_received(count)
+            if count < size:
+                return
+            budget -= count
+
+    def _on_writable(self) -> None:
+        self._write()
+        if not self._queue and not self._closing and self._receiver is not None:
+            self._receiver.on_drained()
+
+    def _write(self) -> None:
+        queue = self._queue
+        budget = WRITE_BYTES_PER_WAKE
+        try:
+            while queue and budget > 0:
+                part = queue[0]
+                if type(part) is FileSlice:
+                    count = self._send_slice(part)
+                else:
+                    count = self._send_bytes()
+                self._unsent_bytes -= count
+                budget -= count
+        except (BlockingIOError, InterruptedError):
+            pass
+        except OSError as error:
+            self._fail(error)
+            return
+        if queue:
+            if not self._waits_for_room:
+                self._waits_for_room = True
+                self._loop.add_writer(self._socket.fileno(), self._on_writable)
+            return
+        if self._waits_for_room:
+            self._waits_for_room = False
+            self._loop.remove_writer(self._socket.fileno())
+        if self._closing:
+            self._finish(None)
+
+    def _send_bytes(self) -> int:
+        queue = self._queue
+        vector: list[bytes | bytearray | memoryview] = []
+        flags = 0
+        for part in queue:
+            if type(part) is FileSlice:
+                flags = _MORE_FOLLOWS
+                break
+            assert not isinstance(part, FileSlice)
+            vector.append(part)
+            if len(vector) == _VECTOR_PARTS_MAX:
+                break
+        if len(vector) == 1:
+            count = self._socket.send(vector[0], flags)
+        else:
+            count = self._socket.sendmsg(vector, (), flags)
+        left = count
+        for part in vector:
+            size = len(part)
+            if left < size:
+                if left:
+                    queue[0] = memoryview(part)[left:]
+                break
+            queue.popleft()
+            left -= size
+        return count
+
+    def _send_slice(self, part: FileSlice) -> int:
+        file, position, size = part
+        wanted = min(size, _SENDFILE_BYTES_MAX)
+        try:
+            count = os.sendfile(self._socket.fileno(), file.fileno(), position, wanted)
+        except OSError as error:
+            if error.errno not in _SENDFILE_UNSUPPORTED:
+                raise
+            data = file.pread(min(size, _COPY_BYTES), position)
+            count = self._socket.send(data) if data else 0
+        if count == 0:
+            # The peer has been told how many bytes follow: there is no way to say otherwise.
+            raise OSError(errno.EIO, "file ends before its slice", file.path)
+        if count == size:
+            self._queue.popleft()
+        else:
+            self._queue[0] = FileSlice(file, position + count, size - count)
+        return count
+
+    def _stop_reading(self) -> None:
+        if not self._closing and not self._paused and self._receiver is not None:
+            self._loop.remove_reader(self._socket.fileno())
+
+    def _fail(self, error: OSError | None) -> None:
+        self._stop_reading()
+        self._finish(error)
+
+    def _finish(self, error: OSError | None) -> None:
+        assert not self._closed
+        self._closing = self._closed = True
+        if self._linger is not None:
+            self._linger.cancel()
+            self._linger = None
+        if self._waits_for_room:
+            self._waits_for_room = False
+            self._loop.remove_writer(self._socket.fileno())
+        self._queue.clear()
+        self._unsent_bytes = 0
+        self._socket.close()
+        if self._receiver is not None:
+            # Later, because this may run inside a call of the receiver.
+            self._loop.call_soon(self._receiver.on_closed, error)
+
+
+def address_of(raw: tuple[object, ...]) -> Address:
+    """An IPv4 peer of a socket for both families shows as IPv6; here it is IPv4 again, so that
+    limits per address cannot be doubled."""
+    host, port = str(raw[0]), int(str(raw[1]))
+    host = host.partition("%")[0]
+    if host.startswith("::ffff:") and "." in host:
+        host = host[7:]
+    return Address(host, port)
+
+
+def prepare(stream: socket.socket) -> None:
+    stream.setblocking(False)
+    # Answers are whole when they are sent: waiting to fill a packet only adds latency.
+    stream.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+    # A peer whose machine vanished is noticed some day.
+    stream.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)

@@ -1,0 +1,334 @@
+"""One connection: frames in, answers out in the order of the requests.
+
+A request is handled the moment its frame is whole, on the loop, without a task. Only one that must
+wait gets a task, and as in Kafka it then holds back the requests behind it, unless it lets them
+pass (Produce: its append has already happened, only its acknowledgement is outstanding).
+
+When to read is the whole of the flow control:
+
+    state                                        | reads on?
+    nothing held back                            | yes
+    a request waits, no whole frame behind it    | yes: that is how a disconnect is noticed
+    a request waits, a whole frame behind it     | no
+    too many answers under way, or unsent bytes  | no
+    muted (client above its quota)               | no
+
+So a peer can make us hold: one incomplete frame (bounded by the handler's limit), one read of the
+socket, `answers_max` answers under way and `unsent_bytes_max` plus one answer.
+"""
+
+import asyncio
+import inspect
+import logging
+import ssl
+from collections import deque
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from typing import Final
+
+from lograft.model.exchange import Answer, CloseConnection, FrameHandler, Waiting
+from lograft.model.printable import printable
+from lograft.model.seams import Channel, Clock, FileSlice, Part, Spawn, Task
+from lograft.wire.errors import WireError
+from lograft.wire.frames import FrameBuffer
+
+#: Answers of pipelined requests leave together in one system call, up to this much.
+_GATHER_BYTES: Final = 64 << 10
+_NO_FRAMES: Final[Iterator[memoryview]] = iter(())
+
+logger = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FlowLimits:
+    """What one peer may make us hold."""
+
+    #: Requests whose answer is not sent yet. Clients keep 1 to 5 under way (librdkafka without
+    #: idempotence more, which then waits in its socket).
+    answers_max: int = 128
+    #: Above this the connection handles no further request until all of it has gone.
+    unsent_bytes_max: int = 2 << 20
+
+
+class _Slot:
+    """The place of one request in the order of answers."""
+
+    __slots__ = ("answer", "done", "task", "waiting")
+
+    def __init__(self, answer: Answer | None, waiting: Waiting | None) -> None:
+        self.answer = answer
+        self.waiting = waiting
+        self.done = waiting is None
+        self.task: Task | None = None
+
+    def cancel(self) -> None:
+        if self.task is not None:
+            self.task.cancel()
+        # A coroutine that never began would complain that nobody awaited it.
+        if (
+            self.waiting is not None
+            and inspect.getcoroutinestate(self.waiting.answer) == inspect.CORO_CREATED
+        ):
+            self.waiting.answer.close()
+
+
+class Connection:
+    """The Receiver of a channel."""
+
+    __slots__ = (
+        "_active_ms",
+        "_blocker",
+        "_buffer",
+        "_channel",
+        "_clock",
+        "_clogged",
+        "_closing",
+        "_ended",
+        "_frames",
+        "_handler",
+        "_held",
+        "_limits",
+        "_name",
+        "_on_ended",
+        "_out",
+        "_out_bytes",
+        "_slots",
+        "_spawn",
+        "_unmute",
+        "_unsent_seen",
+    )
+
+    def __init__(
+        self,
+        channel: Channel,
+        handler: FrameHandler,
+        *,
+        name: str,
+        clock: Clock,
+        spawn: Spawn,
+        limits: FlowLimits,
+        on_ended: Callable[["Connection"], None],
+    ) -> None:
+        self._channel = channel
+        self._handler = handler
+        self._name = name
+        self._clock = clock
+        self._spawn = spawn
+        self._limits = limits
+        self._on_ended = on_ended
+        self._buffer = FrameBuffer(handler.frame_bytes_max)
+        #: Frames of the last read that are not handled yet, and the first of them if it was
+        #: looked at. Invariant: while there is one, nothing is read.
+        self._frames: Iterator[memoryview] = _NO_FRAMES
+        self._held: memoryview | None = None
+        self._slots: deque[_Slot] = deque()
+        #: The waiting request that holds back those behind it.
+        self._blocker: _Slot | None = None
+        self._out: list[Part] = []
+        self._out_bytes = 0
+        self._clogged = False
+        self._unmute: asyncio.TimerHandle | None = None
+        self._closing = False
+        self._ended = False
+        self._active_ms = clock.mono_ms()
+        self._unsent_seen = 0
+
+    def __repr__(self) -> str:
+        return f"Connection({self._name} {self._channel.peer}, {len(self._slots)} under way)"
+
+    @property
+    def channel(self) -> Channel:
+        return self._channel
+
+    @property
+    def active_ms(self) -> int:
+        return self._active_ms
+
+    def start(self) -> None:
+        self._channel.start(self)
+
+    def close(self) -> None:
+        """Sends what is ready, drops what still waits."""
+        if not self._closing:
+            self._closing = True
+            self._flush()
+            self._drop_waiting()
+            self._channel.close()
+
+    def abort(self) -> None:
+        self._channel.abort()
+
+    def is_idle(self, now_ms: int, *, idle_ms_max: int) -> bool:
+        """Asked now and then by the sweep. A peer that waits for an answer is not idle, one that
+        does not take its answer is."""
+        unsent = self._channel.unsent_bytes
+        if unsent != self._unsent_seen or (self._slots and not unsent):
+            self._active_ms = now_ms
+        self._unsent_seen = unsent
+        return now_ms - self._active_ms > idle_ms_max
+
+    # The receiver of the channel.
+
+    def get_buffer(self) -> memoryview:
+        return self._buffer.get_buffer()
+
+    def on_received(self, count: int) -> None:
+        self._active_ms = self._clock.mono_ms()
+        try:
+            self._frames = iter(self._buffer.received(count))
+        except WireError as error:
+            self._close_bad(error)
+            return
+        self._handle_frames()
+
+    def on_drained(self) -> None:
+        if self._clogged:
+            self._clogged = False
+            self._handle_frames()
+
+    def on_closed(self, error: Exception | None) -> None:
+        if self._ended:
+            return
+        self._closing = self._ended = True
+        if isinstance(error, ssl.SSLError | TimeoutError):
+            self._log_bad(str(error))
+        self._drop_waiting()
+        self._frames, self._held = _NO_FRAMES, None
+        if self._unmute is not None:
+            self._unmute.cancel()
+            self._unmute = None
+        self._handler.on_closed()
+        self._on_ended(self)
+
+    # From frames to answers.
+
+    def _handle_frames(self) -> None:
+        handler = self._handler
+        try:
+            while not self._is_held_back():
+                frame = self._held
+                if frame is None:
+                    frame = next(self._frames, None)
+                    if frame is None:
+                        break
+                else:
+                    self._held = None
+                reply = handler.handle_frame(frame)
+                if reply is None:
+                    continue
+                if type(reply) is Answer:
+                    if self._slots:
+                        self._slots.append(_Slot(reply, None))
+                    else:
+                        self._put(reply)
+                else:
+                    assert isinstance(reply, Waiting)
+                    self._wait_for(reply)
+                if handler.frame_bytes_max != self._buffer.limit:
+                    self._buffer.limit = handler.frame_bytes_max
+            self._flush()
+            self._decide_reading()
+        except WireError as error:
+            self._close_bad(error)
+        except CloseConnection as error:
+            self._close_bad(error)
+        except Exception as error:
+            # A bug in a handler costs its connection, not the node.
+            logger.exception("%s: a request of %s failed", self._name, self._channel.peer)
+            self._close_bad(error)
+
+    def _is_held_back(self) -> bool:
+        return (
+            self._blocker is not None
+            or self._clogged
+            or self._unmute is not None
+            or self._closing
+            or len(self._slots) >= self._limits.answers_max
+        )
+
+    def _decide_reading(self) -> None:
+        if self._closing:
+            return
+        if not self._is_held_back():
+            self._channel.resume_reading()
+            return
+        if self._held is None:
+            self._held = next(self._frames, None)
+        only_waits = self._blocker is not None and not self._clogged and self._unmute is None
+        if only_waits and self._held is None:
+            self._channel.resume_reading()
+        else:
+            self._channel.pause_reading()
+
+    def _wait_for(self, reply: Waiting) -> None:
+        slot = _Slot(None, reply)
+        self._slots.append(slot)
+        if not reply.lets_next:
+            self._blocker = slot
+        slot.task = self._spawn(self._run(slot, reply), name=f"request-{self._channel.peer}")
+
+    async def _run(self, slot: _Slot, reply: Waiting) -> None:
+        try:
+            slot.answer = await reply.answer
+        except CloseConnection as error:
+            self._close_bad(error)
+            return
+        except Exception as error:
+            logger.exception("%s: a request of %s failed", self._name, self._channel.peer)
+            self._close_bad(error)
+            return
+        slot.done = True
+        if self._blocker is slot:
+            self._blocker = None
+        slots = self._slots
+        while slots and slots[0].done:
+            answer = slots.popleft().answer
+            if answer is not None:
+                self._put(answer)
+        self._handle_frames()
+
+    def _put(self, answer: Answer) -> None:
+        for part in answer.parts:
+            self._out_bytes += part.size if type(part) is FileSlice else len(part)
+        self._out.extend(answer.parts)
+        if self._out_bytes > _GATHER_BYTES:
+            self._flush()
+        if answer.mute_ms > 0 and self._unmute is None:
+            self._unmute = asyncio.get_running_loop().call_later(
+                answer.mute_ms / 1000, self._on_unmuted
+            )
+
+    def _flush(self) -> None:
+        if self._out:
+            parts, self._out = self._out, []
+            self._out_bytes = 0
+            self._channel.send(parts)
+            if self._channel.unsent_bytes > self._limits.unsent_bytes_max:
+                self._clogged = True
+
+    def _on_unmuted(self) -> None:
+        self._unmute = None
+        self._handle_frames()
+
+    # The end.
+
+    def _drop_waiting(self) -> None:
+        self._blocker = None
+        slots, self._slots = self._slots, deque()
+        for slot in slots:
+            slot.cancel()
+
+    def _close_bad(self, error: Exception) -> None:
+        if not self._closing:
+            self._log_bad(str(error) if isinstance(error, WireError | CloseConnection) else "")
+            self._frames, self._held = _NO_FRAMES, None
+            self.close()
+
+    def _log_bad(self, reason: str) -> None:
+        if reason:
+            logger.warning(
+                "%s: closed the connection of %s: %s",
+                self._name,
+                self._channel.peer,
+                printable(reason),
+            )

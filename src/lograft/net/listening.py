@@ -1,0 +1,164 @@
+"""Listening sockets: one Listener may hold several, for a name with several addresses."""
+
+import asyncio
+import errno
+import logging
+import socket
+from collections.abc import Callable, Sequence
+from typing import Any, Final
+
+from lograft.model.seams import Address, Channel
+from lograft.net.channels import SocketChannel, address_of, prepare
+
+_BACKLOG: Final = 1024
+#: A connection storm may not keep the loop from the connections that are there.
+_ACCEPTS_PER_WAKE: Final = 64
+#: Out of descriptors or memory: the pending connection stays readable, so trying at once would
+#: spin. It waits in the backlog instead.
+_ACCEPT_PAUSE_S: Final = 0.5
+_GONE_BEFORE_ACCEPT: Final = frozenset(
+    {errno.ECONNABORTED, errno.EINTR, errno.ECONNRESET, errno.EPROTO, errno.EPERM}
+)
+_PORT_TRIES: Final = 10
+
+logger = logging.getLogger(__name__)
+
+
+class SocketListener:
+    __slots__ = ("_loop", "_on_channel", "_pauses", "_sockets")
+
+    def __init__(
+        self,
+        loop: asyncio.AbstractEventLoop,
+        sockets: list[socket.socket],
+        on_channel: Callable[[Channel], None],
+    ) -> None:
+        self._loop = loop
+        self._sockets = sockets
+        self._on_channel = on_channel
+        self._pauses: dict[int, asyncio.TimerHandle] = {}
+        for listening in sockets:
+            self._watch(listening)
+
+    @classmethod
+    async def open(
+        cls,
+        loop: asyncio.AbstractEventLoop,
+        address: Address,
+        on_channel: Callable[[Channel], None],
+    ) -> "SocketListener":
+        if address.host in ("", "::"):
+            return cls(loop, [_bind_everywhere(address)], on_channel)
+        found = await loop.getaddrinfo(address.host, address.port, type=socket.SOCK_STREAM)
+        # A name may have both families. IPv4 first: it is the one that must work.
+        targets = sorted({(family, raw) for family, _, _, _, raw in found}, key=_ipv4_first)
+        return cls(loop, _bind_all(targets), on_channel)
+
+    @property
+    def address(self) -> Address:
+        return address_of(self._sockets[0].getsockname())
+
+    def close(self) -> None:
+        for pause in self._pauses.values():
+            pause.cancel()
+        for listening in self._sockets:
+            if listening.fileno() not in self._pauses:
+                self._loop.remove_reader(listening.fileno())
+            listening.close()
+        self._sockets = self._sockets[:0]
+        self._pauses.clear()
+
+    def _watch(self, listening: socket.socket) -> None:
+        self._pauses.pop(listening.fileno(), None)
+        self._loop.add_reader(listening.fileno(), self._on_acceptable, listening)
+
+    def _on_acceptable(self, listening: socket.socket) -> None:
+        for _ in range(_ACCEPTS_PER_WAKE):
+            try:
+                accepted, raw = listening.accept()
+            except BlockingIOError:
+                return
+            except OSError as error:
+                if error.errno in _GONE_BEFORE_ACCEPT:
+                    continue
+                self._pause(listening, error)
+                return
+            try:
+                prepare(accepted)
+                channel = SocketChannel(self._loop, accepted, address_of(raw))
+            except OSError:
+                # Gone between accept and now.
+                accepted.close()
+                continue
+            self._on_channel(channel)
+            if listening.fileno() < 0:
+                return
+
+    def _pause(self, listening: socket.socket, error: OSError) -> None:
+        logger.warning(
+            "%s accepts no connection for %.1f s: %s",
+            address_of(listening.getsockname()),
+            _ACCEPT_PAUSE_S,
+            error,
+        )
+        descriptor = listening.fileno()
+        self._loop.remove_reader(descriptor)
+        self._pauses[descriptor] = self._loop.call_later(_ACCEPT_PAUSE_S, self._watch, listening)
+
+
+def _ipv4_first(target: tuple[int, Any]) -> tuple[bool, Any]:
+    return (target[0] != socket.AF_INET, target[1])
+
+
+def _bind_everywhere(address: Address) -> socket.socket:
+    """All interfaces, one socket for both families where the machine has IPv6."""
+    try:
+        return _bind(socket.AF_INET6, ("::", address.port), both_families=True)
+    except OSError as error:
+        if address.host == "::" or error.errno in (errno.EADDRINUSE, errno.EACCES):
+            raise
+        return _bind(socket.AF_INET, ("0.0.0.0", address.port))
+
+
+def _bind_all(targets: Sequence[tuple[int, Any]]) -> list[socket.socket]:
+    """Every address on the same port. Where the port is free to choose, the first socket's choice
+    may be taken on the next address: then all choose again."""
+    any_port = targets[0][1][1] == 0
+    for last_try in range(_PORT_TRIES - 1, -1, -1):
+        sockets: list[socket.socket] = []
+        try:
+            for family, raw in targets:
+                port = sockets[0].getsockname()[1] if sockets else raw[1]
+                try:
+                    sockets.append(_bind(family, (raw[0], port, *raw[2:])))
+                except OSError as error:
+                    # The name has an IPv6 address, the machine has not.
+                    if not sockets or error.errno not in (
+                        errno.EADDRNOTAVAIL,
+                        errno.EAFNOSUPPORT,
+                    ):
+                        raise
+        except OSError as error:
+            for bound in sockets:
+                bound.close()
+            if not (any_port and error.errno == errno.EADDRINUSE and last_try):
+                raise
+        else:
+            return sockets
+    raise AssertionError("the last try returns or raises")
+
+
+def _bind(family: int, raw: tuple[Any, ...], *, both_families: bool = False) -> socket.socket:
+    listening = socket.socket(family, socket.SOCK_STREAM)
+    try:
+        listening.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        if family == socket.AF_INET6:
+            listening.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_V6ONLY, int(not both_families))
+        listening.setblocking(False)
+        listening.bind(raw)
+        listening.listen(_BACKLOG)
+    except OSError as error:
+        listening.close()
+        error.filename = error.filename or str(address_of(raw))
+        raise
+    return listening

@@ -1,0 +1,43 @@
+"""The network of this machine behind the Transport seam."""
+
+import asyncio
+import errno
+import socket
+from collections.abc import Callable
+
+from lograft.model.seams import Address, Channel, Listener
+from lograft.net.channels import SocketChannel, address_of, prepare
+from lograft.net.listening import SocketListener
+
+
+class SocketTransport:
+    __slots__ = ()
+
+    async def listen(self, address: Address, on_channel: Callable[[Channel], None]) -> Listener:
+        """A name with several addresses listens on all of them; an empty host means all
+        interfaces, with both families."""
+        return await SocketListener.open(asyncio.get_running_loop(), address, on_channel)
+
+    async def connect(self, address: Address, *, timeout_ms: int) -> Channel:
+        """Tries every address of the name in turn. Raises OSError (TimeoutError is one)."""
+        loop = asyncio.get_running_loop()
+        failure: OSError = OSError(errno.EHOSTUNREACH, f"{address.host} has no address")
+        try:
+            async with asyncio.timeout(timeout_ms / 1000):
+                found = await loop.getaddrinfo(address.host, address.port, type=socket.SOCK_STREAM)
+                for family, kind, protocol, _, raw in found:
+                    outgoing = socket.socket(family, kind, protocol)
+                    try:
+                        prepare(outgoing)
+                        await loop.sock_connect(outgoing, raw)
+                    except OSError as error:
+                        outgoing.close()
+                        failure = error
+                    except BaseException:
+                        outgoing.close()
+                        raise
+                    else:
+                        return SocketChannel(loop, outgoing, address_of(raw))
+        except TimeoutError:
+            raise TimeoutError(f"no connection to {address} within {timeout_ms} ms") from None
+        raise failure
