@@ -161,3 +161,7 @@ class DiskFailed(LograftError):
         super().__init__(f"log dir {log_dir} failed: {cause}")
         self.log_dir = log_dir
         self.cause = cause
+
+
+class InvalidConfig(InvalidInput):
+    """A setting has a value it cannot have, does not exist, or contradicts another one."""

@@ -1,0 +1,386 @@
+"""`BrokerConfig`: all settings of a node, parsed, checked against each other and typed.
+
+`broker_config(properties)` makes one from the texts of a .properties file; `with_dynamic` lays the
+cluster's dynamic settings over it. A BrokerConfig never changes: a change is a new object, and who
+keeps a setting must ask the current one.
+"""
+
+from collections.abc import Iterable, Mapping
+from dataclasses import fields
+from typing import Any, Final
+
+from lograft.model.broker_config_table import BROKER_CONFIGS, DYNAMIC_BROKER_CONFIGS
+from lograft.model.config_keys import ConfigValue, Secret, UpdateMode, split_list
+from lograft.model.errors import InvalidConfig, InvalidInput
+from lograft.model.listeners import Endpoint, SecurityProtocol, Voter
+from lograft.model.node_layout import NodeLayout, node_layout
+from lograft.model.seams import Address
+from lograft.model.topic_configs import TopicConfig, topic_defaults
+from lograft.model.types import NodeId
+
+LISTENER_PREFIX: Final = "listener.name."
+LOG_CLEANER_BUFFER_MIN: Final = 1 << 20
+
+
+class BrokerConfig:
+    """The first block is worked out from several settings; a field of the second block is the
+    setting's name with _ for the dots. Settings without a field: `value(name)`.
+
+    Not a dataclass: generating one of this size would cost more than half the time that the start
+    of a node spends on its settings.
+    """
+
+    node_id: NodeId
+    process_roles: frozenset[str]
+    #: All that the node listens on, brokers' and controllers'. An empty host: every interface.
+    listeners: tuple[Endpoint, ...]
+    #: What clients and brokers are told; controller listeners are not among them.
+    advertised_listeners: tuple[Endpoint, ...]
+    #: What other controllers and brokers are told about this controller.
+    advertised_controller_listeners: tuple[Endpoint, ...]
+    listener_security: Mapping[str, SecurityProtocol]
+    controller_listener_names: tuple[str, ...]
+    inter_broker_listener_name: str
+    #: A static quorum; () when the quorum is dynamic (KIP-853).
+    controller_quorum_voters: tuple[Voter, ...]
+    controller_quorum_bootstrap_servers: tuple[Address, ...]
+    log_dirs: tuple[str, ...]
+    metadata_log_dir: str
+    #: The config of a topic without overrides.
+    topic_defaults: TopicConfig
+    max_connections_per_ip_overrides: Mapping[str, int]
+    #: The explicit values: of the file, of the whole cluster, of this broker (the strongest).
+    #: Never printed: passwords are among them.
+    raw: Mapping[str, str]
+    dynamic_default: Mapping[str, str]
+    dynamic_broker: Mapping[str, str]
+
+    authorizer_class_name: str
+    auto_create_partitions_enable: bool
+    auto_create_partitions_max: int
+    auto_create_topics_enable: bool
+    auto_leader_rebalance_enable: bool
+    broker_heartbeat_interval_ms: int
+    broker_rack: str | None
+    broker_session_timeout_ms: int
+    connection_failed_authentication_delay_ms: int
+    connections_max_idle_ms: int
+    connections_max_reauth_ms: int
+    controlled_shutdown_enable: bool
+    controller_quorum_append_linger_ms: int
+    controller_quorum_auto_join_enable: bool
+    controller_quorum_election_backoff_max_ms: int
+    controller_quorum_election_timeout_ms: int
+    controller_quorum_fetch_max_bytes: int
+    controller_quorum_fetch_snapshot_max_bytes: int
+    controller_quorum_fetch_timeout_ms: int
+    controller_quorum_request_timeout_ms: int
+    controller_quorum_retry_backoff_ms: int
+    cordoned_log_dirs: tuple[str, ...]
+    default_replication_factor: int
+    default_replication_mode: str
+    delete_topic_enable: bool
+    fetch_max_bytes: int
+    group_initial_rebalance_delay_ms: int
+    group_max_session_timeout_ms: int
+    group_max_size: int
+    group_min_session_timeout_ms: int
+    initial_broker_registration_timeout_ms: int
+    internal_metadata_delete_delay_millis: int
+    internal_metadata_log_segment_bytes: int | None
+    internal_metadata_max_batch_size_in_bytes: int
+    leader_imbalance_check_interval_seconds: int
+    log_cleaner_backoff_ms: int
+    log_cleaner_dedupe_buffer_size: int
+    log_cleaner_enable: bool
+    log_cleaner_io_buffer_load_factor: float
+    log_cleaner_io_buffer_size: int
+    log_cleaner_io_max_bytes_per_second: float
+    log_cleaner_threads: int
+    log_dir_failure_timeout_ms: int
+    log_flush_offset_checkpoint_interval_ms: int
+    log_flush_scheduler_interval_ms: int
+    log_flush_start_offset_checkpoint_interval_ms: int
+    log_initial_task_delay_ms: int
+    log_retention_check_interval_ms: int
+    max_connection_creation_rate: int
+    max_connections: int
+    max_connections_per_ip: int
+    max_incremental_fetch_session_cache_slots: int
+    max_request_partition_size_limit: int
+    message_max_bytes: int
+    metadata_log_max_record_bytes_between_snapshots: int
+    metadata_log_max_snapshot_interval_ms: int
+    metadata_log_segment_bytes: int
+    metadata_log_segment_ms: int
+    metadata_max_idle_interval_ms: int
+    metadata_max_retention_bytes: int
+    metadata_max_retention_ms: int
+    num_io_threads: int
+    num_network_threads: int
+    num_partitions: int
+    num_recovery_threads_per_data_dir: int
+    num_replica_fetchers: int
+    offset_metadata_max_bytes: int
+    offsets_commit_timeout_ms: int
+    offsets_retention_check_interval_ms: int
+    offsets_retention_minutes: int
+    offsets_topic_num_partitions: int
+    offsets_topic_replication_factor: int
+    offsets_topic_segment_bytes: int
+    producer_id_expiration_check_interval_ms: int
+    producer_id_expiration_ms: int
+    queued_max_request_bytes: int
+    queued_max_requests: int
+    replica_fetch_backoff_ms: int
+    replica_fetch_max_bytes: int
+    replica_fetch_min_bytes: int
+    replica_fetch_response_max_bytes: int
+    replica_fetch_wait_max_ms: int
+    replica_high_watermark_checkpoint_interval_ms: int
+    replica_lag_time_max_ms: int
+    replica_selector_class: str | None
+    replica_socket_receive_buffer_bytes: int
+    replica_socket_timeout_ms: int
+    request_timeout_ms: int
+    server_max_startup_time_ms: int
+    socket_connection_setup_timeout_max_ms: int
+    socket_connection_setup_timeout_ms: int
+    socket_listen_backlog_size: int
+    socket_receive_buffer_bytes: int
+    socket_request_max_bytes: int
+    socket_send_buffer_bytes: int
+    telemetry_max_bytes: int
+    transaction_max_timeout_ms: int
+    transaction_state_log_min_isr: int
+    transaction_state_log_num_partitions: int
+    transaction_state_log_replication_factor: int
+    transaction_state_log_segment_bytes: int
+    unstable_api_versions_enable: bool
+    unstable_feature_versions_enable: bool
+
+    def __init__(self, values: Mapping[str, Any]) -> None:
+        assert values.keys() == BrokerConfig.__annotations__.keys()
+        self.__dict__.update(values)
+
+    def __setattr__(self, name: str, value: object) -> None:
+        raise AttributeError(f"{name}: a BrokerConfig never changes, see with_dynamic")
+
+    def __repr__(self) -> str:
+        roles = ",".join(sorted(self.process_roles))
+        return f"BrokerConfig(node_id={self.node_id}, process_roles={roles})"
+
+    @property
+    def is_broker(self) -> bool:
+        return "broker" in self.process_roles
+
+    @property
+    def is_controller(self) -> bool:
+        return "controller" in self.process_roles
+
+    @property
+    def controller_listeners(self) -> tuple[Endpoint, ...]:
+        return tuple(e for e in self.listeners if e.name in self.controller_listener_names)
+
+    @property
+    def broker_listeners(self) -> tuple[Endpoint, ...]:
+        return tuple(e for e in self.listeners if e.name not in self.controller_listener_names)
+
+    def text(self, name: str, *, listener: str | None = None) -> str | None:
+        """The strongest explicit text of a setting, else its default. With a listener, the value
+        under its prefix (`listener.name.<listener>.`) wins."""
+        if listener is not None:
+            own = self.text(f"{LISTENER_PREFIX}{listener.lower()}.{name}")
+            if own is not None:
+                return own
+        for layer in (self.dynamic_broker, self.dynamic_default, self.raw):
+            if name in layer:
+                return layer[name]
+        key = BROKER_CONFIGS.get(name)
+        return key.default if key is not None else None
+
+    def value(self, name: str, *, listener: str | None = None) -> ConfigValue:
+        """The typed value of any setting of the table."""
+        return BROKER_CONFIGS[name].parse(self.text(name, listener=listener))
+
+    def secret(self, name: str, *, listener: str | None = None) -> str | None:
+        """The text of a password setting."""
+        value = self.value(name, listener=listener)
+        return value.value if isinstance(value, Secret) else None
+
+
+_NODE_FIELDS: Final = frozenset(one.name for one in fields(NodeLayout))
+_WORKED_OUT: Final = _NODE_FIELDS | {
+    "topic_defaults",
+    "max_connections_per_ip_overrides",
+    "raw",
+    "dynamic_default",
+    "dynamic_broker",
+}
+#: Field -> setting, for the fields that are plain copies of one setting.
+_PLAIN: Final = {
+    name: name.replace("_", ".") for name in BrokerConfig.__annotations__ if name not in _WORKED_OUT
+}
+
+
+def broker_config(properties: Mapping[str, str]) -> BrokerConfig:
+    """Parses and checks the settings of a node; InvalidConfig says what to change."""
+    raw = dict(properties)
+    if "zookeeper.connect" in raw and "process.roles" not in raw:
+        raise InvalidConfig(
+            "ZooKeeper mode (zookeeper.connect without process.roles) comes in a later version of"
+            " Lograft: set process.roles=broker,controller to use the built-in quorum instead"
+        )
+    # Kafka treats the two as one setting; both are shown when either is given.
+    for given, other in (("node.id", "broker.id"), ("broker.id", "node.id")):
+        if given in raw:
+            raw.setdefault(other, raw[given])
+    check_values(raw)
+    layout = node_layout(raw)
+    config = BrokerConfig(
+        {name: getattr(layout, name) for name in _NODE_FIELDS}
+        | _settable(raw)
+        | {"raw": raw, "dynamic_default": {}, "dynamic_broker": {}}
+    )
+    _check_together(config)
+    return config
+
+
+def with_dynamic(
+    config: BrokerConfig, *, default: Mapping[str, str], broker: Mapping[str, str]
+) -> BrokerConfig:
+    """The same node with the dynamic settings of the cluster and of this broker in force."""
+    default = {name: text for name, text in default.items() if name in DYNAMIC_BROKER_CONFIGS}
+    broker = {
+        name: text for name, text in broker.items() if base_name(name) in DYNAMIC_BROKER_CONFIGS
+    }
+    changed = BrokerConfig(
+        config.__dict__
+        | _settable({**config.raw, **default, **broker})
+        | {"dynamic_default": default, "dynamic_broker": broker}
+    )
+    _check_together(changed)
+    return changed
+
+
+def unknown_settings(properties: Mapping[str, str]) -> tuple[str, ...]:
+    """Names that no setting has, in order: worth a warning, since they do nothing."""
+    return tuple(sorted(name for name in properties if base_name(name) not in BROKER_CONFIGS))
+
+
+def base_name(name: str) -> str:
+    """`listener.name.internal.ssl.key.password` -> `ssl.key.password`."""
+    if not name.startswith(LISTENER_PREFIX):
+        return name
+    _, _, rest = name.removeprefix(LISTENER_PREFIX).partition(".")
+    # SASL settings may also name their mechanism: listener.name.x.plain.sasl.jaas.config
+    mechanism, _, setting = rest.partition(".")
+    if rest not in BROKER_CONFIGS and mechanism and setting.startswith("sasl."):
+        return setting
+    return rest
+
+
+def check_values(properties: Mapping[str, str]) -> None:
+    """Each setting by itself."""
+    for name, text in properties.items():
+        key = BROKER_CONFIGS.get(base_name(name)) or DYNAMIC_BROKER_CONFIGS.get(base_name(name))
+        if key is not None:
+            key.parse(text)
+
+
+def validate_dynamic(
+    changes: Mapping[str, str], *, changed_names: Iterable[str], whole_cluster: bool
+) -> None:
+    """What IncrementalAlterConfigs may leave behind for a broker, or for all (`whole_cluster`).
+    Raises InvalidInput: for brokers Kafka answers INVALID_REQUEST."""
+    fixed, per_broker = [], []
+    for name in changed_names:
+        key = BROKER_CONFIGS.get(base_name(name))
+        if key is not None and key.mode is UpdateMode.READ_ONLY:
+            fixed.append(name)
+        elif whole_cluster and (
+            name.startswith(LISTENER_PREFIX) or (key and key.mode is UpdateMode.PER_BROKER)
+        ):
+            per_broker.append(name)
+    if fixed:
+        raise InvalidInput(
+            f"Cannot update these configs dynamically: [{', '.join(fixed)}];"
+            " change the node's configuration file and restart it"
+        )
+    if per_broker:
+        raise InvalidInput(
+            "Cannot update these configs at default cluster level, broker id must be specified:"
+            f" [{', '.join(per_broker)}]"
+        )
+    try:
+        check_values(changes)
+        _check_times(changes)
+    except InvalidConfig as error:
+        raise InvalidInput(str(error)) from None
+
+
+def _settable(values: Mapping[str, str]) -> dict[str, Any]:
+    """The fields that follow from plain values, whatever layer they come from."""
+    result: dict[str, Any] = {}
+    for field_name, name in _PLAIN.items():
+        key = BROKER_CONFIGS[name]
+        result[field_name] = key.parse(values.get(name, key.default))
+    result["topic_defaults"] = topic_defaults(values)
+    result["max_connections_per_ip_overrides"] = _ip_overrides(
+        values.get("max.connections.per.ip.overrides", "")
+    )
+    return result
+
+
+def _ip_overrides(text: str) -> dict[str, int]:
+    result = {}
+    for entry in split_list(text):
+        host, _, count = entry.rpartition(":")
+        if not host or not count.strip().isdigit():
+            raise InvalidConfig(
+                f"max.connections.per.ip.overrides has {entry!r}: write host:count,host:count"
+            )
+        result[host.strip()] = int(count)
+    return result
+
+
+def _check_times(values: Mapping[str, str]) -> None:
+    if values.get("log.retention.ms", "-1").strip() == "0":
+        raise InvalidConfig("log.retention.ms must be unlimited (-1) or at least 1")
+    if int(values.get("log.roll.ms", "1")) < 1:
+        raise InvalidConfig("log.roll.ms must be at least 1")
+    if int(values.get("log.roll.jitter.ms", "0")) < 0:
+        raise InvalidConfig("log.roll.jitter.ms must be at least 0")
+
+
+def _check_together(config: BrokerConfig) -> None:
+    _check_times({**config.raw, **config.dynamic_default, **config.dynamic_broker})
+    if (
+        config.log_cleaner_threads
+        and config.log_cleaner_dedupe_buffer_size // config.log_cleaner_threads
+        <= LOG_CLEANER_BUFFER_MIN
+    ):
+        raise InvalidConfig(
+            "log.cleaner.dedupe.buffer.size must be more than 1 MiB for each of the"
+            f" {config.log_cleaner_threads} log.cleaner.threads"
+        )
+    if config.replica_fetch_wait_max_ms > config.replica_socket_timeout_ms:
+        raise InvalidConfig(
+            "replica.socket.timeout.ms must be at least replica.fetch.wait.max.ms, or replicas"
+            " reconnect all the time"
+        )
+    if config.replica_fetch_wait_max_ms > config.replica_lag_time_max_ms:
+        raise InvalidConfig(
+            "replica.fetch.wait.max.ms must be at most replica.lag.time.max.ms, or replicas leave"
+            " the in-sync set all the time"
+        )
+    if 0 < config.queued_max_request_bytes < config.socket_request_max_bytes:
+        raise InvalidConfig(
+            "queued.max.request.bytes must be at least socket.request.max.bytes"
+            f" ({config.socket_request_max_bytes}), or 0 or less for no limit"
+        )
+    if config.max_connections_per_ip == 0 and not config.max_connections_per_ip_overrides:
+        raise InvalidConfig(
+            "max.connections.per.ip=0 lets nobody in: give some addresses in"
+            " max.connections.per.ip.overrides"
+        )

@@ -1,0 +1,275 @@
+"""What a setting is: its type, its default, the values it takes, when it may change.
+
+The tables of settings (`topic_configs`, `broker_config_table`) are made of `ConfigKey`s. All values
+travel as text, as in Kafka's files and messages; `ConfigKey.parse` turns text into a typed value or
+raises `InvalidConfig` with a sentence that says what is allowed.
+"""
+
+import re
+from collections.abc import Iterable, Mapping
+from enum import Enum, IntEnum
+from typing import Final, NamedTuple, Protocol, TypeAlias
+
+from lograft.model.errors import InvalidConfig
+
+INT_MAX: Final = 2**31 - 1
+LONG_MAX: Final = 2**63 - 1
+SHORT_MAX: Final = 2**15 - 1
+#: A value is at most this long: one setting may not fill the metadata log.
+VALUE_LENGTH_MAX: Final = 32767
+
+
+class ConfigType(IntEnum):
+    """The numbers are those of DescribeConfigs."""
+
+    UNKNOWN = 0
+    BOOLEAN = 1
+    STRING = 2
+    INT = 3
+    SHORT = 4
+    LONG = 5
+    DOUBLE = 6
+    LIST = 7
+    CLASS = 8
+    PASSWORD = 9
+
+
+class ConfigSource(IntEnum):
+    """Where a value comes from; the numbers are those of DescribeConfigs."""
+
+    UNKNOWN = 0
+    DYNAMIC_TOPIC = 1
+    DYNAMIC_BROKER = 2
+    DYNAMIC_DEFAULT_BROKER = 3
+    STATIC_BROKER = 4
+    DEFAULT = 5
+    DYNAMIC_BROKER_LOGGER = 6
+
+
+class UpdateMode(Enum):
+    READ_ONLY = "read-only"
+    PER_BROKER = "per-broker"
+    CLUSTER_WIDE = "cluster-wide"
+
+
+class Importance(Enum):
+    HIGH = "high"
+    MEDIUM = "medium"
+    LOW = "low"
+
+
+class Secret:
+    """A password: it compares by value and never prints itself."""
+
+    __slots__ = ("value",)
+
+    def __init__(self, value: str) -> None:
+        self.value = value
+
+    def __repr__(self) -> str:
+        return "Secret([hidden])"
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Secret) and other.value == self.value
+
+    def __hash__(self) -> int:
+        return hash(self.value)
+
+
+ConfigValue: TypeAlias = bool | int | float | str | tuple[str, ...] | Secret | None
+
+
+class Check(Protocol):
+    def complaint(self, value: ConfigValue) -> str | None:
+        """What is wrong with the value, as the end of a sentence; None when it is allowed."""
+
+
+class Between(NamedTuple):
+    low: float
+    high: float | None = None
+
+    def complaint(self, value: ConfigValue) -> str | None:
+        if not isinstance(value, int | float):
+            return None
+        if value < self.low:
+            return f"Value must be at least {self.low}"
+        if self.high is not None and value > self.high:
+            return f"Value must be no more than {self.high}"
+        return None
+
+
+class BetweenOr(NamedTuple):
+    low: int
+    high: int
+    exception: int
+
+    def complaint(self, value: ConfigValue) -> str | None:
+        if not isinstance(value, int) or value == self.exception or self.low <= value <= self.high:
+            return None
+        return f"Value must be between {self.low} and {self.high} or equal to {self.exception}"
+
+
+class OneOf(NamedTuple):
+    options: tuple[str, ...]
+    any_case: bool = False
+
+    def complaint(self, value: ConfigValue) -> str | None:
+        if value in self.options:
+            return None
+        if self.any_case and isinstance(value, str) and value.upper() in self.options:
+            return None
+        return f"String must be one of: {', '.join(self.options)}"
+
+
+class ListOf(NamedTuple):
+    """Options () means that any word may stand in the list."""
+
+    options: tuple[str, ...] = ()
+    may_be_empty: bool = True
+
+    def complaint(self, value: ConfigValue) -> str | None:
+        if not isinstance(value, tuple):
+            return None
+        if not value:
+            return None if self.may_be_empty else "The list must not be empty"
+        if "" in value:
+            return "The list must not hold an empty word"
+        for word in value:
+            if self.options and word not in self.options:
+                return f"String must be one of: {', '.join(self.options)}"
+        return None
+
+
+class NotEmpty(NamedTuple):
+    def complaint(self, value: ConfigValue) -> str | None:
+        return "String must be non-empty" if value == "" else None
+
+
+class ThrottledReplicas(NamedTuple):
+    def complaint(self, value: ConfigValue) -> str | None:
+        if not isinstance(value, tuple) or value in ((), ("*",), ("none",)):
+            return None
+        if all(re.fullmatch(r"[0-9]+:[0-9]+", word) for word in value):
+            return None
+        return "It must be '*' or a list of [partitionId]:[brokerId],[partitionId]:[brokerId],..."
+
+
+class ConfigKey(NamedTuple):
+    name: str
+    type: ConfigType
+    #: As text; None where the setting has no value unless somebody gives one.
+    default: str | None
+    check: Check | None = None
+    importance: Importance = Importance.MEDIUM
+    mode: UpdateMode = UpdateMode.READ_ONLY
+    #: Not shown by DescribeConfigs; for tests and for emergencies.
+    internal: bool = False
+
+    @property
+    def is_sensitive(self) -> bool:
+        return self.type is ConfigType.PASSWORD
+
+    def parse(self, text: str | None) -> ConfigValue:
+        if text is None:
+            return None
+        if len(text) > VALUE_LENGTH_MAX:
+            raise InvalidConfig(
+                f"Invalid value for configuration {self.name}: it has {len(text)} characters,"
+                f" the limit is {VALUE_LENGTH_MAX}"
+            )
+        value = self._typed(text.strip(), text)
+        complaint = self.check.complaint(value) if self.check is not None else None
+        if complaint is not None:
+            raise self._invalid(text, complaint)
+        return value
+
+    def _typed(self, text: str, original: str) -> ConfigValue:
+        match self.type:
+            case ConfigType.BOOLEAN:
+                if text.lower() in ("true", "false"):
+                    return text.lower() == "true"
+                raise self._invalid(original, "Expected value to be either true or false")
+            case ConfigType.INT:
+                return self._integer(text, original, INT_MAX)
+            case ConfigType.LONG:
+                return self._integer(text, original, LONG_MAX)
+            case ConfigType.SHORT:
+                return self._integer(text, original, SHORT_MAX)
+            case ConfigType.DOUBLE:
+                try:
+                    number = float(text)
+                except ValueError:
+                    raise self._invalid(original, "Not a number of type DOUBLE") from None
+                if number != number:
+                    raise self._invalid(original, "Not a number of type DOUBLE")
+                return number
+            case ConfigType.LIST:
+                return split_list(text)
+            case ConfigType.PASSWORD:
+                return Secret(original)
+            case _:
+                return text
+
+    def _integer(self, text: str, original: str, largest: int) -> int:
+        if re.fullmatch(r"[+-]?[0-9]{1,19}", text) and -largest - 1 <= int(text) <= largest:
+            return int(text)
+        raise self._invalid(original, f"Not a number of type {self.type.name}")
+
+    def _invalid(self, text: str, complaint: str) -> InvalidConfig:
+        shown = "[hidden]" if self.is_sensitive else text
+        return InvalidConfig(f"Invalid value {shown} for configuration {self.name}: {complaint}")
+
+
+def split_list(text: str) -> tuple[str, ...]:
+    return tuple(word.strip() for word in text.split(",")) if text.strip() else ()
+
+
+def table_of(keys: Iterable[ConfigKey]) -> dict[str, ConfigKey]:
+    return {key.name: key for key in keys}
+
+
+class AlterOperation(IntEnum):
+    """The numbers are those of IncrementalAlterConfigs."""
+
+    SET = 0
+    DELETE = 1
+    APPEND = 2
+    SUBTRACT = 3
+
+
+class Alteration(NamedTuple):
+    name: str
+    operation: AlterOperation
+    value: str | None
+
+
+def altered(
+    keys: Mapping[str, ConfigKey], current: Mapping[str, str], alterations: Iterable[Alteration]
+) -> dict[str, str]:
+    """The explicit values after the alterations; what they may be is checked elsewhere.
+
+    APPEND and SUBTRACT start from the explicit value, or from the default where there is none,
+    as Kafka's do.
+    """
+    result = dict(current)
+    for name, operation, value in alterations:
+        if operation is AlterOperation.DELETE:
+            result.pop(name, None)
+            continue
+        if value is None:
+            raise InvalidConfig(f"Null value not supported for configuration {name}")
+        if operation is AlterOperation.SET:
+            result[name] = value
+            continue
+        key = keys.get(name)
+        verb = "append" if operation is AlterOperation.APPEND else "subtract"
+        if key is None or key.type is not ConfigType.LIST:
+            raise InvalidConfig(f"Config value {verb} is not allowed for config key: {name}")
+        words = list(split_list(result.get(name, key.default or "")))
+        given = split_list(value)
+        if operation is AlterOperation.APPEND:
+            words += [word for word in dict.fromkeys(given) if word not in words]
+        else:
+            words = [word for word in words if word not in given]
+        result[name] = ",".join(words)
+    return result

@@ -1,0 +1,193 @@
+"""What DescribeConfigs shows: for a topic, a broker or its loggers, every setting with its value,
+where the value comes from, and what would hold if that source were gone (the synonyms).
+
+Pure functions over the explicit values; the rules are Kafka's, found by asking one.
+"""
+
+from collections.abc import Collection, Iterable, Mapping
+from dataclasses import dataclass
+from typing import Final
+
+from lograft.model.broker_config_table import BROKER_CONFIGS, DYNAMIC_BROKER_CONFIGS
+from lograft.model.broker_configs import BrokerConfig, base_name
+from lograft.model.config_keys import ConfigKey, ConfigSource, ConfigType
+from lograft.model.topic_configs import TOPIC_CONFIGS, TOPIC_SYNONYMS, broker_text_for_topic
+
+#: Broker settings that mean the same in several units, the stronger first.
+_UNIT_FAMILIES: Final = (
+    ("log.flush.interval.ms", "log.flush.scheduler.interval.ms"),
+    ("log.retention.ms", "log.retention.minutes", "log.retention.hours"),
+    ("log.roll.jitter.ms", "log.roll.jitter.hours"),
+    ("log.roll.ms", "log.roll.hours"),
+)
+_BROKER_SYNONYMS: Final = {
+    **{name: family for family in _UNIT_FAMILIES for name in family},
+    # The scheduler's interval stands in for the log's, not the other way round.
+    "log.flush.scheduler.interval.ms": ("log.flush.scheduler.interval.ms",),
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Synonym:
+    name: str
+    value: str | None
+    source: ConfigSource
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ConfigEntry:
+    name: str
+    #: None where there is none, and for everything sensitive.
+    value: str | None
+    source: ConfigSource
+    synonyms: tuple[Synonym, ...] = ()
+    is_sensitive: bool = False
+    read_only: bool = False
+    type: ConfigType = ConfigType.UNKNOWN
+
+
+def describe_topic(
+    overrides: Mapping[str, str], broker: BrokerConfig, *, names: Collection[str] | None = None
+) -> list[ConfigEntry]:
+    """All settings of a topic, or those in `names`. Internal ones show only when overridden."""
+    values = _effective(broker)
+    entries = []
+    for key in TOPIC_CONFIGS.values():
+        if names is not None and key.name not in names:
+            continue
+        override = overrides.get(key.name)
+        if key.internal and override is None:
+            continue
+        synonyms: tuple[Synonym, ...] = ()
+        if TOPIC_SYNONYMS.get(key.name):
+            synonyms = _broker_synonyms(TOPIC_SYNONYMS[key.name][0][0], broker)
+        if override is not None:
+            synonyms = (Synonym(key.name, override, ConfigSource.DYNAMIC_TOPIC), *synonyms)
+            text: str | None = override
+        else:
+            text = broker_text_for_topic(key.name, values) or key.default
+        entries.append(
+            ConfigEntry(
+                name=key.name,
+                value=_shown(key, text),
+                source=synonyms[0].source if synonyms else ConfigSource.DEFAULT,
+                synonyms=synonyms,
+                type=key.type,
+            )
+        )
+    return entries
+
+
+def describe_broker(
+    broker: BrokerConfig, *, names: Collection[str] | None = None
+) -> list[ConfigEntry]:
+    """All settings of this broker, with the names of its file that nobody knows."""
+    values = _effective(broker)
+    known = [key.name for key in BROKER_CONFIGS.values() if not key.internal]
+    extra = sorted(set(values) - set(known))
+    return [
+        _broker_entry(name, values, _broker_synonyms(name, broker))
+        for name in (*known, *extra)
+        if names is None or name in names
+    ]
+
+
+def describe_cluster_default(
+    dynamic_default: Mapping[str, str], *, names: Collection[str] | None = None
+) -> list[ConfigEntry]:
+    """The dynamic settings that hold for all brokers (the broker resource with the empty name)."""
+    return [
+        _broker_entry(
+            name,
+            dynamic_default,
+            (_synonym(name, dynamic_default[name], ConfigSource.DYNAMIC_DEFAULT_BROKER),),
+        )
+        for name in sorted(dynamic_default)
+        if names is None or name in names
+    ]
+
+
+def describe_loggers(
+    levels: Mapping[str, str], *, names: Collection[str] | None = None
+) -> list[ConfigEntry]:
+    return [
+        ConfigEntry(name=name, value=level, source=ConfigSource.DYNAMIC_BROKER_LOGGER)
+        for name, level in sorted(levels.items())
+        if names is None or name in names
+    ]
+
+
+def _effective(broker: BrokerConfig) -> dict[str, str]:
+    return {**broker.raw, **broker.dynamic_default, **broker.dynamic_broker}
+
+
+def _key(name: str) -> ConfigKey | None:
+    base = base_name(name)
+    return BROKER_CONFIGS.get(base) or DYNAMIC_BROKER_CONFIGS.get(base)
+
+
+def _is_sensitive(key: ConfigKey | None) -> bool:
+    """What nobody knows may be a password."""
+    return key is None or key.is_sensitive
+
+
+def _synonym(name: str, text: str, source: ConfigSource) -> Synonym:
+    return Synonym(name, None if _is_sensitive(_key(name)) else text, source)
+
+
+def _broker_entry(
+    name: str, values: Mapping[str, str], synonyms: tuple[Synonym, ...]
+) -> ConfigEntry:
+    key = _key(name)
+    text = values.get(name, key.default if key else None)
+    return ConfigEntry(
+        name=name,
+        value=_shown(key, text),
+        source=synonyms[0].source if synonyms else ConfigSource.DEFAULT,
+        synonyms=synonyms,
+        is_sensitive=_is_sensitive(key),
+        read_only=base_name(name) not in DYNAMIC_BROKER_CONFIGS,
+        type=key.type if key else ConfigType.UNKNOWN,
+    )
+
+
+def _shown(key: ConfigKey | None, text: str | None) -> str | None:
+    if key is None or key.is_sensitive or text is None:
+        return None
+    value = key.parse(text)
+    if isinstance(value, bool):
+        return "true" if value else "false"
+    if isinstance(value, tuple):
+        return ",".join(value)
+    # Texts of numbers stay as they were given: 0.5 and 1.0E-3 read the same everywhere.
+    return str(value) if isinstance(value, int) else text.strip()
+
+
+def _broker_synonyms(name: str, broker: BrokerConfig) -> tuple[Synonym, ...]:
+    """Every source that gives the setting or its relatives a value, the strongest first. Only from
+    the first one that carries the setting's own name on: a value in another unit does not count
+    as a source of this one (Kafka's rule)."""
+    found: list[Synonym] = []
+    layers: Iterable[tuple[Mapping[str, str], ConfigSource]] = (
+        (broker.dynamic_broker, ConfigSource.DYNAMIC_BROKER),
+        (broker.dynamic_default, ConfigSource.DYNAMIC_DEFAULT_BROKER),
+        (broker.raw, ConfigSource.STATIC_BROKER),
+    )
+    relatives = _relatives(name)
+    for layer, source in layers:
+        found += [_synonym(one, layer[one], source) for one in relatives if one in layer]
+    for one in relatives:
+        key = BROKER_CONFIGS.get(one)
+        if key is not None and key.default is not None:
+            found.append(_synonym(one, key.default, ConfigSource.DEFAULT))
+    for position, synonym in enumerate(found):
+        if synonym.name == name:
+            return tuple(found[position:])
+    return ()
+
+
+def _relatives(name: str) -> tuple[str, ...]:
+    base = base_name(name)
+    if base != name:
+        return (name, base)
+    return _BROKER_SYNONYMS.get(name, (name,))

@@ -1,0 +1,230 @@
+"""The settings of a topic: Kafka 4.3's table, and `TopicConfig`, their typed form.
+
+A topic's value comes from its own override, else from the broker's setting of the same meaning
+(the synonyms below, in order), else from the default. `resolve_topic_config` is cheap: the broker
+keeps the `TopicConfig` of a topic without overrides, and only the overrides are parsed.
+"""
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, fields, replace
+from typing import TYPE_CHECKING, Any, Final
+
+from lograft.model.config_keys import (
+    LONG_MAX,
+    Between,
+    BetweenOr,
+    ConfigKey,
+    ConfigType,
+    ConfigValue,
+    ListOf,
+    OneOf,
+    ThrottledReplicas,
+    table_of,
+)
+from lograft.model.errors import InvalidConfig
+
+if TYPE_CHECKING:
+    from lograft.model.broker_configs import BrokerConfig
+
+BOOLEAN, STRING, INT = ConfigType.BOOLEAN, ConfigType.STRING, ConfigType.INT
+LONG, DOUBLE, LIST = ConfigType.LONG, ConfigType.DOUBLE, ConfigType.LIST
+COMPRESSION_TYPES: Final = ("uncompressed", "zstd", "lz4", "snappy", "gzip", "producer")
+TIMESTAMP_TYPES: Final = ("CreateTime", "LogAppendTime")
+MINUTE_MS: Final = 60_000
+HOUR_MS: Final = 3_600_000
+
+# fmt: off
+TOPIC_CONFIGS: Final = table_of((
+    ConfigKey("cleanup.policy", LIST, "delete", ListOf(("compact", "delete"))),
+    ConfigKey("compression.gzip.level", INT, "-1", BetweenOr(1, 9, -1)),
+    ConfigKey("compression.lz4.level", INT, "9", Between(1, 17)),
+    ConfigKey("compression.type", STRING, "producer", OneOf(COMPRESSION_TYPES)),
+    ConfigKey("compression.zstd.level", INT, "3", Between(-131072, 22)),
+    ConfigKey("delete.retention.ms", LONG, "86400000", Between(0)),
+    ConfigKey("file.delete.delay.ms", LONG, "60000", Between(0)),
+    ConfigKey("flush.messages", LONG, "9223372036854775807", Between(1)),
+    ConfigKey("flush.ms", LONG, "9223372036854775807", Between(0)),
+    ConfigKey("follower.replication.throttled.replicas", LIST, "", ThrottledReplicas()),
+    ConfigKey("index.interval.bytes", INT, "4096", Between(0)),
+    ConfigKey("internal.segment.bytes", INT, None, None, internal=True),
+    ConfigKey("leader.replication.throttled.replicas", LIST, "", ThrottledReplicas()),
+    ConfigKey("local.retention.bytes", LONG, "-2", Between(-2)),
+    ConfigKey("local.retention.ms", LONG, "-2", Between(-2)),
+    ConfigKey("max.compaction.lag.ms", LONG, "9223372036854775807", Between(1)),
+    ConfigKey("max.message.bytes", INT, "1048588", Between(0)),
+    ConfigKey("message.timestamp.after.max.ms", LONG, "3600000", Between(0)),
+    ConfigKey("message.timestamp.before.max.ms", LONG, "9223372036854775807", Between(0)),
+    ConfigKey("message.timestamp.type", STRING, "CreateTime", OneOf(TIMESTAMP_TYPES)),
+    ConfigKey("min.cleanable.dirty.ratio", DOUBLE, "0.5", Between(0, 1)),
+    ConfigKey("min.compaction.lag.ms", LONG, "0", Between(0)),
+    ConfigKey("min.insync.replicas", INT, "1", Between(1)),
+    ConfigKey("preallocate", BOOLEAN, "false"),
+    ConfigKey("remote.log.copy.disable", BOOLEAN, "false"),
+    ConfigKey("remote.log.delete.on.disable", BOOLEAN, "false"),
+    ConfigKey("remote.storage.enable", BOOLEAN, "false"),
+    ConfigKey("retention.bytes", LONG, "-1"),
+    ConfigKey("retention.ms", LONG, "604800000", Between(-1)),
+    ConfigKey("segment.bytes", INT, "1073741824", Between(1048576)),
+    ConfigKey("segment.index.bytes", INT, "10485760", Between(4)),
+    ConfigKey("segment.jitter.ms", LONG, "0", Between(0)),
+    ConfigKey("segment.ms", LONG, "604800000", Between(1)),
+    ConfigKey("unclean.leader.election.enable", BOOLEAN, "false"),
+))
+
+#: Topic setting -> the broker settings that stand in for it, the stronger first, each with the
+#: factor from its unit to the topic's.
+TOPIC_SYNONYMS: Final[dict[str, tuple[tuple[str, int], ...]]] = {
+    "cleanup.policy": (("log.cleanup.policy", 1),),
+    "compression.gzip.level": (("compression.gzip.level", 1),),
+    "compression.lz4.level": (("compression.lz4.level", 1),),
+    "compression.type": (("compression.type", 1),),
+    "compression.zstd.level": (("compression.zstd.level", 1),),
+    "delete.retention.ms": (("log.cleaner.delete.retention.ms", 1),),
+    "file.delete.delay.ms": (("log.segment.delete.delay.ms", 1),),
+    "flush.messages": (("log.flush.interval.messages", 1),),
+    "flush.ms": (("log.flush.interval.ms", 1), ("log.flush.scheduler.interval.ms", 1),),
+    "index.interval.bytes": (("log.index.interval.bytes", 1),),
+    "local.retention.bytes": (("log.local.retention.bytes", 1),),
+    "local.retention.ms": (("log.local.retention.ms", 1),),
+    "max.compaction.lag.ms": (("log.cleaner.max.compaction.lag.ms", 1),),
+    "max.message.bytes": (("message.max.bytes", 1),),
+    "message.timestamp.after.max.ms": (("log.message.timestamp.after.max.ms", 1),),
+    "message.timestamp.before.max.ms": (("log.message.timestamp.before.max.ms", 1),),
+    "message.timestamp.type": (("log.message.timestamp.type", 1),),
+    "min.cleanable.dirty.ratio": (("log.cleaner.min.cleanable.ratio", 1),),
+    "min.compaction.lag.ms": (("log.cleaner.min.compaction.lag.ms", 1),),
+    "min.insync.replicas": (("min.insync.replicas", 1),),
+    "preallocate": (("log.preallocate", 1),),
+    "retention.bytes": (("log.retention.bytes", 1),),
+    "retention.ms": (
+        ("log.retention.ms", 1),
+        ("log.retention.minutes", MINUTE_MS),
+        ("log.retention.hours", HOUR_MS),
+    ),
+    "segment.bytes": (("log.segment.bytes", 1),),
+    "segment.index.bytes": (("log.index.size.max.bytes", 1),),
+    "segment.jitter.ms": (("log.roll.jitter.ms", 1), ("log.roll.jitter.hours", HOUR_MS),),
+    "segment.ms": (("log.roll.ms", 1), ("log.roll.hours", HOUR_MS),),
+    "unclean.leader.election.enable": (("unclean.leader.election.enable", 1),),
+}
+# fmt: on
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TopicConfig:
+    """All settings of a topic, resolved. A field is the setting's name with _ for the dots; the
+    few that are not are computed from the setting named beside them."""
+
+    cleanup_compact: bool = False  # cleanup.policy
+    cleanup_delete: bool = True  # cleanup.policy
+    compression_gzip_level: int = -1
+    compression_lz4_level: int = 9
+    compression_type: str = "producer"
+    compression_zstd_level: int = 3
+    delete_retention_ms: int = 86_400_000
+    file_delete_delay_ms: int = 60_000
+    flush_messages: int = LONG_MAX
+    flush_ms: int = LONG_MAX
+    follower_replication_throttled_replicas: tuple[str, ...] = ()
+    index_interval_bytes: int = 4096
+    leader_replication_throttled_replicas: tuple[str, ...] = ()
+    local_retention_bytes: int = -2
+    local_retention_ms: int = -2
+    max_compaction_lag_ms: int = LONG_MAX
+    max_message_bytes: int = 1_048_588
+    message_timestamp_after_max_ms: int = HOUR_MS
+    message_timestamp_before_max_ms: int = LONG_MAX
+    message_timestamp_log_append: bool = False  # message.timestamp.type
+    min_cleanable_dirty_ratio: float = 0.5
+    min_compaction_lag_ms: int = 0
+    min_insync_replicas: int = 1
+    preallocate: bool = False
+    remote_log_copy_disable: bool = False
+    remote_log_delete_on_disable: bool = False
+    remote_storage_enable: bool = False
+    retention_bytes: int = -1
+    retention_ms: int = 7 * 24 * HOUR_MS
+    segment_bytes: int = 1 << 30  # internal.segment.bytes wins where it is set
+    segment_index_bytes: int = 10 << 20
+    segment_jitter_ms: int = 0
+    segment_ms: int = 7 * 24 * HOUR_MS
+    unclean_leader_election_enable: bool = False
+
+
+#: Settings whose field has another name or form.
+_COMPUTED: Final[dict[str, Callable[[Any], dict[str, Any]]]] = {
+    "cleanup.policy": lambda words: {
+        "cleanup_compact": "compact" in words,
+        "cleanup_delete": "delete" in words,
+    },
+    "message.timestamp.type": lambda kind: {"message_timestamp_log_append": kind != "CreateTime"},
+    "internal.segment.bytes": lambda size: {"segment_bytes": size},
+}
+_FIELDS: Final = frozenset(field.name for field in fields(TopicConfig))
+
+
+def topic_fields(values: Mapping[str, str]) -> dict[str, Any]:
+    """The TopicConfig fields that the given texts set. Unknown names are skipped: they may stand
+    in a metadata log that a newer version wrote."""
+    result: dict[str, Any] = {}
+    # The internal one last: it wins over segment.bytes whatever the order of the overrides.
+    for name in sorted(values, key=lambda name: name == "internal.segment.bytes"):
+        key = TOPIC_CONFIGS.get(name)
+        if key is None:
+            continue
+        value: ConfigValue = key.parse(values[name])
+        if name in _COMPUTED:
+            result |= _COMPUTED[name](value)
+        else:
+            field_name = name.replace(".", "_")
+            assert field_name in _FIELDS, field_name
+            result[field_name] = value
+    return result
+
+
+def resolve_topic_config(overrides: Mapping[str, str], broker: "BrokerConfig") -> TopicConfig:
+    if not overrides:
+        return broker.topic_defaults
+    return replace(broker.topic_defaults, **topic_fields(overrides))
+
+
+def broker_text_for_topic(name: str, broker_values: Mapping[str, str]) -> str | None:
+    """What the broker's own values say about a topic setting, in the topic's unit."""
+    for synonym, factor in TOPIC_SYNONYMS.get(name, ()):
+        text = broker_values.get(synonym)
+        if text is not None:
+            if factor == 1:
+                return text
+            amount = int(text)
+            # Any negative time means "for ever", whatever its unit.
+            return str(amount * factor if amount >= 0 else -1)
+    return None
+
+
+def topic_defaults(broker_values: Mapping[str, str]) -> TopicConfig:
+    """The config of a topic without overrides on a broker with these explicit values."""
+    texts = {
+        name: text
+        for name in TOPIC_SYNONYMS
+        if (text := broker_text_for_topic(name, broker_values)) is not None
+    }
+    return TopicConfig(**topic_fields(texts))
+
+
+def validate_topic_configs(overrides: Mapping[str, str], broker: "BrokerConfig") -> TopicConfig:
+    """The config a topic would have with these overrides; InvalidConfig says why it cannot."""
+    for name in overrides:
+        if name not in TOPIC_CONFIGS:
+            raise InvalidConfig(f"Unknown topic config name: {name}")
+    config = resolve_topic_config(overrides, broker)
+    if config.min_compaction_lag_ms > config.max_compaction_lag_ms:
+        raise InvalidConfig(
+            "min.compaction.lag.ms"
+            f" ({config.min_compaction_lag_ms}) must not be above max.compaction.lag.ms"
+            f" ({config.max_compaction_lag_ms})"
+        )
+    if config.remote_storage_enable:
+        raise InvalidConfig(
+            "remote.storage.enable=true is refused: this broker has no tiered storage"
+        )
+    return config

@@ -1,0 +1,151 @@
+"""The expected lines are what an Apache Kafka 4.3.1 with the same settings answered."""
+
+import pytest
+
+from lograft.model.broker_config_table import BROKER_CONFIGS
+from lograft.model.broker_configs import BrokerConfig, broker_config, with_dynamic
+from lograft.model.config_keys import ConfigSource, ConfigType
+from lograft.model.config_resolution import (
+    ConfigEntry,
+    describe_broker,
+    describe_cluster_default,
+    describe_loggers,
+    describe_topic,
+)
+
+
+def node() -> BrokerConfig:
+    static = broker_config(
+        {
+            "process.roles": "broker,controller",
+            "node.id": "1",
+            "controller.quorum.bootstrap.servers": "localhost:39393",
+            "listeners": "PLAINTEXT://localhost:39392,CONTROLLER://localhost:39393",
+            "controller.listener.names": "CONTROLLER",
+            "log.dirs": "/data",
+            "log.retention.hours": "24",
+            "log.flush.interval.ms": "7000",
+            "log.roll.hours": "5",
+            "ssl.key.password": "sesame",
+            "strange.setting": "9",
+            "num.partitions": "2",
+        }
+    )
+    return with_dynamic(
+        static,
+        default={"log.retention.ms": "90000000", "log.segment.bytes": "1500000"},
+        broker={"log.segment.bytes": "1600000"},
+    )
+
+
+def line(entry: ConfigEntry) -> str:
+    synonyms = ", ".join(f"{s.source.name}:{s.name}={s.value}" for s in entry.synonyms)
+    flags = ("read-only " if entry.read_only else "") + ("secret " if entry.is_sensitive else "")
+    return f"{entry.value} {entry.source.name} {flags}{entry.type.name} [{synonyms}]"
+
+
+@pytest.mark.parametrize(
+    ("name", "expected"),
+    [
+        (
+            "segment.bytes",
+            "2000000 DYNAMIC_TOPIC INT [DYNAMIC_TOPIC:segment.bytes=2000000,"
+            " DYNAMIC_BROKER:log.segment.bytes=1600000,"
+            " DYNAMIC_DEFAULT_BROKER:log.segment.bytes=1500000,"
+            " DEFAULT:log.segment.bytes=1073741824]",
+        ),
+        (
+            "retention.ms",
+            "90000000 DYNAMIC_DEFAULT_BROKER LONG"
+            " [DYNAMIC_DEFAULT_BROKER:log.retention.ms=90000000,"
+            " STATIC_BROKER:log.retention.hours=24, DEFAULT:log.retention.hours=168]",
+        ),
+        (
+            "flush.ms",
+            "7000 STATIC_BROKER LONG [STATIC_BROKER:log.flush.interval.ms=7000,"
+            " DEFAULT:log.flush.scheduler.interval.ms=9223372036854775807]",
+        ),
+        ("segment.ms", "18000000 DEFAULT LONG []"),
+        ("leader.replication.throttled.replicas", " DEFAULT LIST []"),
+        ("preallocate", "false DEFAULT BOOLEAN [DEFAULT:log.preallocate=false]"),
+        (
+            "min.cleanable.dirty.ratio",
+            "0.5 DEFAULT DOUBLE [DEFAULT:log.cleaner.min.cleanable.ratio=0.5]",
+        ),
+    ],
+)
+def test_topic(name: str, expected: str) -> None:
+    overrides = {"segment.bytes": "2000000"}
+    entries = {entry.name: entry for entry in describe_topic(overrides, node())}
+    assert len(entries) == 33
+    assert line(entries[name]) == expected
+
+
+@pytest.mark.parametrize(
+    ("name", "expected"),
+    [
+        ("advertised.listeners", "None DEFAULT read-only LIST []"),
+        (
+            "broker.id",
+            "1 STATIC_BROKER read-only INT [STATIC_BROKER:broker.id=1, DEFAULT:broker.id=-1]",
+        ),
+        ("node.id", "1 STATIC_BROKER read-only INT [STATIC_BROKER:node.id=1]"),
+        (
+            "log.segment.bytes",
+            "1600000 DYNAMIC_BROKER INT [DYNAMIC_BROKER:log.segment.bytes=1600000,"
+            " DYNAMIC_DEFAULT_BROKER:log.segment.bytes=1500000,"
+            " DEFAULT:log.segment.bytes=1073741824]",
+        ),
+        ("log.roll.ms", "None DEFAULT LONG []"),
+        (
+            "log.roll.hours",
+            "5 STATIC_BROKER read-only INT [STATIC_BROKER:log.roll.hours=5,"
+            " DEFAULT:log.roll.hours=168]",
+        ),
+        (
+            "log.flush.scheduler.interval.ms",
+            "9223372036854775807 DEFAULT read-only LONG"
+            " [DEFAULT:log.flush.scheduler.interval.ms=9223372036854775807]",
+        ),
+        (
+            "ssl.key.password",
+            "None STATIC_BROKER secret PASSWORD [STATIC_BROKER:ssl.key.password=None]",
+        ),
+        (
+            "strange.setting",
+            "None STATIC_BROKER read-only secret UNKNOWN [STATIC_BROKER:strange.setting=None]",
+        ),
+    ],
+)
+def test_broker(name: str, expected: str) -> None:
+    entries = {entry.name: entry for entry in describe_broker(node())}
+    assert line(entries[name]) == expected
+
+
+def test_no_secret_leaves() -> None:
+    assert "sesame" not in repr(describe_broker(node()))
+
+
+def test_internal_settings_stay_hidden() -> None:
+    shown = {entry.name for entry in describe_broker(node())}
+    assert not shown & {key.name for key in BROKER_CONFIGS.values() if key.internal}
+    assert len(shown) == 344
+
+
+def test_cluster_default_shows_only_itself() -> None:
+    entries = describe_cluster_default(node().dynamic_default)
+    assert [entry.name for entry in entries] == ["log.retention.ms", "log.segment.bytes"]
+    assert line(entries[0]) == (
+        "90000000 DYNAMIC_DEFAULT_BROKER LONG [DYNAMIC_DEFAULT_BROKER:log.retention.ms=90000000]"
+    )
+
+
+def test_names_select() -> None:
+    assert [e.name for e in describe_topic({}, node(), names={"segment.ms", "x"})] == ["segment.ms"]
+    assert [e.name for e in describe_broker(node(), names=["node.id"])] == ["node.id"]
+
+
+def test_loggers() -> None:
+    (entry,) = describe_loggers({"lograft.broker": "INFO", "a": "WARN"}, names=["a"])
+    assert (entry.name, entry.value, entry.type) == ("a", "WARN", ConfigType.UNKNOWN)
+    assert entry.source is ConfigSource.DYNAMIC_BROKER_LOGGER

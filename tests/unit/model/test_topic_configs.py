@@ -1,0 +1,106 @@
+from dataclasses import fields
+
+import pytest
+
+from lograft.model.broker_configs import BrokerConfig, broker_config
+from lograft.model.errors import InvalidConfig
+from lograft.model.topic_configs import (
+    TOPIC_CONFIGS,
+    TopicConfig,
+    resolve_topic_config,
+    topic_fields,
+    validate_topic_configs,
+)
+
+
+def broker(**settings: str) -> BrokerConfig:
+    return broker_config(
+        {
+            "process.roles": "broker,controller",
+            "node.id": "1",
+            "controller.quorum.voters": "1@localhost:9093",
+            "listeners": "PLAINTEXT://:9092,CONTROLLER://:9093",
+            "controller.listener.names": "CONTROLLER",
+        }
+        | {name.replace("_", "."): text for name, text in settings.items()}
+    )
+
+
+def test_the_typed_defaults_are_those_of_the_table() -> None:
+    texts = {key.name: key.default for key in TOPIC_CONFIGS.values() if key.default is not None}
+    assert TopicConfig(**topic_fields(texts)) == TopicConfig()
+
+
+def test_no_override_costs_nothing() -> None:
+    node = broker()
+    assert resolve_topic_config({}, node) is node.topic_defaults
+    assert node.topic_defaults == TopicConfig()
+
+
+def test_every_setting_has_a_field() -> None:
+    names = {field.name for field in fields(TopicConfig)}
+    for key in TOPIC_CONFIGS.values():
+        assert topic_fields({key.name: "1" if key.default is None else key.default}).keys() <= names
+
+
+def test_overrides() -> None:
+    config = resolve_topic_config(
+        {
+            "cleanup.policy": "compact,delete",
+            "message.timestamp.type": "LogAppendTime",
+            "internal.segment.bytes": "100",
+            "segment.bytes": "2000000",
+            "from.the.future": "1",
+        },
+        broker(),
+    )
+    assert (config.cleanup_compact, config.cleanup_delete) == (True, True)
+    assert config.message_timestamp_log_append
+    assert config.segment_bytes == 100
+
+
+@pytest.mark.parametrize(
+    ("settings", "retention_ms"),
+    [
+        ({"log_retention_hours": "2"}, 7_200_000),
+        ({"log_retention_hours": "2", "log_retention_minutes": "1"}, 60_000),
+        ({"log_retention_hours": "2", "log_retention_minutes": "1", "log_retention_ms": "9"}, 9),
+        ({"log_retention_hours": "-1"}, -1),
+        ({"log_retention_ms": "-1", "log_retention_hours": "2"}, -1),
+    ],
+)
+def test_the_finer_unit_wins(settings: dict[str, str], retention_ms: int) -> None:
+    assert broker(**settings).topic_defaults.retention_ms == retention_ms
+
+
+def test_broker_settings_of_other_names_reach_topics() -> None:
+    config = broker(
+        message_max_bytes="7",
+        log_roll_hours="3",
+        log_flush_scheduler_interval_ms="11",
+        log_cleaner_min_cleanable_ratio="0.1",
+        log_index_size_max_bytes="64",
+        log_cleanup_policy="",
+    ).topic_defaults
+    assert config.max_message_bytes == 7
+    assert config.segment_ms == 10_800_000
+    assert config.flush_ms == 11
+    assert config.min_cleanable_dirty_ratio == 0.1
+    assert config.segment_index_bytes == 64
+    assert not config.cleanup_compact
+    assert not config.cleanup_delete
+
+
+@pytest.mark.parametrize(
+    ("overrides", "sentence"),
+    [
+        ({"foo": "1"}, "Unknown topic config name: foo"),
+        ({"replication.mode": "raft"}, "Unknown topic config name"),
+        ({"retention.ms": "-2"}, "at least -1"),
+        ({"min.compaction.lag.ms": "9", "max.compaction.lag.ms": "8"}, r"\(9\).*\(8\)"),
+        ({"remote.storage.enable": "true"}, "no tiered storage"),
+    ],
+)
+def test_what_a_topic_cannot_have(overrides: dict[str, str], sentence: str) -> None:
+    with pytest.raises(InvalidConfig, match=sentence):
+        validate_topic_configs(overrides, broker())
