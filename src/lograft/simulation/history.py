@@ -1,0 +1,98 @@
+"""What clients did and saw, in the one format that all checkers read.
+
+One JSON object a line: `{"t": ns, "proc": who, "type": invoke|ok|fail|info, "f": what, "v": {…}}`.
+`info` means that nobody knows whether it happened (a timeout, a lost connection); it is never
+treated as `fail`. Nodes may add probe events, which have type `probe`.
+"""
+
+import json
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass, field
+from typing import Any, Final, Literal, TypeAlias
+
+EventType: TypeAlias = Literal["invoke", "ok", "fail", "info", "probe"]
+EVENT_TYPES: Final = ("invoke", "ok", "fail", "info", "probe")
+
+
+@dataclass(frozen=True, slots=True)
+class Event:
+    t: int
+    proc: str
+    type: EventType
+    f: str
+    v: dict[str, Any] = field(default_factory=dict)
+    #: Place in the history: says which of two events at one instant came first.
+    index: int = 0
+
+    def to_json(self) -> str:
+        line = {"t": self.t, "proc": self.proc, "type": self.type, "f": self.f, "v": self.v}
+        return json.dumps(line, separators=(",", ":"), sort_keys=True)
+
+
+@dataclass(frozen=True, slots=True)
+class Operation:
+    """An invocation and how it ended; one that never ended counts as `info`."""
+
+    proc: str
+    f: str
+    type: EventType
+    asked: dict[str, Any]
+    answered: dict[str, Any]
+    #: Places in the history.
+    invoked: int
+    completed: int
+
+
+class History:
+    def __init__(self, now_ns: Callable[[], int] = lambda: 0) -> None:
+        self.events: list[Event] = []
+        self._now_ns = now_ns
+
+    def record(self, proc: str, type: EventType, f: str, **v: Any) -> None:
+        self.events.append(Event(self._now_ns(), proc, type, f, v, len(self.events)))
+
+    def to_jsonl(self) -> str:
+        return "".join(event.to_json() + "\n" for event in self.events)
+
+    @classmethod
+    def from_jsonl(cls, lines: Iterable[str]) -> "History":
+        history = cls()
+        for line in lines:
+            if not line.strip():
+                continue
+            fields = json.loads(line)
+            if fields["type"] not in EVENT_TYPES:
+                raise ValueError(f"an event of unknown type {fields['type']!r}")
+            history.events.append(Event(**fields, index=len(history.events)))
+        return history
+
+    def operations(self, *kinds: str) -> list[Operation]:
+        """Pairs invocations with their ends; a process does one thing at a time.
+
+        A process with several requests in flight gives each its own name (`p1#7`).
+        """
+        pending: dict[str, Event] = {}
+        operations = []
+        for event in self.events:
+            if event.type == "invoke":
+                if event.proc in pending:
+                    raise ValueError(f"{event.proc} invokes {event.f} while another is pending")
+                pending[event.proc] = event
+            elif event.type != "probe":
+                invoked = pending.pop(event.proc, None)
+                if invoked is None or invoked.f != event.f:
+                    raise ValueError(f"{event.proc} ends {event.f}, which it did not invoke")
+                operations.append(_operation(invoked, event.type, event.v, event.index))
+        never = len(self.events)
+        operations += [_operation(invoked, "info", {}, never) for invoked in pending.values()]
+        operations.sort(key=lambda operation: operation.invoked)
+        return [each for each in operations if not kinds or each.f in kinds]
+
+    def probes(self, f: str) -> Iterator[Event]:
+        return (event for event in self.events if event.type == "probe" and event.f == f)
+
+
+def _operation(
+    invoked: Event, type: EventType, answered: dict[str, Any], completed: int
+) -> Operation:
+    return Operation(invoked.proc, invoked.f, type, invoked.v, answered, invoked.index, completed)
