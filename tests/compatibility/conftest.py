@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import cast
 
 import pytest
+from tests.compatibility.java_tools import JavaTools
 from tests.compatibility.servers import Kind, Server, kinds_under_test
 
 with warnings.catch_warnings():  # kafka-python reads its own files in a way Python calls outdated
@@ -54,6 +55,14 @@ def new_server(tmp_path: Path) -> Iterator[Callable[..., Server]]:
     for one in made:
         one.kill()
         running.remove(one)
+
+
+@pytest.fixture(scope="session")
+def java_tools(tmp_path_factory: pytest.TempPathFactory) -> Iterator[JavaTools]:
+    """The command line tools of Kafka 4.3.1."""
+    tools = JavaTools(tmp_path_factory.mktemp("java"))
+    yield tools
+    tools.close()
 
 
 class serving:

@@ -226,6 +226,11 @@ def free_port() -> int:
     raise ServerFailed("no free port found")
 
 
+def is_full_run() -> bool:
+    """LOGRAFT_INTEROP=full asks for the long form of the interop tests."""
+    return os.environ.get("LOGRAFT_INTEROP") == "full"
+
+
 def kinds_under_test() -> tuple[Kind, ...]:
     """LOGRAFT_TEST_SERVERS says against whom the client tests run: lograft, kafka or both."""
     wanted = os.environ.get("LOGRAFT_TEST_SERVERS", "lograft")

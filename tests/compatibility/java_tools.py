@@ -1,0 +1,92 @@
+"""Runs Kafka's own command line tools, many in one JVM (tools/kafka/ToolRunner.java)."""
+
+import base64
+import subprocess
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final
+
+from tests.compatibility.servers import SMALL_JVM, java_command
+from tools.kafka_jars import KAFKA_VERSION, REPOSITORY, ensure_program
+
+RUNNER: Final = REPOSITORY / "tools" / "kafka" / "ToolRunner.java"
+ALONE_SECONDS_MAX: Final = 60
+#: Where the tools of Kafka 4.3.1 live.
+PACKAGES: Final = {
+    "ConfigCommand": "kafka.admin",
+    "ConsoleConsumer": "org.apache.kafka.tools.consumer",
+    "MetadataShell": "org.apache.kafka.shell",
+    "StorageTool": "kafka.tools",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class ToolRun:
+    code: int
+    text: str
+
+    @property
+    def lines(self) -> list[str]:
+        return self.text.splitlines()
+
+
+class JavaTools:
+    """A JVM that waits for orders."""
+
+    def __init__(self, folder: Path, version: str = KAFKA_VERSION) -> None:
+        ensure_program("javac", package="default-jdk-headless")
+        self.version = version
+        self._errors = (folder / f"java-tools-{version}.log").open("wb")
+        self._process = subprocess.Popen(
+            [*java_command(SMALL_JVM, version), str(RUNNER)],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=self._errors,
+        )
+
+    def run(self, tool: str, *arguments: str, stdin: str = "") -> ToolRun:
+        """Calls a tool's main(); never raises for what the tool says."""
+        assert self._process.stdin is not None
+        assert self._process.stdout is not None
+        fields = (self._class_of(tool), stdin, *arguments)
+        encoded = (base64.b64encode(field.encode()) for field in fields)
+        self._process.stdin.write(b" ".join(encoded) + b"\n")
+        self._process.stdin.flush()
+        answer = self._process.stdout.readline().split()
+        assert len(answer) >= 1, f"the JVM of the tools ended, see {self._errors.name}"
+        text = base64.b64decode(answer[1]).decode() if len(answer) > 1 else ""
+        return ToolRun(int(answer[0]), text)
+
+    def check(self, tool: str, *arguments: str, stdin: str = "") -> ToolRun:
+        """run() for a call that has to succeed."""
+        done = self.run(tool, *arguments, stdin=stdin)
+        assert done.code == 0, f"{tool} {' '.join(arguments)} ended with {done.code}\n{done.text}"
+        return done
+
+    def run_alone(self, tool: str, *arguments: str) -> ToolRun:
+        """In a JVM of its own: for tools that do their last work while the JVM ends."""
+        done = subprocess.run(
+            [*java_command(SMALL_JVM, self.version), self._class_of(tool), *arguments],
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            text=True,
+            timeout=ALONE_SECONDS_MAX,
+        )
+        return ToolRun(done.returncode, done.stdout)
+
+    def _class_of(self, tool: str) -> str:
+        if self.version.startswith("3."):
+            return f"kafka.tools.{tool}"
+        return f"{PACKAGES.get(tool, 'org.apache.kafka.tools')}.{tool}"
+
+    def close(self) -> None:
+        assert self._process.stdin is not None
+        self._process.stdin.close()
+        try:
+            self._process.wait(timeout=10)
+        except subprocess.TimeoutExpired:
+            self._process.kill()
+            self._process.wait()
+        if self._process.stdout is not None:
+            self._process.stdout.close()
+        self._errors.close()
