@@ -29,6 +29,7 @@ from typing import Final
 from lograft.model.exchange import Answer, CloseConnection, FrameHandler, Waiting
 from lograft.model.printable import printable
 from lograft.model.seams import Channel, Clock, FileSlice, Part, Spawn, Task
+from lograft.net.frame_memory import FrameBudget
 from lograft.wire.errors import WireError
 from lograft.wire.frames import FrameBuffer
 
@@ -78,13 +79,16 @@ class Connection:
     __slots__ = (
         "_active_ms",
         "_blocker",
+        "_budget",
         "_buffer",
+        "_capacity",
         "_channel",
         "_clock",
         "_clogged",
         "_closing",
         "_ended",
         "_frames",
+        "_frames_since_ms",
         "_handler",
         "_held",
         "_limits",
@@ -94,6 +98,7 @@ class Connection:
         "_out_bytes",
         "_slots",
         "_spawn",
+        "_swept_ms",
         "_unmute",
         "_unsent_seen",
     )
@@ -107,6 +112,7 @@ class Connection:
         clock: Clock,
         spawn: Spawn,
         limits: FlowLimits,
+        budget: FrameBudget,
         on_ended: Callable[["Connection"], None],
     ) -> None:
         self._channel = channel
@@ -117,6 +123,9 @@ class Connection:
         self._limits = limits
         self._on_ended = on_ended
         self._buffer = FrameBuffer(handler.frame_bytes_max)
+        self._budget = budget
+        #: Of the buffer, as the budget knows it.
+        self._capacity = 0
         #: Frames of the last read that are not handled yet, and the first of them if it was
         #: looked at. Invariant: while there is one, nothing is read.
         self._frames: Iterator[memoryview] = _NO_FRAMES
@@ -131,7 +140,10 @@ class Connection:
         self._closing = False
         self._ended = False
         self._active_ms = clock.mono_ms()
+        #: When the first bytes of the frame that is coming in were there.
+        self._frames_since_ms = self._active_ms
         self._unsent_seen = 0
+        self._swept_ms = self._active_ms
 
     def __repr__(self) -> str:
         return f"Connection({self._name} {self._channel.peer}, {len(self._slots)} under way)"
@@ -158,14 +170,38 @@ class Connection:
     def abort(self) -> None:
         self._channel.abort()
 
-    def is_idle(self, now_ms: int, *, idle_ms_max: int) -> bool:
-        """Asked now and then by the sweep. A peer that waits for an answer is not idle, one that
-        does not take its answer is."""
+    def sweep(self, now_ms: int, *, idle_ms_max: int) -> bool:
+        """Called now and then for every connection; says whether this one is idle. A peer that
+        waits for an answer is not, one that does not take its answer is."""
         unsent = self._channel.unsent_bytes
         if unsent != self._unsent_seen or (self._slots and not unsent):
             self._active_ms = now_ms
         self._unsent_seen = unsent
+        if self._active_ms < self._swept_ms:
+            self.give_back_memory()
+        self._swept_ms = now_ms
         return now_ms - self._active_ms > idle_ms_max
+
+    # The holder of an incoming frame.
+
+    @property
+    def incomplete_since_ms(self) -> int | None:
+        return self._frames_since_ms if self._buffer.pending_bytes else None
+
+    def give_back_memory(self) -> None:
+        self._buffer.shrink()
+        self._report_capacity()
+
+    def give_up_frame(self) -> None:
+        self._close_bad(CloseConnection("a frame is incomplete for too long, its memory is needed"))
+        # The channel may linger to send its last answers, the memory may not.
+        self._buffer = FrameBuffer(self._buffer.limit)
+
+    def _report_capacity(self) -> None:
+        capacity = self._buffer.capacity
+        if capacity != self._capacity:
+            self._capacity = capacity
+            self._budget.changed(self, capacity)
 
     # The receiver of the channel.
 
@@ -173,12 +209,13 @@ class Connection:
         return self._buffer.get_buffer()
 
     def on_received(self, count: int) -> None:
-        self._active_ms = self._clock.mono_ms()
-        try:
-            self._frames = iter(self._buffer.received(count))
-        except WireError as error:
-            self._close_bad(error)
-            return
+        now_ms = self._active_ms = self._clock.mono_ms()
+        buffer = self._buffer
+        if not buffer.pending_bytes:
+            self._frames_since_ms = now_ms
+        self._frames = buffer.received(count)
+        if buffer.capacity != self._capacity:
+            self._report_capacity()
         self._handle_frames()
 
     def on_drained(self) -> None:
@@ -197,6 +234,7 @@ class Connection:
         if self._unmute is not None:
             self._unmute.cancel()
             self._unmute = None
+        self._budget.changed(self, 0)
         self._handler.on_closed()
         self._on_ended(self)
 
@@ -213,7 +251,10 @@ class Connection:
                         break
                 else:
                     self._held = None
+                self._frames_since_ms = self._active_ms
                 reply = handler.handle_frame(frame)
+                if handler.frame_bytes_max != self._buffer.limit:
+                    self._buffer.limit = handler.frame_bytes_max
                 if reply is None:
                     continue
                 if type(reply) is Answer:
@@ -224,13 +265,9 @@ class Connection:
                 else:
                     assert isinstance(reply, Waiting)
                     self._wait_for(reply)
-                if handler.frame_bytes_max != self._buffer.limit:
-                    self._buffer.limit = handler.frame_bytes_max
             self._flush()
             self._decide_reading()
-        except WireError as error:
-            self._close_bad(error)
-        except CloseConnection as error:
+        except (WireError, CloseConnection) as error:
             self._close_bad(error)
         except Exception as error:
             # A bug in a handler costs its connection, not the node.
@@ -265,7 +302,7 @@ class Connection:
         self._slots.append(slot)
         if not reply.lets_next:
             self._blocker = slot
-        slot.task = self._spawn(self._run(slot, reply), name=f"request-{self._channel.peer}")
+        slot.task = self._spawn(self._run(slot, reply), name=self._name)
 
     async def _run(self, slot: _Slot, reply: Waiting) -> None:
         try:
@@ -277,6 +314,11 @@ class Connection:
             logger.exception("%s: a request of %s failed", self._name, self._channel.peer)
             self._close_bad(error)
             return
+        except asyncio.CancelledError:
+            # Either the connection has ended, or whatever was waited for has: no answer will come,
+            # and those behind it may not wait for ever.
+            self.close()
+            raise
         slot.done = True
         if self._blocker is slot:
             self._blocker = None

@@ -13,6 +13,7 @@ from typing import Final
 from lograft.model.exchange import HandlerFactory
 from lograft.model.seams import Address, Channel, Listener, Runtime, Task, Transport
 from lograft.net.connection import Connection, FlowLimits
+from lograft.net.frame_memory import FrameBudget
 
 _SWEEPS_PER_IDLE_TIME: Final = 4
 _SWEEP_MS_MAX: Final = 30_000
@@ -78,6 +79,7 @@ class Server:
 
     __slots__ = (
         "_accepted",
+        "_budget",
         "_connections",
         "_empty",
         "_handlers",
@@ -99,15 +101,18 @@ class Server:
         *,
         runtime: Runtime,
         quota: ConnectionQuota,
+        budget: FrameBudget,
         limits: ServerLimits | None = None,
         transport: Transport | None = None,
     ) -> None:
-        """`transport` is the runtime's own unless the listener speaks TLS."""
+        """Quota and budget are shared by all listeners of a node; `transport` is the runtime's own
+        unless the listener speaks TLS."""
         self._name = name
         self._handlers = handlers
         self._runtime = runtime
         self._transport = transport or runtime.transport
         self._quota = quota
+        self._budget = budget
         self._limits = limits or ServerLimits()
         self._listener: Listener | None = None
         self._connections: set[Connection] = set()
@@ -163,6 +168,7 @@ class Server:
             clock=self._runtime.clock,
             spawn=self._runtime.spawn,
             limits=self._limits.flow,
+            budget=self._budget,
             on_ended=self._on_ended,
         )
         self._connections.add(connection)
@@ -194,7 +200,7 @@ class Server:
             idle = [
                 connection
                 for connection in self._connections
-                if connection.is_idle(now_ms, idle_ms_max=idle_ms_max)
+                if connection.sweep(now_ms, idle_ms_max=idle_ms_max)
             ]
             for connection in idle:
                 logger.debug(

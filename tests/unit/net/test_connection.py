@@ -1,0 +1,532 @@
+"""Connections over a channel of the test's own: order, back-pressure, ends. No socket, no sleep."""
+
+import asyncio
+import logging
+from collections.abc import AsyncIterator, Sequence
+from contextlib import asynccontextmanager
+
+import pytest
+from tests.unit.net.watching import RunOnLoop
+
+from lograft.model.exchange import Answer, CloseConnection, Reply, Waiting
+from lograft.model.seams import Address, FileSlice, Part, Receiver
+from lograft.net.connection import Connection, FlowLimits
+from lograft.net.frame_memory import FrameBudget
+from lograft.runtime.tasks import GroupSpawn
+
+
+class FakeClock:
+    def __init__(self) -> None:
+        self.now_ms = 1_000
+
+    def mono_ms(self) -> int:
+        return self.now_ms
+
+    def mono_ns(self) -> int:
+        return self.now_ms * 1_000_000
+
+    def wall_ms(self) -> int:
+        return self.now_ms
+
+
+class FakeChannel:
+    """Bytes come in by `deliver`; what is sent piles up unless `takes_all`."""
+
+    def __init__(self) -> None:
+        self.local = Address("here", 1)
+        self.peer = Address("there", 2)
+        self.sent = bytearray()
+        self.sends = 0
+        self.unsent_bytes = 0
+        self.takes_all = True
+        self.reading = True
+        self.closed = False
+        self.receiver: Receiver | None = None
+        self._arrived = bytearray()
+
+    def start(self, receiver: Receiver) -> None:
+        self.receiver = receiver
+
+    def send(self, parts: Sequence[Part]) -> None:
+        if self.closed:
+            return
+        self.sends += 1
+        for part in parts:
+            assert not isinstance(part, FileSlice)
+            self.sent += part
+            if not self.takes_all:
+                self.unsent_bytes += len(part)
+
+    def drain(self) -> None:
+        assert self.receiver is not None
+        self.unsent_bytes = 0
+        self.receiver.on_drained()
+
+    def pause_reading(self) -> None:
+        self.reading = False
+
+    def resume_reading(self) -> None:
+        self.reading = True
+        if self._arrived:
+            asyncio.get_running_loop().call_soon(self._hand_on)
+
+    def close(self) -> None:
+        self.end(None)
+
+    def abort(self) -> None:
+        self.end(None)
+
+    def end(self, error: Exception | None) -> None:
+        if not self.closed:
+            self.closed = True
+            assert self.receiver is not None
+            asyncio.get_running_loop().call_soon(self.receiver.on_closed, error)
+
+    def deliver(self, data: bytes, *, chunk: int = 1 << 30) -> None:
+        self._arrived += data
+        self._hand_on(chunk)
+
+    def _hand_on(self, chunk: int = 1 << 30) -> None:
+        assert self.receiver is not None
+        while self._arrived and self.reading and not self.closed:
+            buffer = self.receiver.get_buffer()
+            count = min(len(buffer), len(self._arrived), chunk)
+            buffer[:count] = self._arrived[:count]
+            del self._arrived[:count]
+            self.receiver.on_received(count)
+
+
+def framed(body: bytes) -> bytes:
+    return len(body).to_bytes(4, "big") + body
+
+
+class Script:
+    """A handler whose frames say what is to happen: the first byte is the command."""
+
+    def __init__(self) -> None:
+        self.frame_bytes_max = 1 << 20
+        self.handled: list[bytes] = []
+        self.gates: dict[bytes, asyncio.Future[None]] = {}
+        self.cancelled: list[bytes] = []
+        self.closed = 0
+
+    def handle_frame(self, frame: memoryview) -> Reply:
+        assert not frame.readonly
+        body = bytes(frame)
+        self.handled.append(body)
+        command = body[:1]
+        if command == b"n":
+            return None
+        if command == b"x":
+            raise CloseConnection("nonsense\r\nfrom client")
+        if command == b"!":
+            raise RuntimeError("a bug")
+        if command == b"m":
+            return Answer([framed(body)], mute_ms=20)
+        if command in (b"w", b"p", b"N"):
+            return Waiting(self._later(body), lets_next=command == b"p")
+        return Answer([framed(body)])
+
+    async def _later(self, body: bytes) -> Answer | None:
+        gate = self.gates[body] = asyncio.get_running_loop().create_future()
+        try:
+            await gate
+        except asyncio.CancelledError:
+            self.cancelled.append(body)
+            raise
+        return None if body[:1] == b"N" else Answer([framed(body)])
+
+    def on_closed(self) -> None:
+        self.closed += 1
+
+
+class Setting:
+    def __init__(self, group: asyncio.TaskGroup, limits: FlowLimits, budget: FrameBudget) -> None:
+        self.channel = FakeChannel()
+        self.handler = Script()
+        self.clock = FakeClock()
+        self.ended: list[Connection] = []
+        self.connection = Connection(
+            self.channel,
+            self.handler,
+            name="PLAINTEXT",
+            clock=self.clock,
+            spawn=GroupSpawn(group),
+            limits=limits,
+            budget=budget,
+            on_ended=self.ended.append,
+        )
+        self.connection.start()
+
+    def deliver(self, *bodies: bytes) -> None:
+        self.channel.deliver(b"".join(map(framed, bodies)))
+
+    async def open(self, body: bytes) -> None:
+        """Lets the waiting request go on, once it waits."""
+        while body not in self.handler.gates:
+            await asyncio.sleep(0)
+        self.handler.gates[body].set_result(None)
+        await settle()
+
+    def reads(self) -> bool:
+        return self.channel.reading
+
+    @property
+    def answers(self) -> list[bytes]:
+        sent, found = bytes(self.channel.sent), []
+        while sent:
+            size = int.from_bytes(sent[:4], "big")
+            found.append(sent[4 : 4 + size])
+            sent = sent[4 + size :]
+        return found
+
+
+async def settle() -> None:
+    for _ in range(10):
+        await asyncio.sleep(0)
+
+
+@asynccontextmanager
+async def setting(
+    limits: FlowLimits | None = None, budget: FrameBudget | None = None
+) -> AsyncIterator[Setting]:
+    async with asyncio.TaskGroup() as group:
+        made = Setting(group, limits or FlowLimits(), budget or FrameBudget())
+        yield made
+        made.connection.close()
+        await settle()
+        assert made.ended == [made.connection]
+        assert made.handler.closed == 1
+
+
+@pytest.mark.parametrize("chunk", [1, 2, 3, 7, 100, 1 << 30])
+def test_frames_may_come_in_any_pieces(on_loop: RunOnLoop, chunk: int) -> None:
+    bodies = [b"a", b"", b"c" * 100, b"d" * 70_000, b"e"]
+
+    async def main() -> None:
+        async with setting() as it:
+            it.channel.deliver(b"".join(map(framed, bodies)), chunk=chunk)
+            assert it.handler.handled == bodies
+            assert it.answers == bodies
+
+    on_loop(main())
+
+
+def test_answers_to_one_read_leave_together(on_loop: RunOnLoop) -> None:
+    async def main() -> None:
+        async with setting() as it:
+            it.deliver(*[b"a%d" % number for number in range(50)])
+            assert len(it.answers) == 50
+            assert it.channel.sends == 1
+
+    on_loop(main())
+
+
+def test_a_waiting_request_holds_back_those_behind_it(on_loop: RunOnLoop) -> None:
+    async def main() -> None:
+        async with setting() as it:
+            it.deliver(b"a", b"w1", b"b2", b"w3", b"c4")
+            assert it.handler.handled == [b"a", b"w1"]
+            assert it.answers == [b"a"]
+            assert not it.reads()
+            await it.open(b"w1")
+            assert it.handler.handled == [b"a", b"w1", b"b2", b"w3"]
+            await it.open(b"w3")
+            assert it.answers == [b"a", b"w1", b"b2", b"w3", b"c4"]
+            assert it.reads()
+
+    on_loop(main())
+
+
+def test_one_that_lets_the_next_pass_only_holds_back_answers(on_loop: RunOnLoop) -> None:
+    async def main() -> None:
+        async with setting() as it:
+            it.deliver(b"p1", b"p2", b"a", b"n", b"p3")
+            assert it.handler.handled == [b"p1", b"p2", b"a", b"n", b"p3"]
+            assert it.reads()
+            await it.open(b"p2")
+            await it.open(b"p3")
+            assert it.answers == []
+            await it.open(b"p1")
+            assert it.answers == [b"p1", b"p2", b"a", b"p3"]
+
+    on_loop(main())
+
+
+def test_a_wait_may_end_without_an_answer(on_loop: RunOnLoop) -> None:
+    async def main() -> None:
+        async with setting() as it:
+            it.deliver(b"N1", b"a")
+            await it.open(b"N1")
+            assert it.answers == [b"a"]
+
+    on_loop(main())
+
+
+def test_a_disconnect_is_noticed_while_a_request_waits(on_loop: RunOnLoop) -> None:
+    async def main() -> None:
+        async with setting() as it:
+            it.deliver(b"w1")
+            await settle()
+            # Reads on: this is how the end of the stream is seen.
+            assert it.reads()
+            it.channel.end(None)
+            await settle()
+            assert it.handler.cancelled == [b"w1"]
+            assert it.handler.closed == 1
+
+    on_loop(main())
+
+
+def test_a_request_that_never_began_is_dropped_in_silence(on_loop: RunOnLoop) -> None:
+    async def main() -> None:
+        async with setting() as it:
+            it.deliver(b"p1", b"w2")
+            it.channel.end(ConnectionResetError())
+
+    on_loop(main())
+
+
+def test_a_part_of_a_frame_behind_a_waiting_request(on_loop: RunOnLoop) -> None:
+    async def main() -> None:
+        async with setting() as it:
+            it.deliver(b"w1")
+            whole = framed(b"a" * 1000) + framed(b"b")
+            it.channel.deliver(whole[:500])
+            assert it.reads()
+            it.channel.deliver(whole[500:])
+            assert not it.reads()
+            assert it.handler.handled == [b"w1"]
+            await it.open(b"w1")
+            assert it.answers == [b"w1", b"a" * 1000, b"b"]
+
+    on_loop(main())
+
+
+def test_a_slow_reader_is_served_no_further(on_loop: RunOnLoop) -> None:
+    async def main() -> None:
+        async with setting(FlowLimits(unsent_bytes_max=100_000)) as it:
+            it.channel.takes_all = False
+            request = b"a" * 30_000
+            for _ in range(20):
+                it.deliver(request)
+            # Three stay below the limit, the fourth goes above it, the rest waits in the socket.
+            assert len(it.handler.handled) == 4
+            assert not it.reads()
+            it.channel.takes_all = True
+            it.channel.drain()
+            await settle()
+            assert len(it.handler.handled) == 20
+            assert len(it.answers) == 20
+
+    on_loop(main())
+
+
+def test_answers_under_way_are_bounded(on_loop: RunOnLoop) -> None:
+    async def main() -> None:
+        async with setting(FlowLimits(answers_max=3)) as it:
+            it.deliver(*[b"p%d" % number for number in range(6)])
+            assert len(it.handler.handled) == 3
+            assert not it.reads()
+            for number in range(6):
+                await it.open(b"p%d" % number)
+            assert it.answers == [b"p%d" % number for number in range(6)]
+
+    on_loop(main())
+
+
+def test_a_muted_connection_reads_later(on_loop: RunOnLoop) -> None:
+    async def main() -> None:
+        async with setting() as it:
+            it.deliver(b"m", b"a")
+            assert it.answers == [b"m"]
+            assert not it.reads()
+            while len(it.answers) < 2:
+                await asyncio.sleep(0.001)
+            assert it.reads()
+
+    on_loop(main())
+
+
+def test_a_muted_connection_may_end(on_loop: RunOnLoop) -> None:
+    async def main() -> None:
+        async with setting() as it:
+            it.deliver(b"m")
+            it.channel.end(None)
+
+    on_loop(main())
+
+
+def test_the_frame_limit_may_change(on_loop: RunOnLoop) -> None:
+    async def main() -> None:
+        async with setting() as it:
+            it.deliver(b"a" * 1000)
+            it.handler.frame_bytes_max = 10
+            it.deliver(b"b")
+            it.deliver(b"c" * 11)
+            assert it.channel.closed
+            assert it.answers == [b"a" * 1000, b"b"]
+
+    on_loop(main())
+
+
+def test_a_bad_size_closes_with_one_line(
+    on_loop: RunOnLoop, caplog: pytest.LogCaptureFixture
+) -> None:
+    async def main() -> None:
+        async with setting() as it:
+            it.deliver(b"a")
+            it.channel.deliver(framed(b"b") + (2**31 - 1).to_bytes(4, "big") + b"rest")
+            assert it.channel.closed
+            # What came before it was good, and is answered.
+            assert it.answers == [b"a", b"b"]
+
+    on_loop(main())
+    assert [record.getMessage() for record in caplog.records] == [
+        "PLAINTEXT: closed the connection of there:2: frame of 2147483647 bytes, the limit is"
+        " 1048576"
+    ]
+    assert caplog.records[0].exc_info is None
+
+
+def test_a_broken_protocol_closes_with_one_escaped_line(
+    on_loop: RunOnLoop, caplog: pytest.LogCaptureFixture
+) -> None:
+    async def main() -> None:
+        async with setting() as it:
+            it.deliver(b"p1", b"x", b"a")
+            assert it.channel.closed
+            await settle()
+            assert it.handler.handled == [b"p1", b"x"]
+
+    on_loop(main())
+    assert [record.getMessage() for record in caplog.records] == [
+        "PLAINTEXT: closed the connection of there:2: nonsense\\r\\nfrom client"
+    ]
+
+
+def test_a_bug_costs_one_connection_and_leaves_its_trace(
+    on_loop: RunOnLoop, caplog: pytest.LogCaptureFixture
+) -> None:
+    async def main() -> None:
+        async with setting() as it:
+            it.deliver(b"!", b"a")
+            assert it.channel.closed
+            assert it.handler.handled == [b"!"]
+
+    on_loop(main())
+    assert len(caplog.records) == 1
+    assert caplog.records[0].exc_info is not None
+
+
+@pytest.mark.parametrize("error", [CloseConnection("late nonsense"), RuntimeError("late bug")])
+def test_a_failure_while_waiting_closes(
+    on_loop: RunOnLoop, caplog: pytest.LogCaptureFixture, error: Exception
+) -> None:
+    async def main() -> None:
+        async with setting() as it:
+            it.deliver(b"w1", b"a")
+            await settle()
+            it.handler.gates[b"w1"].set_exception(error)
+            await settle()
+            assert it.channel.closed
+            assert it.answers == []
+
+    on_loop(main())
+    assert len(caplog.records) == 1
+
+
+def test_a_wait_that_is_cancelled_from_elsewhere_closes(on_loop: RunOnLoop) -> None:
+    async def main() -> None:
+        async with setting() as it:
+            it.deliver(b"w1", b"a")
+            await settle()
+            it.handler.gates[b"w1"].cancel()
+            await settle()
+            assert it.channel.closed
+
+    on_loop(main())
+
+
+def test_idle_is_who_neither_asks_nor_waits_nor_takes(on_loop: RunOnLoop) -> None:
+    async def main() -> None:
+        async with setting() as it:
+
+            def idle_after(ms: int) -> bool:
+                it.clock.now_ms += ms
+                return it.connection.sweep(it.clock.now_ms, idle_ms_max=100)
+
+            assert not idle_after(100)
+            assert idle_after(1)
+            it.deliver(b"a")
+            assert not idle_after(100)
+            it.deliver(b"w1")
+            assert not idle_after(1000)
+            await it.open(b"w1")
+            assert not idle_after(100)
+            assert idle_after(1)
+            # Unsent bytes that become fewer are a sign of life, those that stay are not.
+            it.channel.unsent_bytes = 50
+            assert not idle_after(1000)
+            it.channel.unsent_bytes = 40
+            assert not idle_after(1000)
+            assert idle_after(101)
+            it.channel.unsent_bytes = 0
+
+    on_loop(main())
+
+
+def test_an_idle_connection_gives_memory_back(on_loop: RunOnLoop) -> None:
+    async def main() -> None:
+        budget = FrameBudget()
+        async with setting(budget=budget) as it:
+            it.deliver(b"a" * 500_000)
+            assert budget.total >= 500_000
+            it.clock.now_ms += 10
+            it.connection.sweep(it.clock.now_ms, idle_ms_max=1000)
+            it.clock.now_ms += 10
+            it.connection.sweep(it.clock.now_ms, idle_ms_max=1000)
+            assert budget.total < 10_000
+        assert budget.total == 0
+
+    on_loop(main())
+
+
+def test_the_frame_that_is_incomplete_for_longest_goes_first(
+    on_loop: RunOnLoop, caplog: pytest.LogCaptureFixture
+) -> None:
+    async def main() -> None:
+        budget = FrameBudget(bytes_max=1_000_000)
+        async with (
+            setting(budget=budget) as old,
+            setting(budget=budget) as young,
+            setting(budget=budget) as rested,
+        ):
+            big = framed(b"a" * 900_000)
+            rested.deliver(b"r" * 300_000)
+            old.channel.deliver(big[:300_000])
+            young.clock.now_ms += 50
+            young.channel.deliver(big[:-1])
+            await settle()
+            assert old.channel.closed
+            assert not young.channel.closed
+            # It only kept room for its next frame, and was asked for that first.
+            assert not rested.channel.closed
+            assert budget.total <= 1_000_000
+            young.channel.deliver(big[-1:])
+            assert young.answers == [b"a" * 900_000]
+
+    on_loop(main())
+    assert len(caplog.records) == 1
+
+
+def test_expected_ends_are_not_logged(on_loop: RunOnLoop, caplog: pytest.LogCaptureFixture) -> None:
+    caplog.set_level(logging.INFO)
+
+    async def main() -> None:
+        async with setting() as it:
+            it.deliver(b"a")
+            it.channel.end(ConnectionResetError(104, "Connection reset by peer"))
+
+    on_loop(main())
+    assert caplog.records == []

@@ -1,0 +1,288 @@
+"""A listener with its connections over real sockets: limits, idle sweep, hostile peers, TLS."""
+
+import asyncio
+import logging
+import os
+import resource
+import socket
+import ssl
+from collections.abc import AsyncIterator
+from contextlib import ExitStack, asynccontextmanager
+from pathlib import Path
+
+import pytest
+from tests.unit.net.certificates import make_certificate
+from tests.unit.net.watching import Collector, RunOnLoop
+
+from lograft.model.exchange import Answer, FrameHandler, Reply, Waiting
+from lograft.model.seams import Address, Channel, FileSlice, Part, Transport
+from lograft.net.frame_memory import FrameBudget
+from lograft.net.serving import ConnectionQuota, Server, ServerLimits
+from lograft.net.sockets import SocketTransport
+from lograft.net.tls import TlsTransport, server_context
+from lograft.runtime.disk import RealDisk
+from lograft.runtime.system import system_runtime
+from lograft.runtime.workers import ThreadWorkers
+
+LOOPBACK = Address("127.0.0.1", 0)
+
+
+def framed(body: bytes) -> bytes:
+    return len(body).to_bytes(4, "big") + body
+
+
+class Echo:
+    """Answers with the frame itself; b"park" waits for ever."""
+
+    cancelled = 0
+
+    def __init__(self) -> None:
+        self.frame_bytes_max = 100 << 20
+
+    def handle_frame(self, frame: memoryview) -> Reply:
+        body = bytes(frame)
+        return Waiting(self._park()) if body == b"park" else Answer([framed(body)])
+
+    async def _park(self) -> Answer | None:
+        try:
+            await asyncio.Event().wait()
+        finally:
+            Echo.cancelled += 1
+        return None
+
+    def on_closed(self) -> None:
+        pass
+
+
+def make_echo(channel: Channel) -> FrameHandler:
+    return Echo()
+
+
+@asynccontextmanager
+async def serving(
+    *,
+    quota: ConnectionQuota | None = None,
+    budget: FrameBudget | None = None,
+    limits: ServerLimits | None = None,
+    transport: Transport | None = None,
+) -> AsyncIterator[Server]:
+    workers = ThreadWorkers()
+    async with asyncio.TaskGroup() as group:
+        server = Server(
+            "PLAINTEXT",
+            make_echo,
+            runtime=system_runtime(transport=SocketTransport(), workers=workers, task_group=group),
+            quota=quota or ConnectionQuota(),
+            budget=budget or FrameBudget(),
+            limits=limits,
+            transport=transport,
+        )
+        await server.start(LOOPBACK)
+        yield server
+        await server.stop()
+    workers.close()
+
+
+async def connect(server: Server, transport: Transport | None = None) -> tuple[Channel, Collector]:
+    channel = await (transport or SocketTransport()).connect(server.address, timeout_ms=5000)
+    collector = Collector()
+    channel.start(collector)
+    return channel, collector
+
+
+def test_several_clients_at_once(on_loop: RunOnLoop) -> None:
+    async def main() -> None:
+        async with serving() as server:
+            clients = [await connect(server) for _ in range(20)]
+            for number, (channel, _) in enumerate(clients):
+                channel.send([framed(b"%d" % number), framed(bytes(200_000))])
+            for number, (_, collector) in enumerate(clients):
+                expected = framed(b"%d" % number) + framed(bytes(200_000))
+                await collector.wait_bytes(len(expected))
+                assert collector.received == expected
+            assert server.statistics()["connections"] == 20
+        for _, collector in clients:
+            await collector.wait_closed()
+        assert server.statistics() == {"connections": 0, "accepted": 20, "refused": 0}
+
+    on_loop(main())
+
+
+def test_a_client_that_goes_takes_its_parked_request_along(on_loop: RunOnLoop) -> None:
+    async def main() -> None:
+        Echo.cancelled = 0
+        async with serving() as server:
+            channel, _ = await connect(server)
+            channel.send([framed(b"park")])
+            while not Echo.cancelled:
+                await asyncio.sleep(0)
+                if server.statistics()["accepted"]:
+                    channel.close()
+            assert Echo.cancelled == 1
+
+    on_loop(main())
+
+
+def test_limits_of_connections(on_loop: RunOnLoop, caplog: pytest.LogCaptureFixture) -> None:
+    async def main() -> None:
+        quota = ConnectionQuota(connections_max=5, per_ip_max=2)
+        async with serving(quota=quota) as server:
+            kept = [await connect(server) for _ in range(2)]
+            for _ in range(3):
+                _, refused = await connect(server)
+                await refused.wait_closed()
+            assert server.statistics() == {"connections": 2, "accepted": 2, "refused": 3}
+            # A place that becomes free is given again.
+            kept[0][0].close()
+            while quota.total == 2:
+                await asyncio.sleep(0)
+            again, collector = await connect(server)
+            again.send([framed(b"again")])
+            await collector.wait_bytes(9)
+            quota.overrides = {"127.0.0.1": 100}
+            quota.connections_max = 2
+            _, refused = await connect(server)
+            await refused.wait_closed()
+        assert quota.total == 0
+
+    on_loop(main())
+    messages = [record.getMessage() for record in caplog.records]
+    assert messages == [
+        "PLAINTEXT: refused a connection: max.connections.per.ip=2 is reached for 127.0.0.1"
+    ]
+
+
+def test_idle_connections_are_closed(on_loop: RunOnLoop) -> None:
+    async def main() -> None:
+        async with serving(limits=ServerLimits(idle_ms_max=40)) as server:
+            _, idle = await connect(server)
+            waiting_channel, waiting = await connect(server)
+            waiting_channel.send([framed(b"park")])
+            await idle.wait_closed()
+            assert waiting.closed_with == []
+
+    on_loop(main())
+
+
+def test_stopping_does_not_wait_for_a_peer_that_reads_nothing(on_loop: RunOnLoop) -> None:
+    async def main() -> None:
+        async with serving() as server:
+            channel, _ = await connect(server)
+            channel.pause_reading()
+            channel.send([framed(bytes(30 << 20))])
+            while server.statistics()["accepted"] == 0 or channel.unsent_bytes:
+                await asyncio.sleep(0.001)
+            await server.stop(grace_ms=10)
+            channel.abort()
+
+    on_loop(main())
+
+
+def rss_bytes() -> int:
+    with open("/proc/self/statm") as figures:
+        return int(figures.read().split()[1]) * resource.getpagesize()
+
+
+def test_a_thousand_announcements_of_two_gigabytes_cost_nothing(
+    on_loop: RunOnLoop, caplog: pytest.LogCaptureFixture
+) -> None:
+    """CVE-2022-34917: memory may follow the bytes that came, never the size that was announced.
+    Half announce more than the limit, half the limit itself, and stop there."""
+    caplog.set_level(logging.CRITICAL)
+    count = 1000
+
+    async def main() -> None:
+        async with serving() as server:
+            address = (server.address.host, server.address.port)
+            before = rss_bytes()
+            with ExitStack() as stack:
+                for number in range(count):
+                    size = 2**31 - 1 if number % 2 else 100 << 20
+                    peer = stack.enter_context(socket.create_connection(address))
+                    peer.sendall(size.to_bytes(4, "big") + bytes(100))
+                    if number % 50 == 0:
+                        await asyncio.sleep(0)
+                while server.statistics()["accepted"] < count:
+                    await asyncio.sleep(0)
+                while server.statistics()["connections"] > count // 2:
+                    await asyncio.sleep(0)
+                grown = rss_bytes() - before
+                channel, collector = await connect(server)
+                channel.send([framed(b"still served")])
+                await collector.wait_bytes(16)
+            assert grown < 50 << 20
+
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    needed = 2 * count + 200
+    if soft < needed:
+        resource.setrlimit(resource.RLIMIT_NOFILE, (min(needed, hard), hard))
+    try:
+        on_loop(main())
+    finally:
+        resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
+
+
+def test_half_sent_frames_stay_within_the_budget(
+    on_loop: RunOnLoop, caplog: pytest.LogCaptureFixture
+) -> None:
+    async def main() -> None:
+        budget = FrameBudget(bytes_max=4 << 20)
+        async with serving(budget=budget) as server:
+            clients = []
+            for _ in range(20):
+                channel, collector = await connect(server)
+                channel.send([(50 << 20).to_bytes(4, "big"), bytes(1 << 20)])
+                while channel.unsent_bytes and not collector.closed_with:
+                    await asyncio.sleep(0)
+                clients.append((channel, collector))
+            channel, collector = await connect(server)
+            channel.send([framed(bytes(1 << 20))])
+            await collector.wait_bytes((1 << 20) + 4)
+            assert budget.total <= 4 << 20
+            for other, _ in clients:
+                other.abort()
+
+    on_loop(main())
+    assert all("incomplete for too long" in record.getMessage() for record in caplog.records)
+    assert caplog.records
+
+
+def test_tls_listener_from_end_to_end(on_loop: RunOnLoop, tmp_path: Path) -> None:
+    certificate, key = make_certificate(tmp_path)
+    server_side = server_context(certificate_file=certificate, key_file=key)
+    client_side = ssl.create_default_context(cafile=certificate)
+    content = os.urandom(1_000_000)
+    file = RealDisk().open(str(tmp_path / "segment"), create=True)
+    file.append(content)
+
+    class SendsFile(Echo):
+        def handle_frame(self, frame: memoryview) -> Reply:
+            parts: list[Part] = [(1_000_000).to_bytes(4, "big"), FileSlice(file, 0, 1_000_000)]
+            return Answer(parts) if bytes(frame) == b"file" else super().handle_frame(frame)
+
+    async def main() -> None:
+        tls = TlsTransport(SocketTransport(), server=server_side, client=client_side)
+        async with serving(transport=tls) as server:
+            server._handlers = lambda channel: SendsFile()
+            channel, collector = await connect(server, tls)
+            channel.send([framed(b"one"), framed(b"file"), framed(b"two")])
+            expected = framed(b"one") + framed(content) + framed(b"two")
+            await collector.wait_bytes(len(expected))
+            assert collector.received == expected
+            # Python's own blocking TLS as the second opinion.
+            loop = asyncio.get_running_loop()
+            answer = await loop.run_in_executor(None, blocking_client, server.address)
+            assert answer == framed(b"blocking")
+
+    def blocking_client(address: Address) -> bytes:
+        with (
+            socket.create_connection((address.host, address.port), timeout=20) as plain,
+            client_side.wrap_socket(plain, server_hostname="localhost") as stream,
+        ):
+            stream.sendall(framed(b"blocking"))
+            answer = b""
+            while len(answer) < 12:
+                answer += stream.recv(100)
+            return answer
+
+    on_loop(main())
