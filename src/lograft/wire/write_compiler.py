@@ -20,6 +20,9 @@ from lograft.wire.varints import SMALL, uvarint
 #: than one more part to send.
 COPY_BYTES_MAX: Final = 4096
 
+#: How the elements of arrays of strings and bytes are written.
+_ELEMENTS: Final = {"string": Field("string", ""), "bytes": Field("bytes", b"")}
+
 
 def _refuse_field(field: str, version: int) -> NoReturn:
     raise UnwritableMessage(f"{field} is set, but version {version} has no such field")
@@ -101,17 +104,108 @@ class WriteCompiler:
         self._formats, self._values = [], []
 
     def _struct(self, kind: type[Message], source: str) -> None:
-        tagged = []
+        version = self._version
+        ordinary, tagged = [], []
         for field in kind.FIELDS:
-            if not field.is_in(self._version):
+            if not field.is_in(version):
                 if not field.ignorable:
                     label = f"{kind.__name__}.{field.name}"
-                    refusal = f"refuse_field({label!r}, {self._version})"
+                    refusal = f"refuse_field({label!r}, {version})"
                     self._emit(f"if {self._is_set(field, source)}: {refusal}")
-            elif field.is_tagged_in(self._version):
+            elif field.is_tagged_in(version):
                 tagged.append(field)
             else:
-                self._field(field, f"{source}.{field.name}")
+                ordinary.append(field)
+        at = 0
+        while at < len(ordinary):
+            stop = at
+            while stop < len(ordinary) and self._fuses(ordinary[stop]):
+                stop += 1
+            if any(field.kind not in FORMATS for field in ordinary[at:stop]):
+                at = self._often_plain(ordinary, at, stop, tagged, source)
+                if at > len(ordinary):
+                    return
+            else:
+                self._field(ordinary[at], f"{source}.{ordinary[at].name}")
+                at += 1
+        self._tags(tagged, source)
+
+    def _fuses(self, field: Field) -> bool:
+        """Whether the field can be part of a run: it has a fixed size, or it is mostly empty or
+        null (guessed from its shape) and then has one."""
+        if field.kind in FORMATS:
+            return True
+        if field.kind == "array":
+            element = field.element
+            return isinstance(element, type) and all(f.kind != "array" for f in element.FIELDS)
+        return field.kind in ("string", "bytes") and field.is_nullable_in(self._version)
+
+    def _often_plain(
+        self, fields: list[Field], at: int, stop: int, tagged: list[Field], source: str
+    ) -> int:
+        """Writes fields[at:stop], and the length of a string or records after them, as a single
+        run when all that may be absent is; else one by one. Returns where to go on: behind the
+        last field means that the tags are written too."""
+        run = fields[at:stop]
+        absent = [self._is_absent(field, source) for field in run if field.kind not in FORMATS]
+        follower = fields[stop] if stop < len(fields) else None
+        ends = follower is None
+        if ends:
+            absent += [f"not ({self._is_set(field, source)})" for field in tagged]
+        body = size = ""
+        if follower is not None and follower.kind in ("string", "bytes", "records"):
+            body, size = self._measure(follower, f"{source}.{follower.name}")
+        before = self._formats, self._values
+        self._emit(f"if {' and '.join(absent)}:")
+        self._depth += 1
+        self._formats, self._values = list(before[0]), list(before[1])
+        for field in run:
+            self._plain(field, f"{source}.{field.name}")
+        if ends and self._flexible:
+            self._fixed("x", "")
+        if follower is not None and size:
+            self._length("h" if follower.kind == "string" else "i", size)
+        self._flush()
+        self._depth -= 1
+        self._emit("else:")
+        self._depth += 1
+        self._formats, self._values = list(before[0]), list(before[1])
+        for field in run:
+            self._field(field, f"{source}.{field.name}")
+        if ends:
+            self._tags(tagged, source)
+        if follower is not None and size:
+            self._length("h" if follower.kind == "string" else "i", size)
+        self._flush()
+        self._emit("pass")
+        self._depth -= 1
+        if ends:
+            return len(fields) + 1
+        if follower is None or not size:
+            return stop
+        self._append(follower.kind, body, size)
+        return stop + 1
+
+    def _is_absent(self, field: Field, source: str) -> str:
+        value = f"{source}.{field.name}"
+        return f"not {value}" if field.kind == "array" else f"{value} is None"
+
+    def _plain(self, field: Field, source: str) -> None:
+        """An absent field, or one of fixed size."""
+        if field.kind in FORMATS:
+            self._value(field.kind, source)
+        elif field.kind == "array":
+            empty = "1" if self._flexible else "0"
+            null = "0" if self._flexible else "-1"
+            if field.is_nullable_in(self._version):
+                empty = f"{null} if {source} is None else {empty}"
+            self._fixed("B" if self._flexible else "i", empty)
+        elif self._flexible:
+            self._fixed("x", "")
+        else:
+            self._fixed("h" if field.kind == "string" else "i", "-1")
+
+    def _tags(self, tagged: list[Field], source: str) -> None:
         if not self._flexible:
             return
         if not tagged:
@@ -122,7 +216,7 @@ class WriteCompiler:
         self._emit(f"if {any_set}:")
         if self._formats:
             self._emit(f"  w({self._packed()})")
-        self._emit(f"  w({function}(message, {source}, parts))")
+        self._emit(f"  w({function}({source}))")
         self._emit("else:")
         self._emit(f"  w({self._packed('x', '')})")
         self._formats, self._values = [], []
@@ -161,7 +255,7 @@ class WriteCompiler:
             self._emit(f"tags.append(uvarint({field.tag}) + uvarint(len(body)) + body)")
             self._depth -= 1
         self._emit("return uvarint(len(tags)) + b''.join(tags)")
-        self._functions += [f"def {function}(message, struct, parts):", *self._lines]
+        self._functions += [f"def {function}(struct):", *self._lines]
         self._lines, self._depth, self._formats, self._values = saved
         return function
 
@@ -172,13 +266,13 @@ class WriteCompiler:
             self._array(field.element, source, nullable)
         elif field.kind == "struct":
             assert isinstance(field.element, type)
-            self._inner_struct(field, field.element, source, nullable)
-        elif field.kind == "records":
-            self._records(source, nullable)
+            self._inner_struct(field.element, source, nullable)
+        elif field.kind in FORMATS:
+            self._value(field.kind, source)
         else:
-            self._value(field.kind, source, nullable)
+            self._sized(field, source)
 
-    def _inner_struct(self, field: Field, kind: type[Message], source: str, nullable: bool) -> None:
+    def _inner_struct(self, kind: type[Message], source: str, nullable: bool) -> None:
         local = self._name("m")
         self._emit(f"{local} = {source}")
         if not nullable:
@@ -200,42 +294,41 @@ class WriteCompiler:
         else:
             self._fixed(wide, size)
 
-    def _value(self, kind: str, source: str, nullable: bool) -> None:
+    def _value(self, kind: str, source: str) -> None:
+        """A number or UUID."""
         if kind == "uuid":
             self._fixed("16s", f"{source}.int.to_bytes(16, 'big')")
-            return
-        if kind in FORMATS:
+        else:
             self._fixed(FORMATS[kind], source)
-            return
-        body, size = self._name("s"), self._name("n")
-        measure = f"{size} = len({body})" + (" + 1" if self._flexible else "")
-        encode = f"{body} = {body}.encode()" if kind == "string" else "pass"
-        if nullable:
-            self._emit(f"{body} = {source}")
-            self._emit(f"if {body} is None: {body} = b''; {size} = {0 if self._flexible else -1}")
-            self._emit(f"else: {encode}; {measure}")
-        else:
-            take = f"{source}.encode()" if kind == "string" else source
-            self._emit(f"{body} = {take}; {measure}")
-        self._length("h" if kind == "string" else "i", size)
-        self._flush()
-        self._emit(f"w({body})")
 
-    def _records(self, source: str, nullable: bool) -> None:
-        body, size = self._name("s"), self._name("n")
-        extra = " + 1" if self._flexible else ""
-        self._emit(f"{body} = {source}")
-        if nullable:
-            self._emit(f"if {body} is None: {body} = b''; {size} = {0 if self._flexible else -1}")
-            self._emit(
-                f"else: {size} = ({body}.size if type({body}) is FileSlice else len({body})){extra}"
-            )
-        else:
-            self._emit(
-                f"{size} = ({body}.size if type({body}) is FileSlice else len({body})){extra}"
-            )
-        self._length("i", size)
+    def _sized(self, field: Field, source: str) -> None:
+        """A string, bytes or record batches."""
+        body, size = self._measure(field, source)
+        self._length("h" if field.kind == "string" else "i", size)
         self._flush()
+        self._append(field.kind, body, size)
+
+    def _measure(self, field: Field, source: str) -> tuple[str, str]:
+        """Variables with the bytes of a sized value and with its length as it goes out."""
+        body, size = self._name("s"), self._name("n")
+        more = " + 1" if self._flexible else ""
+        length = f"{size} = len({body}){more}"
+        if field.kind == "string":
+            length = f"{body} = {body}.encode(); {length}"
+        elif field.kind == "records":
+            length = f"{size} = ({body}.size if type({body}) is FileSlice else len({body})){more}"
+        self._emit(f"{body} = {source}")
+        if field.is_nullable_in(self._version):
+            self._emit(f"if {body} is None: {body} = b''; {size} = {0 if self._flexible else -1}")
+            self._emit(f"else: {length}")
+        else:
+            self._emit(length)
+        return body, size
+
+    def _append(self, kind: str, body: str, size: str) -> None:
+        if kind != "records":
+            self._emit(f"w({body})")
+            return
         self._emit(f"if {size} > {COPY_BYTES_MAX} or type({body}) is FileSlice:")
         self._emit(f"  parts.append(b''.join(out)); out.clear(); parts.append({body})")
         self._emit(f"else: w({body})")
@@ -265,7 +358,7 @@ class WriteCompiler:
         if isinstance(element, type):
             self._struct(element, item)
         else:
-            self._value(element, item, nullable=False)
+            self._sized(_ELEMENTS[element], item)
         self._flush()
         self._depth -= 1
 
