@@ -117,6 +117,17 @@ def describe_loggers(
     ]
 
 
+def documentation(name: str, *, of_topic: bool) -> str | None:
+    """One sentence about a setting; the texts are loaded with the first question."""
+    if of_topic:
+        from lograft.model.topic_config_docs import TOPIC_DOCS
+
+        return TOPIC_DOCS.get(name)
+    from lograft.model.broker_config_docs import BROKER_DOCS
+
+    return BROKER_DOCS.get(base_name(name))
+
+
 def _effective(broker: BrokerConfig) -> dict[str, str]:
     return {**broker.raw, **broker.dynamic_default, **broker.dynamic_broker}
 

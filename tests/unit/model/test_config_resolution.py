@@ -11,7 +11,9 @@ from lograft.model.config_resolution import (
     describe_cluster_default,
     describe_loggers,
     describe_topic,
+    documentation,
 )
+from lograft.model.topic_configs import TOPIC_CONFIGS
 
 
 def node() -> BrokerConfig:
@@ -149,3 +151,12 @@ def test_loggers() -> None:
     (entry,) = describe_loggers({"lograft.broker": "INFO", "a": "WARN"}, names=["a"])
     assert (entry.name, entry.value, entry.type) == ("a", "WARN", ConfigType.UNKNOWN)
     assert entry.source is ConfigSource.DYNAMIC_BROKER_LOGGER
+
+
+def test_every_setting_is_documented_in_a_sentence() -> None:
+    from_tables = [documentation(name, of_topic=True) for name in TOPIC_CONFIGS]
+    from_tables += [documentation(name, of_topic=False) for name in BROKER_CONFIGS]
+    for sentence in from_tables:
+        assert sentence
+        assert sentence.endswith(".")
+    assert documentation("nonsense", of_topic=True) is None
