@@ -78,6 +78,11 @@ def versions(text: str) -> tuple[int, int]:
     return int(first), int(last or first)
 
 
+def field_versions(schema: Json) -> tuple[int, int]:
+    """A field that names only the versions in which it is tagged exists in no other."""
+    return versions(schema.get("versions") or schema["taggedVersions"])
+
+
 @dataclass
 class Module:
     """One generated file: a request with its response, or one record."""
@@ -150,20 +155,20 @@ class Module:
             fields = [
                 self._field(top, one, last)
                 for one in [*struct["fields"], *OWN_FIELDS.get(self.classes[top, name], ())]
-                if versions(one.get("versions", "0+"))[0] <= last
+                if field_versions(one)[0] <= last
             ]
             self.lines += fields or ["    pass"]
 
     def _field(self, top: str, schema: Json, last: int) -> str:
         options: list[str] = []
-        since, until = versions(schema.get("versions", "0+"))
+        since, until = field_versions(schema)
         nullable, nullable_until = versions(schema.get("nullableVersions", "none"))
-        tagged, tagged_until = versions(schema.get("taggedVersions", "none"))
+        tagged = versions(schema.get("taggedVersions", "none"))
         can_be_null = nullable <= min(until, last)
         kind: str = schema["type"]
         default, python = schema.get("default"), ""
-        is_tagged = tagged <= last
-        assert not is_tagged or tagged_until >= until, schema
+        is_tagged = tagged[0] <= last
+        assert not is_tagged or tagged == (since, until), schema
         if since:
             options.append(f"since={since}")
         if until < LATEST:
@@ -174,8 +179,6 @@ class Module:
                 options.append(f"nullable_until={nullable_until}")
         if is_tagged:
             options.append(f"tag={schema['tag']}")
-            if tagged != since:
-                options.append(f"tagged={tagged}")
         if kind.startswith("[]"):
             element = kind.removeprefix("[]")
             if element in SCALARS:

@@ -23,7 +23,7 @@ class RandomMessages:
         for field in kind.FIELDS:
             if not field.is_in(version):
                 continue
-            if field.is_tagged_in(version) and not self._is_full():
+            if field.is_tagged and not self._is_full():
                 continue
             values[field.name] = self._field(field, version)
         return kind(**values)
@@ -46,7 +46,7 @@ class RandomMessages:
             assert isinstance(element, type)
             value = self.build(element, version)
             # A tagged struct of defaults is not written, so it would come back as None.
-            hidden = field.is_tagged_in(version) and value == element()
+            hidden = field.is_tagged and value == element()
             return field.default if hidden and field.default is not FRESH else value
         return self._scalar(field.kind, field.name)
 

@@ -110,7 +110,7 @@ def assert_same_fields(ours: type[Message], kio: Any, version: int) -> None:
         assert plain(field.name) == plain(theirs.name), where
         shape = classify_field(theirs)
         tag = get_field_tag(theirs)
-        assert (field.tag if field.is_tagged_in(version) else None) == tag, where
+        assert (field.tag if field.is_tagged else None) == tag, where
         assert (field.kind == "array") == shape.is_array, where
         if isinstance(shape, EntityField | EntityTupleField):
             assert isinstance(field.element, type), where

@@ -40,7 +40,7 @@ FRESH: Final = _Fresh()
 
 
 class Field:
-    """One field of a message: its type and the versions in which it is there, null or tagged."""
+    """One field of a message: its type and the versions in which it is there or may be null."""
 
     __slots__ = (
         "default",
@@ -52,7 +52,6 @@ class Field:
         "nullable_until",
         "since",
         "tag",
-        "tagged",
         "until",
     )
 
@@ -67,7 +66,6 @@ class Field:
         nullable: int = NEVER,
         nullable_until: int = LATEST,
         tag: int = -1,
-        tagged: int = -1,
         ignorable: bool = False,
     ) -> None:
         self.name = ""
@@ -80,9 +78,8 @@ class Field:
         self.until = until
         self.nullable = nullable
         self.nullable_until = nullable_until
+        #: Number of a tagged field, or -1. A field is tagged in all its versions or in none.
         self.tag = tag
-        #: First version in which the field is tagged; before it, an ordinary field.
-        self.tagged = since if tagged < 0 else tagged
         #: Whether a value may be dropped silently in a version without the field.
         self.ignorable = ignorable
 
@@ -92,8 +89,9 @@ class Field:
     def is_nullable_in(self, version: int) -> bool:
         return self.nullable <= version <= self.nullable_until
 
-    def is_tagged_in(self, version: int) -> bool:
-        return self.tag >= 0 and version >= self.tagged
+    @property
+    def is_tagged(self) -> bool:
+        return self.tag >= 0
 
     def new_default(self) -> Any:
         if self.default is not FRESH:

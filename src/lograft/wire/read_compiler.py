@@ -63,7 +63,7 @@ def smallest(kind: object, version: int, flexible: bool, nullable: bool = False)
     assert issubclass(kind, Message)
     size = 1 if flexible else 0
     for field in kind.FIELDS:
-        if field.is_in(version) and not field.is_tagged_in(version):
+        if field.is_in(version) and not field.is_tagged:
             what = field.element if field.kind == "struct" else field.kind
             size += smallest(what, version, flexible, field.is_nullable_in(version))
     return size
@@ -161,7 +161,7 @@ class ReadCompiler:
         tagged = []
         for field in kind.FIELDS:
             attribute = f"{target}.{field.name}"
-            if field.is_in(self._version) and not field.is_tagged_in(self._version):
+            if field.is_in(self._version) and not field.is_tagged:
                 self._field(kind, field, attribute)
                 continue
             self._emit(f"{attribute} = {self._default(field)}")

@@ -112,7 +112,7 @@ class WriteCompiler:
                     label = f"{kind.__name__}.{field.name}"
                     refusal = f"refuse_field({label!r}, {version})"
                     self._emit(f"if {self._is_set(field, source)}: {refusal}")
-            elif field.is_tagged_in(version):
+            elif field.is_tagged:
                 tagged.append(field)
             else:
                 ordinary.append(field)

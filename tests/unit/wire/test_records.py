@@ -1,0 +1,62 @@
+"""Every record class against bytes that Apache Kafka 4.3.1's own classes wrote.
+
+The golden file is made by this file and tools/RewriteRecords.java (its head says how):
+    python tests/unit/wire/test_records.py | java -cp "LIBS/*" tools/RewriteRecords.java
+"""
+
+import sys
+from importlib import import_module
+from pathlib import Path
+from pkgutil import iter_modules
+
+from tests.properties.random_messages import RandomMessages
+
+import lograft.wire.records
+from lograft.wire import codec
+from lograft.wire.message import LATEST, Message
+
+GOLDEN = Path(__file__).parents[2] / "golden" / "wire" / "records.txt"
+SEEDS = {"sparse": 0.2, "full": 0.9}
+
+
+def record_classes() -> dict[str, type[Message]]:
+    found = {}
+    for module in iter_modules(lograft.wire.records.__path__):
+        for name, kind in vars(import_module(f"lograft.wire.records.{module.name}")).items():
+            top = isinstance(kind, type) and issubclass(kind, Message) and kind is not Message
+            if top and kind.VERSIONS[1] != LATEST:
+                found[name] = kind
+    return found
+
+
+def message_of(kind: type[Message], version: int, seed: str) -> Message:
+    messages = RandomMessages(f"{kind.__name__} {version} {seed}", fullness=SEEDS[seed])
+    return messages.build(kind, version)
+
+
+def test_all_records_are_as_kafka_writes_them() -> None:
+    classes = record_classes()
+    seen = set()
+    for line in GOLDEN.read_text().splitlines():
+        name, version_text, seed, golden = line.split(" ")
+        kind, version = classes[name], int(version_text)
+        message = message_of(kind, version, seed)
+        data = bytes.fromhex(golden)
+        assert codec.write(message, version) == data, line
+        assert codec.read_all(kind, version, data) == message, line
+        seen.add((name, version))
+    expected = {
+        (name, version)
+        for name, kind in classes.items()
+        for version in range(kind.VERSIONS[0], kind.VERSIONS[1] + 1)
+    }
+    assert seen == expected
+    assert len(classes) >= 78
+
+
+if __name__ == "__main__":
+    for name, kind in sorted(record_classes().items()):
+        for version in range(kind.VERSIONS[0], kind.VERSIONS[1] + 1):
+            for seed in SEEDS:
+                body = codec.write(message_of(kind, version, seed), version).hex()
+                sys.stdout.write(f"{name} {version} {seed} {body}\n")
