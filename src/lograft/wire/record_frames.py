@@ -51,7 +51,7 @@ SNAPSHOT_FOOTER: Final = 4
 KRAFT_VERSION: Final = 5
 KRAFT_VOTERS: Final = 6
 
-_CONTROL: Final[Table] = {
+CONTROL: Final[Table] = {
     ABORT_MARKER: ("end_txn_marker", "EndTxnMarker"),
     COMMIT_MARKER: ("end_txn_marker", "EndTxnMarker"),
     LEADER_CHANGE: ("leader_change_message", "LeaderChangeMessage"),
@@ -62,7 +62,7 @@ _CONTROL: Final[Table] = {
 }
 
 
-def _class_in(table: Table, number: int) -> type[Message] | None:
+def class_in(table: Table, number: int) -> type[Message] | None:
     entry = table.get(number)
     if entry is None:
         return None
@@ -88,7 +88,7 @@ def decode_record(data: Buffer) -> Message | UnknownRecord:
         raise MalformedMessage(f"metadata record of {len(data)} bytes") from None
     if frame_version != _FRAME_VERSION:
         raise MalformedMessage(f"metadata record with frame version {frame_version}")
-    kind = _class_in(index.METADATA, number)
+    kind = class_in(index.METADATA, number)
     if kind is None:
         return UnknownRecord(number, version, bytes(data[position:]))
     try:
@@ -107,7 +107,7 @@ def encode_coordinator_value(value: Message, version: int) -> bytes:
 
 def decode_coordinator_key(topic: Coordinator, data: Buffer) -> Message | UnknownRecord:
     number = _leading_int16(data)
-    kind = _class_in(topic.keys, number)
+    kind = class_in(topic.keys, number)
     if kind is None:
         return UnknownRecord(number, 0, bytes(data[2:]))
     return codec.read_all(kind, 0, data, 2)
@@ -118,7 +118,7 @@ def decode_coordinator_value(
 ) -> Message | UnknownRecord:
     """The value that belongs to a decoded key."""
     version = _leading_int16(data)
-    kind = _class_in(topic.values, key.KEY)
+    kind = class_in(topic.values, key.KEY)
     assert kind is not None, key
     try:
         return codec.read_all(kind, version, data, 2)
@@ -147,7 +147,7 @@ def encode_control_value(number: int, message: Message) -> bytes:
 
 
 def decode_control_value(number: int, data: Buffer) -> Message | UnknownRecord:
-    kind = _class_in(_CONTROL, number)
+    kind = class_in(CONTROL, number)
     version = _leading_int16(data)
     if kind is None or version < 0:
         return UnknownRecord(number, version, bytes(data))
