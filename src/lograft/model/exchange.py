@@ -26,6 +26,8 @@ class Waiting(NamedTuple):
 
     answer: Coroutine[Any, Any, Answer | None]
     lets_next: bool = False
+    #: What `answer` awaits, if that is a coroutine too: both are dropped when neither has begun.
+    inner: Coroutine[Any, Any, Any] | None = None
 
 
 #: For requests that the protocol leaves without a response (acks=0).

@@ -65,12 +65,11 @@ class _Slot:
     def cancel(self) -> None:
         if self.task is not None:
             self.task.cancel()
-        # A coroutine that never began would complain that nobody awaited it.
-        if (
-            self.waiting is not None
-            and inspect.getcoroutinestate(self.waiting.answer) == inspect.CORO_CREATED
-        ):
-            self.waiting.answer.close()
+        if self.waiting is not None:
+            # A coroutine that never began would complain that nobody awaited it.
+            for work in (self.waiting.answer, self.waiting.inner):
+                if work is not None and inspect.getcoroutinestate(work) == inspect.CORO_CREATED:
+                    work.close()
 
 
 class Connection:

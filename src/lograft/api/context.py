@@ -1,0 +1,79 @@
+"""Who asks, through which listener, in which version: what a handler knows beside the request."""
+
+from enum import IntEnum
+from typing import TYPE_CHECKING, Final
+
+from lograft.api.types import Api
+from lograft.model.seams import Address
+from lograft.wire.apis import ApiSpec
+
+if TYPE_CHECKING:
+    from lograft.broker.broker import Broker
+
+__all__ = ["ANONYMOUS", "Api", "Context", "Resource", "authorize"]
+
+#: The principal of a listener that does not ask who you are.
+ANONYMOUS: Final = "User:ANONYMOUS"
+
+
+class Context:
+    """One request's surroundings. Plain slots: made once per request."""
+
+    __slots__ = (
+        "api_key",
+        "api_version",
+        "broker",
+        "client_id",
+        "lets_next",
+        "listener",
+        "peer",
+        "principal",
+        "role",
+        "served",
+    )
+
+    def __init__(
+        self,
+        broker: "Broker",
+        *,
+        api_key: int,
+        api_version: int,
+        client_id: str | None,
+        listener: str,
+        role: str,
+        peer: Address,
+        principal: str,
+        served: tuple[ApiSpec, ...],
+    ) -> None:
+        self.broker = broker
+        self.api_key = api_key
+        self.api_version = api_version
+        self.client_id = client_id
+        #: The listener's name, and what it serves: "broker" or "controller".
+        self.listener = listener
+        self.role = role
+        self.peer = peer
+        self.principal = principal
+        #: What this listener serves.
+        self.served = served
+        #: A handler that returns a coroutine may set this when all that depends on the order of
+        #: requests has already happened (Produce has appended): the connection's next requests are
+        #: then handled while this one waits.
+        self.lets_next = False
+
+
+class Resource(IntEnum):
+    """What an operation is done to. The numbers are those of Kafka's ACLs."""
+
+    topic = 2
+    group = 3
+    cluster = 4
+    transactional_id = 5
+    delegation_token = 6
+    user = 7
+
+
+def authorize(context: Context, operation: int, resource: Resource, name: str) -> bool:
+    """Whether the principal may do that (`operations` has the numbers). No authorizer yet: all
+    may do everything."""
+    return True

@@ -1,0 +1,266 @@
+"""From a frame to its answer: header, body, handler, response.
+
+The one place that every request passes, so also the one where a request is counted, a client above
+its quota is told and muted, and an error becomes a response. What Kafka answers with a closed
+connection (an API or version that is not served, a body that does not parse) raises here and is
+logged by the connection, in one line.
+"""
+
+import logging
+import pkgutil
+from collections.abc import Callable, Coroutine
+from importlib import import_module
+from typing import TYPE_CHECKING, Any, Final, Protocol, cast
+
+from lograft import api
+from lograft.api.context import ANONYMOUS, Context
+from lograft.api.errors import code_of
+from lograft.model.errors import ErrorCode, LograftError
+from lograft.model.exchange import Answer, CloseConnection, Reply, Waiting
+from lograft.model.printable import printable
+from lograft.model.seams import Address, Channel
+from lograft.wire.apis import (
+    API_VERSIONS,
+    API_VERSIONS_KEY,
+    ApiSpec,
+    request_class,
+    response_class,
+    response_header_version,
+)
+from lograft.wire.codec import read
+from lograft.wire.errors import UnwritableMessage
+from lograft.wire.headers import RequestHeader, frame_response, read_request_header
+from lograft.wire.message import Message
+
+if TYPE_CHECKING:
+    from lograft.broker.broker import Broker
+
+#: socket.request.max.bytes
+FRAME_BYTES_MAX: Final = 100 << 20
+
+logger = logging.getLogger(__name__)
+
+Handle = Callable[[Context, Any], Message | Coroutine[Any, Any, Message | None] | None]
+ErrorResponse = Callable[[Any, ErrorCode, str], Message]
+
+
+class Throttle(Protocol):
+    def __call__(self, context: Context, request: Message) -> int:
+        """How many milliseconds the client is above its quota; 0 lets it go on."""
+
+
+def no_throttle(context: Context, request: Message) -> int:
+    return 0
+
+
+class Route:
+    """One served API; its modules are imported with the first request."""
+
+    __slots__ = (
+        "error_response",
+        "handle",
+        "request_kind",
+        "requests",
+        "response_kind",
+        "spec",
+        "throttles",
+        "versions",
+    )
+
+    def __init__(self, spec: ApiSpec) -> None:
+        self.spec = spec
+        self.versions = range(spec.min_version, spec.max_version + 1)
+        self.requests = 0
+        module = import_module(f"{api.__name__}.{spec.module}")
+        self.handle: Handle = module.handle
+        self.request_kind = request_class(spec.key)
+        self.response_kind = response_class(spec.key)
+        names = {field.name for field in self.response_kind.FIELDS}
+        self.throttles = "throttle_time_ms" in names
+        self.error_response: ErrorResponse | None = getattr(module, "error_response", None)
+        if self.error_response is None and "error_code" in names:
+            self.error_response = self._plain_error("error_message" in names)
+
+    def _plain_error(self, has_message: bool) -> ErrorResponse:
+        kind: Callable[..., Message] = self.response_kind
+
+        def error_response(request: Any, code: ErrorCode, message: str) -> Message:
+            if has_message:
+                return kind(error_code=code, error_message=message)
+            return kind(error_code=code)
+
+        return error_response
+
+
+class Router:
+    """Makes the frame handlers of one listener's connections."""
+
+    __slots__ = (
+        "_routes",
+        "broker",
+        "frame_bytes_max",
+        "listener",
+        "role",
+        "served",
+        "throttle",
+    )
+
+    def __init__(
+        self,
+        broker: "Broker",
+        *,
+        listener: str,
+        role: str = "broker",
+        frame_bytes_max: int = FRAME_BYTES_MAX,
+        throttle: Throttle = no_throttle,
+        served: tuple[ApiSpec, ...] | None = None,
+    ) -> None:
+        """`role` is what the listener is for, "broker" or "controller"; it serves all that
+        `served_apis` finds for that, unless told otherwise."""
+        self.broker = broker
+        self.listener = listener
+        self.role = role
+        self.frame_bytes_max = frame_bytes_max
+        self.throttle = throttle
+        self.served = served_apis(role) if served is None else served
+        self._routes: dict[int, Route] = {}
+
+    def __call__(self, channel: Channel) -> "Session":
+        return Session(self, channel.peer)
+
+    def route(self, key: int) -> Route:
+        found = self._routes.get(key)
+        if found is None:
+            spec = API_VERSIONS.get(key)
+            if spec is None or spec not in self.served:
+                raise CloseConnection(f"API {key} is not served on listener {self.listener}")
+            found = self._routes[key] = Route(spec)
+        return found
+
+    def statistics(self) -> dict[str, int]:
+        """Requests by API."""
+        return {route.spec.name: route.requests for route in self._routes.values()}
+
+
+def served_apis(role: str, *, withheld: frozenset[int] = frozenset()) -> tuple[ApiSpec, ...]:
+    """The APIs that the protocol puts on such a listener and that have a module here."""
+    modules = {module.name for module in pkgutil.iter_modules(api.__path__)}
+    return tuple(
+        spec
+        for spec in API_VERSIONS.values()
+        if spec.module in modules and role in spec.listeners and spec.key not in withheld
+    )
+
+
+class Session:
+    """The frame handler of one connection."""
+
+    __slots__ = ("_peer", "_principal", "_router", "frame_bytes_max")
+
+    def __init__(self, router: Router, peer: Address) -> None:
+        self._router = router
+        self._peer = peer
+        self._principal = ANONYMOUS
+        self.frame_bytes_max = router.frame_bytes_max
+
+    def handle_frame(self, frame: memoryview) -> Reply:
+        header = read_request_header(frame)
+        router = self._router
+        route = router.route(header.api_key)
+        version = header.api_version
+        if version not in route.versions:
+            return self._refuse_version(route, header)
+        route.requests += 1
+        request, _ = read(route.request_kind, version, frame, header.body_position)
+        context = Context(
+            router.broker,
+            api_key=header.api_key,
+            api_version=version,
+            client_id=header.client_id,
+            listener=router.listener,
+            role=router.role,
+            peer=self._peer,
+            principal=self._principal,
+            served=router.served,
+        )
+        try:
+            outcome = route.handle(context, request)
+        except Exception as error:
+            return self._answer(route, header, context, request, _refusal(route, request, error))
+        if outcome is None:
+            return None
+        if type(outcome) is route.response_kind:
+            return self._answer(route, header, context, request, outcome)
+        work = cast(Coroutine[Any, Any, Message | None], outcome)
+        return Waiting(self._finish(route, header, context, request, work), context.lets_next, work)
+
+    def on_closed(self) -> None:
+        pass
+
+    async def _finish(
+        self,
+        route: Route,
+        header: RequestHeader,
+        context: Context,
+        request: Message,
+        work: Coroutine[Any, Any, Message | None],
+    ) -> Answer | None:
+        try:
+            response = await work
+        except Exception as error:
+            response = _refusal(route, request, error)
+        if response is None:
+            return None
+        return self._answer(route, header, context, request, response)
+
+    def _answer(
+        self,
+        route: Route,
+        header: RequestHeader,
+        context: Context,
+        request: Message,
+        response: Message,
+    ) -> Answer:
+        mute_ms = self._router.throttle(context, request)
+        if mute_ms > 0 and route.throttles:
+            # Told first, muted then (KIP-219): the client can do something else meanwhile.
+            cast(Any, response).throttle_time_ms = mute_ms
+        try:
+            parts = frame_response(
+                response,
+                header.api_version,
+                correlation_id=header.correlation_id,
+                header_version=response_header_version(header.api_key, header.api_version),
+            )
+        except UnwritableMessage:
+            logger.exception("%s: an answer cannot be written", route.spec.name)
+            raise CloseConnection(f"{route.spec.name} has no answer") from None
+        return Answer(parts, mute_ms)
+
+    def _refuse_version(self, route: Route, header: RequestHeader) -> Answer:
+        """Kafka closes the connection, except for ApiVersions: a newer client asks with its newest
+        version first, and is answered in version 0, which everybody reads (KIP-511)."""
+        if header.api_key != API_VERSIONS_KEY:
+            raise CloseConnection(
+                f"{route.spec.name} version {header.api_version} is not supported"
+                f" (client id {printable(header.client_id or '')!r})"
+            )
+        assert route.error_response is not None, "ApiVersions has an error response"
+        response = route.error_response(None, ErrorCode.unsupported_version, "")
+        parts = frame_response(response, 0, correlation_id=header.correlation_id, header_version=0)
+        return Answer(parts)
+
+
+def _refusal(route: Route, request: Message, error: Exception) -> Message:
+    """The response that carries the error, or a reason to close the connection."""
+    if isinstance(error, CloseConnection):
+        raise error
+    if isinstance(error, LograftError):
+        code, message = code_of(error), str(error)
+    else:
+        # A bug of ours. The log has all of it; the client learns no more than that.
+        logger.error("%s failed", route.spec.name, exc_info=error)
+        code, message = ErrorCode.unknown_server_error, "the server has logged an internal error"
+    if route.error_response is None:
+        raise CloseConnection(f"{route.spec.name} failed and cannot say why: {message}")
+    return route.error_response(request, code, message)

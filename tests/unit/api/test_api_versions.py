@@ -1,0 +1,89 @@
+"""ApiVersions on a broker's and on a controller's listener."""
+
+from types import SimpleNamespace
+from typing import Any, cast
+
+import pytest
+
+from lograft.api import api_versions
+from lograft.api.context import ANONYMOUS, Context
+from lograft.api.router import served_apis
+from lograft.broker.broker import Broker
+from lograft.metadata.image import MetadataImage
+from lograft.metadata.types import VersionRange
+from lograft.model.errors import ErrorCode
+from lograft.model.seams import Address
+from lograft.model.types import Offset
+from lograft.wire.codec import read_all, write
+from lograft.wire.messages.api_versions import ApiVersionsRequest, ApiVersionsResponse
+
+REQUEST = ApiVersionsRequest(client_software_name="librdkafka", client_software_version="2.12.0")
+
+
+def context(version: int, role: str = "broker") -> Context:
+    image = MetadataImage(offset=Offset(42), features={"metadata.version": 30, "group.version": 1})
+    features = {"metadata.version": VersionRange(7, 30), "group.version": VersionRange(0, 1)}
+    cast(Any, image.brokers)[1] = SimpleNamespace(features=features)
+    return Context(
+        cast(Broker, SimpleNamespace(image=image, node_id=1)),
+        api_key=18,
+        api_version=version,
+        client_id=None,
+        listener="PLAINTEXT",
+        role=role,
+        peer=Address("127.0.0.1", 1),
+        principal=ANONYMOUS,
+        served=served_apis(role),
+    )
+
+
+@pytest.mark.parametrize("version", range(5))
+@pytest.mark.parametrize("role", ["broker", "controller"])
+def test_advertises_what_is_served(version: int, role: str) -> None:
+    response = api_versions.handle(context(version, role), REQUEST)
+    assert response.error_code == 0
+    offered = {each.api_key: (each.min_version, each.max_version) for each in response.api_keys}
+    assert offered == {spec.key: (spec.min_version, spec.max_version) for spec in served_apis(role)}
+    assert offered[18] == (0, 4)
+    assert read_all(ApiVersionsResponse, version, write(response, version)).api_keys
+
+
+def test_features() -> None:
+    response = api_versions.handle(context(4), REQUEST)
+    supported = [
+        (each.name, each.min_version, each.max_version) for each in response.supported_features
+    ]
+    assert supported == [("group.version", 0, 1), ("metadata.version", 7, 30)]
+    finalized = [
+        (each.name, each.min_version_level, each.max_version_level)
+        for each in response.finalized_features
+    ]
+    assert finalized == [("group.version", 1, 1), ("metadata.version", 30, 30)]
+    assert response.finalized_features_epoch == 42
+
+
+def test_version_three_leaves_out_features_from_level_zero() -> None:
+    response = api_versions.handle(context(3), REQUEST)
+    assert [each.name for each in response.supported_features] == ["metadata.version"]
+
+
+@pytest.mark.parametrize(
+    ("name", "software_version", "good"),
+    [
+        ("apache-kafka-java", "4.3.1", True),
+        ("x", "1", True),
+        ("", "1", False),
+        ("a", "", False),
+        ("-a", "1", False),
+        ("a", "1.", False),
+        ("a b", "1", False),
+        ("a\n", "1", False),
+    ],
+)
+def test_the_clients_name_must_be_one(name: str, software_version: str, good: bool) -> None:
+    request = ApiVersionsRequest(
+        client_software_name=name, client_software_version=software_version
+    )
+    expected = ErrorCode.none if good else ErrorCode.invalid_request
+    assert api_versions.handle(context(3), request).error_code == expected
+    assert api_versions.handle(context(2), request).error_code == ErrorCode.none

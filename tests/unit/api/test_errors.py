@@ -1,0 +1,52 @@
+"""Every error of every room has a code."""
+
+import importlib
+import pkgutil
+from collections.abc import Iterator
+
+import lograft
+from lograft.api.errors import CODE_OF, code_of
+from lograft.broker.errors import NotLeader
+from lograft.metadata.errors import Refused
+from lograft.model.errors import ErrorCode, LograftError
+from lograft.storage.errors import OffsetOutOfRange
+
+#: Generated, or programs around the node whose errors never meet a client.
+WITHOUT_ERRORS = (
+    "lograft.wire.messages.",
+    "lograft.wire.records.",
+    "lograft.cli",
+    "lograft.simulation",
+)
+
+
+def subclasses(kind: type[LograftError]) -> Iterator[type[LograftError]]:
+    for child in kind.__subclasses__():
+        yield child
+        yield from subclasses(child)
+
+
+def test_the_mapping_is_total() -> None:
+    for module in pkgutil.walk_packages(lograft.__path__, "lograft."):
+        if not module.name.startswith(WITHOUT_ERRORS):
+            importlib.import_module(module.name)
+    missing = {
+        kind.__qualname__
+        for kind in subclasses(LograftError)
+        if kind.__module__.startswith("lograft.") and kind not in CODE_OF
+    }
+    assert missing == set()
+
+
+def test_codes() -> None:
+    assert code_of(NotLeader()) == ErrorCode.not_leader_or_follower
+    assert code_of(OffsetOutOfRange(1, log_start=2, end=3)) == ErrorCode.offset_out_of_range
+    assert code_of(Refused(ErrorCode.invalid_partitions, "no")) == ErrorCode.invalid_partitions
+    assert code_of(LograftError()) == ErrorCode.unknown_server_error
+
+
+def test_a_subclass_has_the_code_of_its_parent() -> None:
+    class Special(NotLeader):
+        pass
+
+    assert code_of(Special()) == ErrorCode.not_leader_or_follower

@@ -1,0 +1,273 @@
+"""The router with handlers of the test's own: what becomes of every kind of request."""
+
+import asyncio
+import logging
+import struct
+import sys
+from collections.abc import Callable, Coroutine
+from types import ModuleType
+from typing import Any, cast
+
+import pytest
+
+from lograft.api.context import ANONYMOUS, Context, Resource, authorize
+from lograft.api.router import Router, Session, served_apis
+from lograft.broker.broker import Broker
+from lograft.broker.errors import NotController
+from lograft.model.errors import ErrorCode
+from lograft.model.exchange import Answer, CloseConnection, Waiting
+from lograft.model.seams import Address, Buffer, Channel, FileSlice
+from lograft.wire.apis import API_VERSIONS, response_header_version
+from lograft.wire.codec import read_all
+from lograft.wire.errors import MalformedMessage
+from lograft.wire.headers import frame_request, read_response_header
+from lograft.wire.message import Message
+from lograft.wire.messages.api_versions import ApiVersionsRequest, ApiVersionsResponse
+from lograft.wire.messages.heartbeat import HeartbeatRequest, HeartbeatResponse
+from lograft.wire.messages.offset_delete import OffsetDeleteRequest, OffsetDeleteResponse
+from lograft.wire.messages.write_txn_markers import WriteTxnMarkersRequest
+
+HEARTBEAT, OFFSET_DELETE, WRITE_TXN_MARKERS = 12, 47, 27
+Handle = Callable[[Context, Any], Any]
+
+
+class Peer:
+    peer = Address("10.0.0.1", 4711)
+
+
+class Calls:
+    """Handlers that a test sets, as the modules of three APIs."""
+
+    def __init__(self) -> None:
+        self.heartbeat: Handle = lambda context, request: HeartbeatResponse()
+        self.seen: list[tuple[Context, Message]] = []
+
+    def handle(self, context: Context, request: Message) -> Any:
+        self.seen.append((context, request))
+        return self.heartbeat(context, request)
+
+
+@pytest.fixture
+def calls(monkeypatch: pytest.MonkeyPatch) -> Calls:
+    made = Calls()
+    for name in ("heartbeat", "offset_delete", "write_txn_markers"):
+        module = ModuleType(f"lograft.api.{name}")
+        module.handle = made.handle  # type: ignore[attr-defined]
+        monkeypatch.setitem(sys.modules, module.__name__, module)
+    return made
+
+
+@pytest.fixture
+def router(calls: Calls) -> Router:
+    keys = (HEARTBEAT, OFFSET_DELETE, WRITE_TXN_MARKERS, 18)
+    return Router(
+        cast(Broker, None), listener="PLAINTEXT", served=tuple(API_VERSIONS[key] for key in keys)
+    )
+
+
+@pytest.fixture
+def session(router: Router) -> Session:
+    return router(cast(Channel, Peer()))
+
+
+def frame(message: Message, version: int) -> memoryview:
+    whole = frame_request(message, version, correlation_id=77, client_id="me")
+    return memoryview(bytearray(whole))[4:]
+
+
+def body_of(reply: object, key: int, version: int, kind: type[Any]) -> Any:
+    assert isinstance(reply, Answer)
+    data = b""
+    for part in reply.parts:
+        assert not isinstance(part, FileSlice)
+        data += bytes(part)
+    assert int.from_bytes(data[:4], "big") == len(data) - 4
+    return unpack(data[4:], key, version, kind)
+
+
+def unpack(data: Buffer, key: int, version: int, kind: type[Any]) -> Any:
+    correlation_id, position = read_response_header(data, response_header_version(key, version))
+    assert correlation_id == 77
+    return read_all(kind, version, data, position)
+
+
+@pytest.mark.parametrize("version", range(5))
+def test_a_plain_handler_answers_at_once(session: Session, calls: Calls, version: int) -> None:
+    calls.heartbeat = lambda context, request: HeartbeatResponse(error_code=27)
+    request = HeartbeatRequest(group_id="g", generation_id=3, member_id="m")
+    reply = session.handle_frame(frame(request, version))
+    assert body_of(reply, HEARTBEAT, version, HeartbeatResponse).error_code == 27
+    ((context, seen),) = calls.seen
+    assert seen == request
+    assert context.api_key == HEARTBEAT
+    assert context.api_version == version
+    assert context.client_id == "me"
+    assert context.listener == "PLAINTEXT"
+    assert context.role == "broker"
+    assert context.principal == ANONYMOUS
+    assert context.peer == Address("10.0.0.1", 4711)
+    assert authorize(context, 8, Resource.group, "g")
+
+
+def run_waiting(reply: object) -> Answer | None:
+    assert isinstance(reply, Waiting)
+    return asyncio.run(reply.answer)
+
+
+@pytest.mark.parametrize("lets_next", [False, True])
+def test_a_coroutine_is_waited_for(session: Session, calls: Calls, lets_next: bool) -> None:
+    async def later() -> HeartbeatResponse:
+        await asyncio.sleep(0)
+        return HeartbeatResponse(error_code=25)
+
+    def handle(context: Context, request: HeartbeatRequest) -> Coroutine[Any, Any, Message]:
+        context.lets_next = lets_next
+        return later()
+
+    calls.heartbeat = handle
+    reply = session.handle_frame(frame(HeartbeatRequest(), 4))
+    assert isinstance(reply, Waiting)
+    assert reply.lets_next is lets_next
+    answer = run_waiting(reply)
+    assert body_of(answer, HEARTBEAT, 4, HeartbeatResponse).error_code == 25
+
+
+def test_no_response_at_once_and_later(session: Session, calls: Calls) -> None:
+    calls.heartbeat = lambda context, request: None
+    assert session.handle_frame(frame(HeartbeatRequest(), 0)) is None
+
+    async def nothing() -> None:
+        return None
+
+    calls.heartbeat = lambda context, request: nothing()
+    assert run_waiting(session.handle_frame(frame(HeartbeatRequest(), 0))) is None
+
+
+def test_an_expected_error_becomes_the_responses_code(
+    session: Session, calls: Calls, caplog: pytest.LogCaptureFixture
+) -> None:
+    def refuse(context: Context, request: HeartbeatRequest) -> HeartbeatResponse:
+        raise NotController("ask another")
+
+    async def refuse_later() -> HeartbeatResponse:
+        raise NotController("ask another")
+
+    calls.heartbeat = refuse
+    reply = session.handle_frame(frame(HeartbeatRequest(), 4))
+    code = body_of(reply, HEARTBEAT, 4, HeartbeatResponse).error_code
+    assert code == ErrorCode.not_controller
+    calls.heartbeat = lambda context, request: refuse_later()
+    answer = run_waiting(session.handle_frame(frame(HeartbeatRequest(), 4)))
+    assert body_of(answer, HEARTBEAT, 4, HeartbeatResponse).error_code == ErrorCode.not_controller
+    assert caplog.records == []
+
+
+def test_a_bug_is_logged_once_and_answered(
+    session: Session, calls: Calls, caplog: pytest.LogCaptureFixture
+) -> None:
+    def broken(context: Context, request: OffsetDeleteRequest) -> OffsetDeleteResponse:
+        raise ZeroDivisionError("secret inside")
+
+    calls.heartbeat = broken
+    reply = session.handle_frame(frame(OffsetDeleteRequest(group_id="g"), 0))
+    response = body_of(reply, OFFSET_DELETE, 0, OffsetDeleteResponse)
+    assert response.error_code == ErrorCode.unknown_server_error
+    assert [record.levelno for record in caplog.records] == [logging.ERROR]
+    assert caplog.records[0].exc_info is not None
+
+
+def test_a_bug_closes_where_the_response_has_no_place_for_it(
+    session: Session, calls: Calls, caplog: pytest.LogCaptureFixture
+) -> None:
+    def broken(context: Context, request: Message) -> Message:
+        raise ZeroDivisionError("secret inside")
+
+    calls.heartbeat = broken
+    with pytest.raises(CloseConnection) as caught:
+        session.handle_frame(frame(WriteTxnMarkersRequest(), 1))
+    assert "secret" not in str(caught.value)
+    assert len(caplog.records) == 1
+
+
+def test_a_handler_may_close(session: Session, calls: Calls) -> None:
+    async def close_later() -> Message:
+        raise CloseConnection("later")
+
+    def close(context: Context, request: Message) -> Message:
+        raise CloseConnection("now")
+
+    calls.heartbeat = close
+    with pytest.raises(CloseConnection, match="now"):
+        session.handle_frame(frame(HeartbeatRequest(), 0))
+    calls.heartbeat = lambda context, request: close_later()
+    with pytest.raises(CloseConnection, match="later"):
+        run_waiting(session.handle_frame(frame(HeartbeatRequest(), 0)))
+
+
+def test_an_answer_that_cannot_be_written_closes(
+    session: Session, calls: Calls, caplog: pytest.LogCaptureFixture
+) -> None:
+    calls.heartbeat = lambda context, request: HeartbeatResponse(error_code=1 << 20)
+    with pytest.raises(CloseConnection):
+        session.handle_frame(frame(HeartbeatRequest(), 0))
+    assert len(caplog.records) == 1
+
+
+@pytest.mark.parametrize(
+    ("key", "version"), [(HEARTBEAT, 5), (HEARTBEAT, -1), (0, 3), (999, 0), (-1, 0)]
+)
+def test_what_is_not_served_closes(session: Session, key: int, version: int) -> None:
+    data = struct.pack(">hhih2s", key, version, 1, 2, b"\r\n") + bytes(20)
+    with pytest.raises(CloseConnection):
+        session.handle_frame(memoryview(bytearray(data)))
+
+
+@pytest.mark.parametrize("cut", [0, 1, 9, 12, 14])
+def test_a_cut_request_is_malformed(session: Session, calls: Calls, cut: int) -> None:
+    whole = frame(HeartbeatRequest(group_id="group"), 3)
+    with pytest.raises(MalformedMessage):
+        session.handle_frame(whole[:cut])
+    assert calls.seen == []
+
+
+def test_a_client_above_its_quota_is_told_and_muted(calls: Calls) -> None:
+    router = Router(
+        cast(Broker, None),
+        listener="PLAINTEXT",
+        served=(API_VERSIONS[HEARTBEAT],),
+        throttle=lambda context, request: 250 if context.client_id == "me" else 0,
+    )
+    reply = router(cast(Channel, Peer())).handle_frame(frame(HeartbeatRequest(), 1))
+    assert body_of(reply, HEARTBEAT, 1, HeartbeatResponse).throttle_time_ms == 250
+    assert isinstance(reply, Answer)
+    assert reply.mute_ms == 250
+    # Version 0 cannot say it, but is muted all the same.
+    reply = router(cast(Channel, Peer())).handle_frame(frame(HeartbeatRequest(), 0))
+    assert isinstance(reply, Answer)
+    assert reply.mute_ms == 250
+
+
+def test_a_newer_client_learns_our_api_versions(session: Session) -> None:
+    whole = frame(ApiVersionsRequest(client_software_name="x", client_software_version="1"), 4)
+    whole[2:4] = b"\x00\x09"
+    reply = session.handle_frame(whole)
+    response = body_of(reply, 18, 0, ApiVersionsResponse)
+    assert response.error_code == ErrorCode.unsupported_version
+    offered = [(each.api_key, each.min_version, each.max_version) for each in response.api_keys]
+    assert offered == [(18, 0, 4)]
+
+
+def test_requests_are_counted(router: Router, session: Session) -> None:
+    for _ in range(3):
+        session.handle_frame(frame(HeartbeatRequest(), 0))
+    assert router.statistics() == {"Heartbeat": 3}
+
+
+def test_a_listener_serves_what_the_protocol_gives_it() -> None:
+    brokers = {spec.name for spec in served_apis("broker")}
+    controllers = {spec.name for spec in served_apis("controller")}
+    assert "ApiVersions" in brokers & controllers
+    assert "Produce" not in controllers
+    assert {"Vote", "BeginQuorumEpoch"}.isdisjoint(brokers)
+    withheld = {spec.name for spec in served_apis("broker", withheld=frozenset({18}))}
+    assert withheld == brokers - {"ApiVersions"}
