@@ -1,0 +1,91 @@
+"""The fsync of a log as a job for a worker: it owns what it needs and looks at nothing shared."""
+
+from typing import TYPE_CHECKING
+
+from lograft.model.errors import DiskFailed
+from lograft.model.seams import Disk, File
+from lograft.model.types import Offset
+from lograft.storage.log_dirs import write_epochs
+from lograft.storage.types import EpochEntry
+
+if TYPE_CHECKING:
+    from lograft.storage.log import Log
+
+
+class FlushPlan:
+    """Made on the loop, run in a worker (one lane per log dir), then given to
+    `Log.mark_durable` on the loop.
+
+    The order is what makes the recovery point true: the leader epochs and every file of the
+    segments below `upto` are durable before anybody may call `upto` durable.
+    """
+
+    __slots__ = (
+        "_directory",
+        "_disk",
+        "_epochs",
+        "_sync_directory",
+        "epoch_changes",
+        "files",
+        "truncations",
+        "upto",
+    )
+
+    def __init__(
+        self,
+        disk: Disk,
+        directory: str,
+        *,
+        files: list[File],
+        upto: Offset,
+        truncations: int,
+        epochs: list[EpochEntry] | None,
+        epoch_changes: int,
+        sync_directory: bool,
+    ) -> None:
+        self._disk = disk
+        self._directory = directory
+        self.files = files
+        self.upto = upto
+        self.truncations = truncations
+        self._epochs = epochs
+        self.epoch_changes = epoch_changes
+        self._sync_directory = sync_directory
+
+    @classmethod
+    def of(cls, log: "Log", *, needed: bool) -> "FlushPlan":
+        files: list[File] = []
+        epochs = None
+        sync_directory = False
+        if needed or log.unflushed_files or log.directory_changed:
+            files = [*log.unflushed_files, log.active.file]
+            if log.epochs.changes != log.epochs_written:
+                epochs = log.epochs.entries
+            # Set back before the run: a name that is added meanwhile needs the next one.
+            sync_directory, log.directory_changed = log.directory_changed, False
+        return cls(
+            log.disk,
+            log.directory,
+            files=files,
+            upto=log.end_offset if files else log.durable_offset,
+            truncations=log.truncations,
+            epochs=epochs,
+            epoch_changes=log.epochs.changes,
+            sync_directory=sync_directory,
+        )
+
+    @property
+    def is_empty(self) -> bool:
+        return not self.files
+
+    def run(self) -> None:
+        """Blocks. A failure is final for the log dir: nothing is tried a second time."""
+        try:
+            if self._epochs is not None:
+                write_epochs(self._disk, self._directory, self._epochs)
+            for file in self.files:
+                file.fsync()
+            if self._sync_directory:
+                self._disk.fsync_dir(self._directory)
+        except OSError as error:
+            raise DiskFailed(self._directory.rpartition("/")[0], error) from error

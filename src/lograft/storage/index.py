@@ -1,0 +1,216 @@
+"""The sparse indexes beside a segment: offset → position, and timestamp → offset.
+
+They are derived from the log, so entries of the active segment live in memory and reach the file
+when the segment is rolled or closed; after an unclean stop the index is made anew from the log.
+A file is only read when a look-up needs it. Entries are (offset of the batch's last record,
+position of the batch): whoever follows one can prove it against the batch it points to.
+"""
+
+import struct
+import sys
+from array import array
+from bisect import bisect_right
+from typing import Final
+
+from lograft.model.seams import Disk, File
+
+OFFSET_ENTRY_BYTES: Final = 8
+TIME_ENTRY_BYTES: Final = 12
+_OFFSET_ENTRY: Final = struct.Struct(">II")
+_TIME_ENTRY: Final = struct.Struct(">qI")
+_SWAP: Final = sys.byteorder == "little"
+
+
+class OffsetIndex:
+    __slots__ = ("_disk", "_offsets", "_positions", "_stored", "base_offset", "path")
+
+    def __init__(self, disk: Disk, path: str, base_offset: int, *, fresh: bool) -> None:
+        """`fresh`: the file, if there is one, is worth nothing."""
+        self._disk = disk
+        self.path = path
+        self.base_offset = base_offset
+        #: Entries that the file holds and memory does not: all of them, or none once loaded.
+        self._stored = 0 if fresh else -1
+        self._offsets = array("I")
+        self._positions = array("I")
+
+    def append(self, offset: int, position: int) -> None:
+        self._offsets.append(offset - self.base_offset)
+        self._positions.append(position)
+
+    def __len__(self) -> int:
+        """Of a file not yet looked at only the entries in memory count."""
+        return max(self._stored, 0) + len(self._offsets)
+
+    def lookup(self, offset: int) -> tuple[int, int] | None:
+        """The last entry at or below `offset`, as (offset, position)."""
+        relative = offset - self.base_offset
+        offsets = self._offsets
+        if self._stored and (not offsets or relative < offsets[0]):
+            self.load()
+        slot = bisect_right(self._offsets, relative) - 1
+        if slot < 0:
+            return None
+        return self._offsets[slot] + self.base_offset, self._positions[slot]
+
+    def last(self) -> tuple[int, int] | None:
+        """The last entry, read from the file's end without loading it."""
+        if self._offsets:
+            return self._offsets[-1] + self.base_offset, self._positions[-1]
+        if self._stored == 0 or not self._disk.exists(self.path):
+            return None
+        file = self._disk.open(self.path)
+        self._stored = file.size // OFFSET_ENTRY_BYTES
+        if self._stored == 0:
+            return None
+        raw = file.pread(OFFSET_ENTRY_BYTES, (self._stored - 1) * OFFSET_ENTRY_BYTES)
+        relative, position = _OFFSET_ENTRY.unpack(raw)
+        return relative + self.base_offset, position
+
+    def load(self) -> None:
+        """Brings the file's entries into memory, in front of those that are there."""
+        raw = self._disk.read(self.path) if self._disk.exists(self.path) else b""
+        count = len(raw) // OFFSET_ENTRY_BYTES
+        if self._stored > 0:
+            count = min(count, self._stored)
+        fields = array("I", raw[: count * OFFSET_ENTRY_BYTES])
+        if _SWAP:
+            fields.byteswap()
+        self._offsets = fields[::2] + self._offsets
+        self._positions = fields[1::2] + self._positions
+        self._stored = 0
+
+    def is_sane(self, log_size: int) -> bool:
+        """Whether the last entry may be true; Kafka's unfinished files end in zeros."""
+        last = self.last()
+        if last is None:
+            return True
+        return (last[0] > self.base_offset and last[1] < log_size) or last[1] == 0
+
+    def truncate(self, to_offset: int) -> None:
+        """Forgets the entries at or above `to_offset`."""
+        if self._stored:
+            self.load()
+        keep = bisect_right(self._offsets, to_offset - 1 - self.base_offset)
+        del self._offsets[keep:]
+        del self._positions[keep:]
+
+    def clear(self) -> None:
+        self._stored = 0
+        del self._offsets[:]
+        del self._positions[:]
+
+    def write(self) -> File:
+        """Makes the file hold all entries and no others; the caller fsyncs it."""
+        file = self._disk.open(self.path, create=True)
+        kept = max(self._stored, 0) * OFFSET_ENTRY_BYTES if self._stored >= 0 else file.size
+        if file.size != kept:
+            file.truncate(kept)
+        if self._offsets:
+            fields = array("I", bytes(OFFSET_ENTRY_BYTES * len(self._offsets)))
+            fields[::2] = self._offsets
+            fields[1::2] = self._positions
+            if _SWAP:
+                fields.byteswap()
+            file.append(fields.tobytes())
+        return file
+
+    def release(self) -> None:
+        """Forgets what the file holds: after `write`."""
+        self._stored = -1
+        self._offsets = array("I")
+        self._positions = array("I")
+
+    @property
+    def is_loaded(self) -> bool:
+        return len(self._offsets) > 0
+
+
+class TimeIndex:
+    __slots__ = ("_disk", "_offsets", "_stored", "_timestamps", "base_offset", "path")
+
+    def __init__(self, disk: Disk, path: str, base_offset: int, *, fresh: bool) -> None:
+        self._disk = disk
+        self.path = path
+        self.base_offset = base_offset
+        self._stored = 0 if fresh else -1
+        self._timestamps = array("q")
+        self._offsets = array("I")
+
+    def append(self, timestamp: int, offset: int) -> None:
+        """Only a timestamp above all earlier ones makes an entry."""
+        last = self.last()
+        if last is None or timestamp > last[0]:
+            self._timestamps.append(timestamp)
+            self._offsets.append(offset - self.base_offset)
+
+    def __len__(self) -> int:
+        return max(self._stored, 0) + len(self._offsets)
+
+    def lookup(self, timestamp: int) -> int:
+        """An offset below which every record is older than `timestamp`."""
+        timestamps = self._timestamps
+        if self._stored and (not timestamps or timestamp <= timestamps[0]):
+            self.load()
+        # The entry's own batch may hold `timestamp`, and so may those after the entry before.
+        slot = bisect_right(self._timestamps, timestamp - 1) - 1
+        return self.base_offset if slot < 0 else self._offsets[slot] + self.base_offset
+
+    def last(self) -> tuple[int, int] | None:
+        """(largest timestamp, offset) without loading the file."""
+        if self._timestamps:
+            return self._timestamps[-1], self._offsets[-1] + self.base_offset
+        if self._stored == 0 or not self._disk.exists(self.path):
+            return None
+        file = self._disk.open(self.path)
+        self._stored = file.size // TIME_ENTRY_BYTES
+        if self._stored == 0:
+            return None
+        raw = file.pread(TIME_ENTRY_BYTES, (self._stored - 1) * TIME_ENTRY_BYTES)
+        timestamp, relative = _TIME_ENTRY.unpack(raw)
+        return timestamp, relative + self.base_offset
+
+    def load(self) -> None:
+        raw = self._disk.read(self.path) if self._disk.exists(self.path) else b""
+        count = len(raw) // TIME_ENTRY_BYTES
+        if self._stored > 0:
+            count = min(count, self._stored)
+        timestamps, offsets = array("q"), array("I")
+        for timestamp, relative in _TIME_ENTRY.iter_unpack(raw[: count * TIME_ENTRY_BYTES]):
+            timestamps.append(timestamp)
+            offsets.append(relative)
+        self._timestamps = timestamps + self._timestamps
+        self._offsets = offsets + self._offsets
+        self._stored = 0
+
+    def truncate(self, to_offset: int) -> None:
+        if self._stored:
+            self.load()
+        keep = bisect_right(self._offsets, to_offset - 1 - self.base_offset)
+        del self._timestamps[keep:]
+        del self._offsets[keep:]
+
+    def clear(self) -> None:
+        self._stored = 0
+        del self._timestamps[:]
+        del self._offsets[:]
+
+    def write(self) -> File:
+        file = self._disk.open(self.path, create=True)
+        kept = max(self._stored, 0) * TIME_ENTRY_BYTES if self._stored >= 0 else file.size
+        if file.size != kept:
+            file.truncate(kept)
+        if self._timestamps:
+            pack = _TIME_ENTRY.pack
+            pairs = zip(self._timestamps, self._offsets, strict=True)
+            file.append(b"".join([pack(timestamp, relative) for timestamp, relative in pairs]))
+        return file
+
+    def release(self) -> None:
+        self._stored = -1
+        self._timestamps = array("q")
+        self._offsets = array("I")
+
+    @property
+    def is_loaded(self) -> bool:
+        return len(self._timestamps) > 0

@@ -1,0 +1,707 @@
+"""One partition's log: appends, reads, look-ups, truncation and flushes.
+
+`open` (with `recovery.py`) makes it from the files; `retention.py` and `cleaner.py` take old
+records away. All methods run on the loop, except `FlushPlan.run`, which is a worker's job.
+"""
+
+from bisect import bisect_right
+from collections import deque
+from collections.abc import Callable
+from typing import Final
+from uuid import UUID
+
+from crc32c import crc32c
+
+from lograft.model.errors import DiskFailed
+from lograft.model.seams import Disk, File, FileSlice
+from lograft.model.types import Epoch, Offset, TopicPartition
+from lograft.storage import recovery as recovering
+from lograft.storage import retention, truncation
+from lograft.storage.epochs import LeaderEpochs
+from lograft.storage.errors import (
+    CorruptBatch,
+    InvalidRecord,
+    LogClosed,
+    MessageTooLarge,
+    OffsetOutOfRange,
+    RecordListTooLarge,
+    StorageError,
+    UnexpectedOffset,
+    UnsupportedBatchFormat,
+)
+from lograft.storage.flushing import FlushPlan
+from lograft.storage.markers import read_marker
+from lograft.storage.producer_snapshots import write_snapshot
+from lograft.storage.producers import ProducerBatch, ProducerStates
+from lograft.storage.segment import Segment
+from lograft.storage.timestamps import find_latest_timestamp, find_timestamp
+from lograft.storage.types import (
+    AbortedTransaction,
+    AppendResult,
+    LogConfig,
+    LogStatistics,
+    Origin,
+    RecoveryPlan,
+    TimestampAndOffset,
+)
+from lograft.storage.validation import AppendRules, check_client_header, check_records
+from lograft.wire.batches import (
+    CODEC_MASK,
+    CONTROL_FLAG,
+    CRC_START,
+    HEADER_SIZE,
+    LENGTH_OVERHEAD,
+    MAGIC,
+    SEQUENCE_MAX,
+    TRANSACTIONAL_FLAG,
+    patch,
+    patch_timestamp,
+    unpack_header,
+)
+
+__all__ = ["FlushPlan", "Log"]
+
+#: Inactive segments whose file and index stay open after a read.
+OPEN_SEGMENTS_MAX: Final = 2
+#: Offsets in an index are 31 bits, relative to their segment's base.
+RELATIVE_OFFSET_MAX: Final = 2**31 - 1
+NO_BOUND: Final = Offset(2**63 - 1)
+
+
+class Log:
+    __slots__ = (
+        "_bases",
+        "_closed",
+        "_config",
+        "_opened",
+        "_rules",
+        "created_ms",
+        "directory",
+        "directory_changed",
+        "disk",
+        "durable_offset",
+        "end_offset",
+        "epochs",
+        "epochs_written",
+        "log_start_offset",
+        "lower_recovery_point",
+        "producers",
+        "removals",
+        "segments",
+        "topic_id",
+        "topic_partition",
+        "truncations",
+        "unflushed_files",
+    )
+
+    def __init__(
+        self,
+        disk: Disk,
+        directory: str,
+        *,
+        topic_partition: TopicPartition,
+        topic_id: UUID,
+        config: LogConfig,
+    ) -> None:
+        """An empty shell that `open` fills."""
+        self.disk = disk
+        self.directory = directory
+        self.topic_partition = topic_partition
+        self.topic_id = topic_id
+        self.config = config
+        #: Oldest first; never empty once open; the last one is active.
+        self.segments: list[Segment] = []
+        self._bases: list[int] = []
+        #: Inactive segments that hold a file open, oldest use first.
+        self._opened: deque[Segment] = deque()
+        self.epochs = LeaderEpochs()
+        self.producers = ProducerStates()
+        #: Invariant: log_start_offset <= durable_offset <= end_offset, but for a start that
+        #: DeleteRecords has moved into what is not fsynced yet.
+        self.log_start_offset = Offset(0)
+        self.durable_offset = Offset(0)
+        self.end_offset = Offset(0)
+        #: Counts cuts, so that a flush that was under way then is not believed.
+        self.truncations = 0
+        #: Files of rolled segments that the next flush must fsync.
+        self.unflushed_files: list[File] = []
+        #: Names were added to the folder since it was last fsynced.
+        self.directory_changed = False
+        #: `epochs.changes` as of the checkpoint file.
+        self.epochs_written = 0
+        #: (due time, paths) of files that wait for `file.delete.delay.ms`.
+        self.removals: deque[tuple[int, list[str]]] = deque()
+        #: Called before a truncation below the durable offset. The log manager must bring the
+        #: recovery-point checkpoint down to this offset, durably, before it returns: what is
+        #: written there afterwards is not fsynced.
+        self.lower_recovery_point: Callable[[Offset], None] | None = None
+        self._closed: Exception | None = None
+
+    @classmethod
+    def open(
+        cls,
+        disk: Disk,
+        directory: str,
+        *,
+        topic_partition: TopicPartition,
+        topic_id: UUID,
+        config: LogConfig,
+        now_ms: int,
+        recovery: RecoveryPlan,
+    ) -> "Log":
+        """Opens the log in `directory`, or begins one there. Blocks (may scan and fsync)."""
+        log = cls(
+            disk, directory, topic_partition=topic_partition, topic_id=topic_id, config=config
+        )
+        try:
+            recovering.load(log, recovery, now_ms)
+        except OSError as error:
+            raise log.disk_failed(error) from error
+        return log
+
+    # ── settings and state ───────────────────────────────────────────────────────────────────
+
+    @property
+    def config(self) -> LogConfig:
+        return self._config
+
+    @config.setter
+    def config(self, config: LogConfig) -> None:
+        self._config = config
+        self._rules = AppendRules(config)
+
+    @property
+    def log_dir(self) -> str:
+        return self.directory.rpartition("/")[0]
+
+    @property
+    def active(self) -> Segment:
+        return self.segments[-1]
+
+    @property
+    def latest_epoch(self) -> Epoch:
+        return self.epochs.latest
+
+    @property
+    def size_bytes(self) -> int:
+        return sum(segment.size for segment in self.segments)
+
+    @property
+    def failed(self) -> bool:
+        return isinstance(self._closed, DiskFailed)
+
+    def statistics(self) -> LogStatistics:
+        return LogStatistics(
+            segments=len(self.segments),
+            size_bytes=self.size_bytes,
+            log_start_offset=self.log_start_offset,
+            end_offset=self.end_offset,
+            durable_offset=self.durable_offset,
+            producers=len(self.producers),
+            open_transactions=self.producers.open_transactions,
+            truncations=self.truncations,
+        )
+
+    def disk_failed(self, error: OSError) -> DiskFailed:
+        """The log takes nothing more: what the file holds now is known only to recovery."""
+        failure = DiskFailed(self.log_dir, error)
+        self._closed = failure
+        return failure
+
+    def check_open(self) -> None:
+        if self._closed is not None:
+            raise self._closed
+
+    def set_segments(self, segments: list[Segment]) -> None:
+        self.segments = segments
+        self._bases = [segment.base_offset for segment in segments]
+
+    # ── appending ────────────────────────────────────────────────────────────────────────────
+
+    def append_as_leader(
+        self,
+        batches: memoryview,
+        *,
+        leader_epoch: int,
+        now_ms: int,
+        origin: Origin = Origin.CLIENT,
+    ) -> AppendResult:
+        """Checks, numbers and writes. `batches` must be writable: offset and epoch are patched in
+        place. Clients send one batch; our own writers may send several."""
+        if self._closed is not None:
+            raise self._closed
+        size = len(batches)
+        if size < HEADER_SIZE:
+            raise CorruptBatch(f"{size} bytes are too few for a batch")
+        fields = unpack_header(batches, 0)
+        if fields[1] + LENGTH_OVERHEAD == size:
+            return self._append_checked(batches, fields, leader_epoch, now_ms, origin)
+        return self._append_several(batches, leader_epoch, now_ms, origin)
+
+    def _append_several(
+        self, batches: memoryview, leader_epoch: int, now_ms: int, origin: Origin
+    ) -> AppendResult:
+        parts = split_batches(batches)
+        if origin is Origin.CLIENT:
+            raise InvalidRecord(f"a request must hold one batch a partition, not {len(parts)}")
+        results = [
+            self._append_checked(part, unpack_header(part), leader_epoch, now_ms, origin)
+            for part in parts
+        ]
+        return results[-1]._replace(
+            base_offset=results[0].base_offset,
+            max_timestamp=max(result.max_timestamp for result in results),
+        )
+
+    def _append_checked(
+        self,
+        batch: memoryview,
+        fields: tuple[int, ...],
+        leader_epoch: int,
+        now_ms: int,
+        origin: Origin,
+    ) -> AppendResult:
+        (
+            base_offset,
+            _,
+            _,
+            magic,
+            crc,
+            attributes,
+            last_delta,
+            _,
+            timestamp,
+            producer_id,
+            producer_epoch,
+            base_sequence,
+            record_count,
+        ) = fields
+        rules = self._rules
+        size = len(batch)
+        if magic != MAGIC:
+            raise UnsupportedBatchFormat(f"a batch of magic {magic}; only {MAGIC} is taken")
+        if size > rules.message_bytes_max:
+            raise MessageTooLarge(
+                f"a batch of {size} bytes, max.message.bytes is {rules.message_bytes_max}"
+            )
+        if crc32c(batch[CRC_START:]) != crc:
+            raise CorruptBatch("the CRC of a batch does not match its bytes")
+        if origin is Origin.CLIENT:
+            check_client_header(
+                attributes,
+                base_offset,
+                last_delta,
+                record_count,
+                producer_id,
+                producer_epoch,
+                base_sequence,
+            )
+            if (
+                rules.parses_records
+                or timestamp - now_ms > rules.timestamp_after_max_ms
+                or (rules.codec >= 0 and rules.codec != attributes & CODEC_MASK)
+            ):
+                changed = check_records(batch, rules, origin, now_ms)
+                if changed is not None:
+                    batch = memoryview(bytearray(changed))
+                    size = len(batch)
+                    if size > rules.message_bytes_max:
+                        raise MessageTooLarge(f"recompressed, a batch is {size} bytes long")
+        marker = None
+        if producer_id >= 0:
+            if attributes & CONTROL_FLAG:
+                marker = read_marker(batch)
+                if marker is not None:
+                    self.producers.check_marker(producer_id, producer_epoch, marker)
+            elif origin is Origin.CLIENT:
+                known = self.producers.check(
+                    producer_id,
+                    producer_epoch,
+                    base_sequence,
+                    (base_sequence + last_delta) & SEQUENCE_MAX,
+                    not attributes & TRANSACTIONAL_FLAG,
+                )
+                if known is not None:
+                    return self._repeat(known)
+            else:
+                self.producers.check_epoch(producer_id, producer_epoch)
+        if size > rules.segment_bytes:
+            raise RecordListTooLarge(
+                f"a batch of {size} bytes, segment.bytes is {rules.segment_bytes}"
+            )
+        base = self.end_offset
+        patch(batch, 0, base, leader_epoch)
+        log_append_time_ms = -1
+        if rules.log_append_time:
+            patch_timestamp(batch, 0, size, now_ms)
+            timestamp = log_append_time_ms = now_ms
+        last_offset = base + last_delta
+        self._write(batch, last_offset, timestamp, now_ms)
+        if leader_epoch > self.epochs.latest:
+            self.epochs.assign(leader_epoch, base)
+        if producer_id >= 0:
+            self._note_producer(
+                batch, attributes, producer_id, producer_epoch, base_sequence, base, last_offset,
+                timestamp, now_ms,
+            )  # fmt: skip
+        self.end_offset = end = Offset(last_offset + 1)
+        return AppendResult(base, end, log_append_time_ms, self.log_start_offset, timestamp)
+
+    def _repeat(self, known: ProducerBatch) -> AppendResult:
+        return AppendResult(
+            Offset(known.base_offset),
+            Offset(known.last_offset + 1),
+            known.timestamp if self._rules.log_append_time else -1,
+            self.log_start_offset,
+            known.timestamp,
+            True,
+        )
+
+    def append_as_follower(self, batches: memoryview, *, now_ms: int = -1) -> AppendResult:
+        """Writes batches as their leader has numbered them; a cut last one is left out."""
+        if self._closed is not None:
+            raise self._closed
+        parts = split_batches(batches, whole_only=True)
+        if not parts:
+            raise CorruptBatch(f"{len(batches)} bytes hold no whole batch")
+        first_base, newest = -1, -1
+        for part in parts:
+            fields = unpack_header(part)
+            base, last_offset, timestamp = fields[0], fields[0] + fields[6], fields[8]
+            if fields[3] != MAGIC or fields[6] < 0:
+                raise CorruptBatch(f"the batch at offset {base} is not one of magic {MAGIC}")
+            if crc32c(part[CRC_START:]) != fields[4]:
+                raise CorruptBatch(f"the CRC of the batch at offset {base} does not match")
+            if base < self.end_offset:
+                raise UnexpectedOffset(f"batch at {base}, the log ends at {self.end_offset}")
+            self._write(part, last_offset, timestamp, now_ms)
+            if fields[2] > self.epochs.latest:
+                self.epochs.assign(fields[2], base)
+            if fields[9] >= 0:
+                self._note_producer(
+                    part, fields[5], fields[9], fields[10], fields[11], base, last_offset,
+                    timestamp, now_ms,
+                )  # fmt: skip
+            self.end_offset = Offset(last_offset + 1)
+            first_base = base if first_base < 0 else first_base
+            newest = max(newest, timestamp)
+        return AppendResult(Offset(first_base), self.end_offset, -1, self.log_start_offset, newest)
+
+    def _write(self, batch: memoryview, last_offset: int, timestamp: int, now_ms: int) -> None:
+        segment = self.segments[-1]
+        rules = self._rules
+        try:
+            if segment.size + len(batch) > rules.segment_bytes or self._is_roll_due(
+                segment, last_offset, timestamp, now_ms
+            ):
+                self._roll(now_ms)
+                segment = self.segments[-1]
+            segment.append(batch, last_offset, timestamp, rules.index_interval_bytes)
+        except OSError as error:
+            raise self.disk_failed(error) from error
+
+    def _note_producer(
+        self,
+        batch: memoryview,
+        attributes: int,
+        producer_id: int,
+        producer_epoch: int,
+        base_sequence: int,
+        base: int,
+        last_offset: int,
+        timestamp: int,
+        now_ms: int,
+    ) -> None:
+        if attributes & CONTROL_FLAG:
+            marker = read_marker(batch)
+            if marker is None:
+                return
+            aborted = self.producers.add_marker(
+                producer_id, producer_epoch, marker, base, timestamp, now_ms
+            )
+            if aborted is not None:
+                self.segments[-1].transactions.append(aborted)
+            return
+        last_sequence = base_sequence
+        if base_sequence >= 0:
+            last_sequence = (base_sequence + last_offset - base) & SEQUENCE_MAX
+        self.producers.add_batch(
+            producer_id,
+            producer_epoch,
+            ProducerBatch(base_sequence, last_sequence, base, last_offset, timestamp),
+            bool(attributes & TRANSACTIONAL_FLAG),
+            now_ms,
+        )
+
+    # ── rolling ──────────────────────────────────────────────────────────────────────────────
+
+    def _is_roll_due(self, segment: Segment, last_offset: int, timestamp: int, now_ms: int) -> bool:
+        """Whether a batch must go to a new segment; never when the active one is empty."""
+        if not segment.size:
+            return last_offset - segment.base_offset > RELATIVE_OFFSET_MAX
+        first = segment.first_timestamp
+        if first is None:
+            first = segment.load_first_timestamp()
+        if first is not None and first >= 0:
+            waited_ms = timestamp - first
+        else:
+            waited_ms = now_ms - segment.created_ms
+        if waited_ms > self._rules.segment_ms - self._jitter_ms(segment):
+            return True
+        return (
+            last_offset - segment.base_offset > RELATIVE_OFFSET_MAX
+            or len(segment.offset_index) >= self._rules.index_entries_max
+        )
+
+    def _jitter_ms(self, segment: Segment) -> int:
+        """Spreads the rolls of many partitions; chosen from the names, so no chance is needed."""
+        jitter = min(self._config.segment_jitter_ms, self._config.segment_ms)
+        if jitter <= 0:
+            return 0
+        return crc32c(f"{self.topic_partition}@{segment.base_offset}".encode()) % jitter
+
+    def roll(self, now_ms: int) -> None:
+        """Begins a new segment, unless the active one is empty."""
+        self.check_open()
+        try:
+            if self.active.size or self.active.base_offset != self.end_offset:
+                self._roll(now_ms)
+        except OSError as error:
+            raise self.disk_failed(error) from error
+
+    def _roll(self, now_ms: int) -> None:
+        old = self.segments[-1]
+        if not old.size and old.base_offset == self.end_offset:
+            return
+        self.unflushed_files.append(old.file)
+        self.unflushed_files.extend(old.seal())
+        self.unflushed_files.append(
+            write_snapshot(self.disk, self.directory, self.end_offset, self.producers)
+        )
+        self.begin_segment(self.end_offset, now_ms)
+        self._keep_open(old)
+
+    def begin_segment(self, base_offset: int, now_ms: int) -> Segment:
+        segment = Segment(self.disk, self.directory, base_offset, fresh=True)
+        segment.create(now_ms)
+        segment.offset_index.write()
+        segment.time_index.write()
+        self.segments.append(segment)
+        self._bases.append(base_offset)
+        self.directory_changed = True
+        return segment
+
+    def _keep_open(self, segment: Segment) -> None:
+        opened = self._opened
+        if segment in opened:
+            return
+        opened.append(segment)
+        if len(opened) > OPEN_SEGMENTS_MAX:
+            oldest = opened.popleft()
+            if oldest is not self.segments[-1]:
+                oldest.release()
+
+    # ── reading ──────────────────────────────────────────────────────────────────────────────
+
+    def read(
+        self,
+        offset: int,
+        *,
+        bytes_max: int,
+        bound: int = NO_BOUND,
+        at_least_one: bool = True,
+    ) -> FileSlice | None:
+        """Batches from the one that holds `offset` on, none that ends at or after `bound`.
+
+        About `bytes_max` of one segment; the last batch may be cut. The first is whole even above
+        `bytes_max` if `at_least_one`, else nothing comes.
+        """
+        end = self.end_offset
+        if offset < self.log_start_offset or offset > end:
+            raise OffsetOutOfRange(offset, log_start=self.log_start_offset, end=end)
+        if isinstance(self._closed, StorageError):
+            raise self._closed
+        if bound > end:
+            bound = end
+        try:
+            return self._read(offset, bytes_max, bound, at_least_one)
+        except OSError as error:
+            raise self.disk_failed(error) from error
+
+    def _read(
+        self, offset: int, bytes_max: int, bound: int, at_least_one: bool
+    ) -> FileSlice | None:
+        segments = self.segments
+        slot = len(segments) - 1
+        if offset < self._bases[-1]:
+            slot = bisect_right(self._bases, offset) - 1
+        while offset < bound:
+            segment = segments[slot]
+            last = slot + 1 == len(segments)
+            if not last and not segment.is_open:
+                self._keep_open(segment)
+            start = segment.position_of(offset)
+            next_base = self.end_offset if last else self._bases[slot + 1]
+            stop = segment.size if bound >= next_base else segment.position_of(bound)
+            size = stop - start
+            if size > 0:
+                if size > bytes_max:
+                    first_size = segment.batch_size_at(start)
+                    if first_size > bytes_max:
+                        return FileSlice(segment.file, start, first_size) if at_least_one else None
+                    size = bytes_max
+                return FileSlice(segment.file, start, size)
+            if last:
+                return None
+            # Compaction may leave the end of a segment without records.
+            slot += 1
+            offset = next_base
+        return None
+
+    def segment_of(self, offset: int) -> Segment:
+        """The segment whose range holds `offset`."""
+        return self.segments[max(bisect_right(self._bases, offset) - 1, 0)]
+
+    def aborted_transactions(self, start: int, end: int) -> list[AbortedTransaction]:
+        """Those whose records may lie in [start, end)."""
+        found: list[AbortedTransaction] = []
+        try:
+            for slot in range(max(bisect_right(self._bases, start) - 1, 0), len(self.segments)):
+                if self.segments[slot].transactions.collect(start, end, found):
+                    break
+        except OSError as error:
+            raise self.disk_failed(error) from error
+        return found
+
+    @property
+    def first_unstable_offset(self) -> Offset | None:
+        """The first offset of the oldest open transaction."""
+        return self.producers.first_undecided_offset
+
+    def last_stable_offset(self, high_watermark: Offset) -> Offset:
+        first = self.producers.first_unstable_offset(high_watermark)
+        if first is None or first >= high_watermark:
+            return high_watermark
+        return Offset(max(first, self.log_start_offset))
+
+    def offset_for_timestamp(self, timestamp: int) -> TimestampAndOffset | None:
+        """The first record that is not older than `timestamp`."""
+        try:
+            return find_timestamp(self, timestamp)
+        except OSError as error:
+            raise self.disk_failed(error) from error
+
+    def max_timestamp_offset(self) -> TimestampAndOffset | None:
+        """The first record that has the largest timestamp of all."""
+        try:
+            return find_latest_timestamp(self)
+        except OSError as error:
+            raise self.disk_failed(error) from error
+
+    # ── epochs ───────────────────────────────────────────────────────────────────────────────
+
+    def assign_epoch(self, epoch: int) -> None:
+        """A leader tells that its epoch begins at the end of the log."""
+        self.epochs.assign(epoch, self.end_offset)
+
+    def epoch_end(self, epoch: int) -> tuple[Epoch, Offset]:
+        return self.epochs.end_of(epoch, self.end_offset)
+
+    def epoch_for_offset(self, offset: int) -> Epoch:
+        return self.epochs.epoch_of(offset)
+
+    # ── taking away ──────────────────────────────────────────────────────────────────────────
+
+    def truncate(self, to: Offset) -> None:
+        """Cuts away everything from `to` on; blocks (fsyncs)."""
+        self.check_open()
+        try:
+            truncation.truncate(self, to)
+        except OSError as error:
+            raise self.disk_failed(error) from error
+
+    def truncate_fully_and_start_at(self, offset: Offset, *, now_ms: int = 0) -> None:
+        """Empties the log; it goes on at `offset`. Blocks (fsyncs)."""
+        self.check_open()
+        try:
+            truncation.restart_at(self, offset, now_ms)
+        except OSError as error:
+            raise self.disk_failed(error) from error
+
+    def advance_start(self, to: Offset) -> None:
+        """Records below `to` are gone for readers; their files go with the next retention."""
+        self.check_open()
+        if to > self.end_offset:
+            raise OffsetOutOfRange(to, log_start=self.log_start_offset, end=self.end_offset)
+        if to > self.log_start_offset:
+            self.log_start_offset = to
+            self.epochs.truncate_start(to)
+
+    def delete_old_segments(self, now_ms: int, high_watermark: Offset) -> int:
+        """Retention by time and size, and what lies below the log start; returns how many."""
+        self.check_open()
+        try:
+            return retention.delete_old_segments(self, now_ms, high_watermark)
+        except OSError as error:
+            raise self.disk_failed(error) from error
+
+    def remove_expired_files(self, now_ms: int) -> int:
+        """Unlinks files deleted `file.delete.delay.ms` ago; returns how many."""
+        try:
+            return retention.remove_expired_files(self, now_ms)
+        except OSError as error:
+            raise self.disk_failed(error) from error
+
+    # ── flushing and closing ─────────────────────────────────────────────────────────────────
+
+    def flush_plan(self, upto: Offset | None = None) -> FlushPlan:
+        """What makes everything up to now durable; a plan without work if all below `upto` is."""
+        self.check_open()
+        wanted = self.end_offset if upto is None else upto
+        return FlushPlan.of(self, needed=wanted > self.durable_offset)
+
+    def mark_durable(self, plan: FlushPlan) -> None:
+        """`plan.run()` has returned."""
+        if plan.truncations != self.truncations:
+            return
+        self.durable_offset = max(self.durable_offset, plan.upto)
+        done = set(map(id, plan.files))
+        self.unflushed_files = [file for file in self.unflushed_files if id(file) not in done]
+        self.epochs_written = max(self.epochs_written, plan.epoch_changes)
+
+    def close(self, *, clean: bool) -> None:
+        """A clean close blocks: indexes, producer state and epochs go to their files, fsynced."""
+        if self._closed is not None:
+            return
+        if clean:
+            try:
+                self.unflushed_files.extend(self.active.seal())
+                self.unflushed_files.append(
+                    write_snapshot(self.disk, self.directory, self.end_offset, self.producers)
+                )
+                self.directory_changed = True
+                plan = FlushPlan.of(self, needed=True)
+                plan.run()
+                self.mark_durable(plan)
+            except OSError as error:
+                raise self.disk_failed(error) from error
+        self._closed = LogClosed(f"{self.topic_partition} is closed")
+
+
+def split_batches(buffer: memoryview, *, whole_only: bool = False) -> list[memoryview]:
+    """One view per batch; `whole_only` passes over a cut last one."""
+    parts = []
+    position, end = 0, len(buffer)
+    while position < end:
+        size = 0
+        if end - position >= HEADER_SIZE:
+            size = unpack_header(buffer, position)[1] + LENGTH_OVERHEAD
+            if size < HEADER_SIZE:
+                raise CorruptBatch(f"a batch that says it is {size} bytes long")
+        if size == 0 or position + size > end:
+            if whole_only:
+                break
+            raise CorruptBatch("a batch is longer than the bytes that came")
+        parts.append(buffer[position : position + size])
+        position += size
+    return parts

@@ -1,0 +1,221 @@
+"""The small files of a log dir and of a partition's folder, in Kafka's formats.
+
+Checkpoints are text: a version, the number of entries, one entry a line. Every write is atomic:
+a temporary file, fsync, rename, fsync of the folder; so a reader finds the old or the new one.
+"""
+
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Final
+from uuid import UUID
+
+from lograft.model.errors import InvalidInput
+from lograft.model.seams import Disk
+from lograft.model.types import Offset, TopicPartition
+from lograft.model.uuids import uuid_from_text, uuid_to_text
+from lograft.storage.errors import InvalidCheckpoint
+from lograft.storage.types import EpochEntry
+
+RECOVERY_POINTS: Final = "recovery-point-offset-checkpoint"
+LOG_STARTS: Final = "log-start-offset-checkpoint"
+HIGH_WATERMARKS: Final = "replication-offset-checkpoint"
+CLEANER_OFFSETS: Final = "cleaner-offset-checkpoint"
+LEADER_EPOCHS: Final = "leader-epoch-checkpoint"
+META_PROPERTIES: Final = "meta.properties"
+PARTITION_METADATA: Final = "partition.metadata"
+CLEAN_SHUTDOWN: Final = ".kafka_cleanshutdown"
+LOCK: Final = ".lock"
+TEMPORARY_SUFFIX: Final = ".tmp"
+
+DELETE_SUFFIX: Final = "-delete"
+FUTURE_SUFFIX: Final = "-future"
+_FOLDER: Final = re.compile(r"(?P<topic>[a-zA-Z0-9._-]{1,249})-(?P<partition>[0-9]{1,10})")
+_DOOMED_FOLDER: Final = re.compile(r".+\.[0-9a-f]{32}-(delete|stray)")
+#: Kafka's folder names, the suffix included, never get longer than a file name may be.
+NAME_LENGTH_MAX: Final = 255
+
+
+def write_atomically(disk: Disk, path: str, data: bytes) -> None:
+    """Blocks (two fsyncs)."""
+    temporary = path + TEMPORARY_SUFFIX
+    file = disk.open(temporary, create=True)
+    if file.size:
+        file.truncate(0)
+    file.append(data)
+    file.fsync()
+    disk.rename(temporary, path)
+    disk.fsync_dir(path.rpartition("/")[0])
+
+
+# ── checkpoints ──────────────────────────────────────────────────────────────────────────────
+
+
+def read_checkpoint(disk: Disk, path: str) -> dict[TopicPartition, Offset]:
+    """Offsets by partition; empty if there is no such file."""
+    offsets = {}
+    for words in _read_lines(disk, path, words=3):
+        offsets[TopicPartition(words[0], int(words[1]))] = Offset(int(words[2]))
+    return offsets
+
+
+def write_checkpoint(disk: Disk, path: str, offsets: Mapping[TopicPartition, int]) -> None:
+    lines = [f"{tp.topic} {tp.partition} {offset}" for tp, offset in offsets.items()]
+    _write_lines(disk, path, lines)
+
+
+def read_epochs(disk: Disk, directory: str) -> list[EpochEntry]:
+    path = f"{directory}/{LEADER_EPOCHS}"
+    return [EpochEntry(int(w[0]), int(w[1])) for w in _read_lines(disk, path, words=2)]
+
+
+def write_epochs(disk: Disk, directory: str, entries: Sequence[EpochEntry]) -> None:
+    lines = [f"{entry.epoch} {entry.start_offset}" for entry in entries]
+    _write_lines(disk, f"{directory}/{LEADER_EPOCHS}", lines)
+
+
+def _write_lines(disk: Disk, path: str, lines: list[str]) -> None:
+    text = "\n".join(["0", str(len(lines)), *lines]) + "\n"
+    write_atomically(disk, path, text.encode())
+
+
+def _read_lines(disk: Disk, path: str, *, words: int) -> list[list[str]]:
+    if not disk.exists(path):
+        return []
+    try:
+        lines = disk.read(path).decode().splitlines()
+        if int(lines[0]) != 0:
+            raise InvalidCheckpoint(f"{path} is of version {lines[0]}; only 0 is known")
+        entries = [line.split() for line in lines[2:] if line.strip()]
+        if len(entries) != int(lines[1]) or any(len(entry) != words for entry in entries):
+            raise InvalidCheckpoint(f"{path} does not hold the {lines[1]} entries that it promises")
+        for entry in entries:
+            for number in entry[-2:]:
+                int(number)
+    except (ValueError, IndexError):
+        raise InvalidCheckpoint(f"{path} is not a checkpoint file") from None
+    return entries
+
+
+# ── who this folder belongs to ───────────────────────────────────────────────────────────────
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MetaProperties:
+    """`meta.properties`: ties a log dir to its node and cluster."""
+
+    node_id: int
+    cluster_id: str
+    #: None in folders that a Kafka before 3.7 formatted.
+    directory_id: UUID | None = None
+    version: int = 1
+
+
+def read_meta_properties(disk: Disk, log_dir: str) -> MetaProperties | None:
+    """None if the folder was never formatted."""
+    path = f"{log_dir}/{META_PROPERTIES}"
+    if not disk.exists(path):
+        return None
+    values = {}
+    try:
+        for line in disk.read(path).decode().splitlines():
+            name, equals, value = line.partition("=")
+            if equals and not line.startswith(("#", "!")):
+                values[name.strip()] = value.strip().replace("\\:", ":").replace("\\=", "=")
+        version = int(values.get("version", "1"))
+        node_id = int(values["node.id"] if "node.id" in values else values["broker.id"])
+        directory = values.get("directory.id")
+        return MetaProperties(
+            node_id=node_id,
+            cluster_id=values.get("cluster.id", ""),
+            directory_id=uuid_from_text(directory) if directory else None,
+            version=version,
+        )
+    except (ValueError, KeyError, InvalidInput):
+        raise InvalidCheckpoint(f"{path} does not say node.id and directory.id") from None
+
+
+def write_meta_properties(disk: Disk, log_dir: str, meta: MetaProperties) -> None:
+    lines = ["#", f"cluster.id={meta.cluster_id}"]
+    if meta.directory_id is not None:
+        lines.append(f"directory.id={uuid_to_text(meta.directory_id)}")
+    lines += [f"node.id={meta.node_id}", f"version={meta.version}"]
+    write_atomically(disk, f"{log_dir}/{META_PROPERTIES}", ("\n".join(lines) + "\n").encode())
+
+
+def read_partition_metadata(disk: Disk, directory: str) -> UUID | None:
+    """The topic id of the log in this folder; None if the file is not there."""
+    path = f"{directory}/{PARTITION_METADATA}"
+    if not disk.exists(path):
+        return None
+    values = {}
+    try:
+        for line in disk.read(path).decode().splitlines():
+            name, _, value = line.partition(":")
+            values[name.strip()] = value.strip()
+        if int(values["version"]) != 0:
+            raise InvalidCheckpoint(f"{path} is of version {values['version']}; only 0 is known")
+        return uuid_from_text(values["topic_id"])
+    except (ValueError, KeyError, InvalidInput):
+        raise InvalidCheckpoint(f"{path} does not name a topic id") from None
+
+
+def write_partition_metadata(disk: Disk, directory: str, topic_id: UUID) -> None:
+    text = f"version: 0\ntopic_id: {uuid_to_text(topic_id)}"
+    write_atomically(disk, f"{directory}/{PARTITION_METADATA}", text.encode())
+
+
+# ── clean stops ──────────────────────────────────────────────────────────────────────────────
+
+
+def write_clean_shutdown(disk: Disk, log_dir: str, broker_epoch: int) -> None:
+    """The last thing a stopping node writes: all logs here are closed and fsynced."""
+    text = f'{{"version":0,"brokerEpoch":{broker_epoch}}}'
+    write_atomically(disk, f"{log_dir}/{CLEAN_SHUTDOWN}", text.encode())
+
+
+def take_clean_shutdown(disk: Disk, log_dir: str) -> int | None:
+    """The broker epoch of the last, clean stop; None after any other. The mark is gone, durably,
+    before this returns: from now on a stop is unclean until the next mark."""
+    path = f"{log_dir}/{CLEAN_SHUTDOWN}"
+    if not disk.exists(path):
+        return None
+    found = re.search(rb'"brokerEpoch"\s*:\s*(-?[0-9]{1,19})', disk.read(path))
+    disk.unlink(path)
+    disk.fsync_dir(log_dir)
+    return int(found[1]) if found else -1
+
+
+# ── folders ──────────────────────────────────────────────────────────────────────────────────
+
+
+def folder_name(topic_partition: TopicPartition) -> str:
+    return f"{topic_partition.topic}-{topic_partition.partition}"
+
+
+def deleted_folder_name(topic_partition: TopicPartition, unique: UUID) -> str:
+    """Where a deleted log waits for its removal."""
+    return _marked_folder_name(topic_partition, unique, DELETE_SUFFIX)
+
+
+def future_folder_name(topic_partition: TopicPartition, unique: UUID) -> str:
+    """Where a log is copied to that moves between log dirs."""
+    return _marked_folder_name(topic_partition, unique, FUTURE_SUFFIX)
+
+
+def _marked_folder_name(topic_partition: TopicPartition, unique: UUID, suffix: str) -> str:
+    tail = f"-{topic_partition.partition}.{unique.hex}{suffix}"
+    return topic_partition.topic[: NAME_LENGTH_MAX - len(tail)] + tail
+
+
+def is_doomed_folder(name: str) -> bool:
+    """Whether the folder is a deleted log that nobody has removed yet."""
+    return _DOOMED_FOLDER.fullmatch(name) is not None
+
+
+def parse_folder_name(name: str) -> TopicPartition | None:
+    """None for anything that is not a live log's folder."""
+    if is_doomed_folder(name) or name.endswith(FUTURE_SUFFIX):
+        return None
+    found = _FOLDER.fullmatch(name)
+    return TopicPartition(found["topic"], int(found["partition"])) if found else None

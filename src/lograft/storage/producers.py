@@ -1,0 +1,278 @@
+"""What a partition knows of each producer: enough to drop repeats, to see gaps and to fence.
+
+For every producer id the last five batches are kept: a repeat of one of them is answered with the
+offset that it got the first time. Everything here is derived from the log; `replay` (the road of
+followers and of recovery) and the leader's road end in the same `_add`, so that state after a
+truncation or a restart equals a replay.
+"""
+
+from typing import Final, NamedTuple
+
+from lograft.model.types import NO_SEQUENCE, Offset
+from lograft.storage.errors import (
+    CoordinatorFenced,
+    DuplicateSequence,
+    InvalidTransactionState,
+    OutOfOrderSequence,
+    ProducerFenced,
+)
+from lograft.storage.types import AbortedTransaction
+from lograft.wire.batches import SEQUENCE_MAX
+
+BATCHES_KEPT: Final = 5
+#: A sequence so far back counts as old, beyond it as ahead: they wrap around.
+HALF_OF_SEQUENCES: Final = 1 << 30
+
+
+class ProducerBatch(NamedTuple):
+    first_sequence: int
+    last_sequence: int
+    base_offset: int
+    last_offset: int
+    timestamp: int
+
+
+class Marker(NamedTuple):
+    """The end of a transaction, as its control batch says."""
+
+    commit: bool
+    coordinator_epoch: int
+
+
+class Producer:
+    """Invariant: the batches are of `epoch`, in order, without gaps in their sequences."""
+
+    __slots__ = (
+        "batches",
+        "coordinator_epoch",
+        "epoch",
+        "last_seen_ms",
+        "last_timestamp",
+        "producer_id",
+        "transaction_start",
+    )
+
+    def __init__(self, producer_id: int, epoch: int) -> None:
+        self.producer_id = producer_id
+        self.epoch = epoch
+        self.batches: list[ProducerBatch] = []
+        self.coordinator_epoch = -1
+        #: First offset of the open transaction; -1: none.
+        self.transaction_start = -1
+        self.last_timestamp = -1
+        #: When we last heard of it; not in the log, so not part of what a replay must equal.
+        self.last_seen_ms = -1
+
+    @property
+    def last_sequence(self) -> int:
+        return self.batches[-1].last_sequence if self.batches else NO_SEQUENCE
+
+    def derived(self) -> tuple[object, ...]:
+        """All that a replay must give again."""
+        return (
+            self.producer_id,
+            self.epoch,
+            tuple(self.batches),
+            self.coordinator_epoch,
+            self.transaction_start,
+            self.last_timestamp,
+        )
+
+
+class ProducerStates:
+    __slots__ = ("_ongoing", "_producers", "_unreplicated")
+
+    def __init__(self) -> None:
+        self._producers: dict[int, Producer] = {}
+        #: First offset of each open transaction → producer id, lowest first.
+        self._ongoing: dict[int, int] = {}
+        #: (first offset, marker's offset) of ended transactions whose marker may not be
+        #: replicated yet.
+        self._unreplicated: list[tuple[int, int]] = []
+
+    def __len__(self) -> int:
+        return len(self._producers)
+
+    def __eq__(self, other: object) -> bool:
+        if not isinstance(other, ProducerStates):
+            return NotImplemented
+        return self.derived() == other.derived()
+
+    __hash__ = None  # type: ignore[assignment]
+
+    def derived(self) -> dict[int, tuple[object, ...]]:
+        return {key: entry.derived() for key, entry in self._producers.items()}
+
+    def get(self, producer_id: int) -> Producer | None:
+        return self._producers.get(producer_id)
+
+    def all(self) -> list[Producer]:
+        return list(self._producers.values())
+
+    @property
+    def open_transactions(self) -> int:
+        return len(self._ongoing)
+
+    # ── the leader's checks ──────────────────────────────────────────────────────────────────
+
+    def check(
+        self, producer_id: int, epoch: int, first_sequence: int, last_sequence: int, plain: bool
+    ) -> ProducerBatch | None:
+        """Whether a client's batch may be appended: None. A repeat gives the first one's place.
+
+        `plain`: the batch is not part of a transaction.
+        """
+        producer = self._producers.get(producer_id)
+        if producer is None:
+            return None  # its state was deleted or never was: any sequence begins it
+        if epoch == producer.epoch:
+            batches = producer.batches
+            expected = (batches[-1].last_sequence + 1) & SEQUENCE_MAX if batches else 0
+            if first_sequence != expected:
+                return self._explain(producer, first_sequence, last_sequence, expected)
+        elif epoch < producer.epoch:
+            raise ProducerFenced(
+                f"producer {producer_id} writes with epoch {epoch}, {producer.epoch} is known"
+            )
+        elif first_sequence != 0:
+            raise OutOfOrderSequence(
+                f"producer {producer_id} begins its epoch {epoch} with sequence {first_sequence}"
+            )
+        if plain and producer.transaction_start >= 0:
+            raise InvalidTransactionState(
+                f"producer {producer_id} has a transaction open and sent a batch outside of it"
+            )
+        return None
+
+    @staticmethod
+    def _explain(
+        producer: Producer, first_sequence: int, last_sequence: int, expected: int
+    ) -> ProducerBatch:
+        for batch in producer.batches:
+            if batch.first_sequence == first_sequence and batch.last_sequence == last_sequence:
+                return batch
+        if producer.batches:
+            behind = (producer.batches[0].first_sequence - last_sequence) & SEQUENCE_MAX
+            if 0 < behind < HALF_OF_SEQUENCES:
+                raise DuplicateSequence(
+                    f"producer {producer.producer_id} repeats sequence {first_sequence}, older than"
+                    f" the last {BATCHES_KEPT} batches"
+                )
+        raise OutOfOrderSequence(
+            f"producer {producer.producer_id} sent sequence {first_sequence}, expected {expected}"
+        )
+
+    def check_epoch(self, producer_id: int, epoch: int) -> None:
+        """For batches without sequences, which coordinators write in a producer's name."""
+        producer = self._producers.get(producer_id)
+        if producer is not None and epoch < producer.epoch:
+            raise ProducerFenced(
+                f"producer {producer_id} writes with epoch {epoch}, {producer.epoch} is known"
+            )
+
+    def check_marker(self, producer_id: int, epoch: int, marker: Marker) -> None:
+        self.check_epoch(producer_id, epoch)
+        producer = self._producers.get(producer_id)
+        if producer is not None and producer.coordinator_epoch > marker.coordinator_epoch:
+            raise CoordinatorFenced(
+                f"marker of coordinator epoch {marker.coordinator_epoch} for producer"
+                f" {producer_id}, {producer.coordinator_epoch} is known"
+            )
+
+    # ── what was appended ────────────────────────────────────────────────────────────────────
+
+    def add_batch(
+        self, producer_id: int, epoch: int, batch: ProducerBatch, transactional: bool, now_ms: int
+    ) -> None:
+        producer = self._producers.get(producer_id)
+        if producer is None:
+            producer = self._producers[producer_id] = Producer(producer_id, epoch)
+        batches = producer.batches
+        if epoch != producer.epoch:
+            producer.epoch = epoch
+            batches.clear()
+        elif len(batches) == BATCHES_KEPT:
+            del batches[0]
+        batches.append(batch)
+        producer.last_timestamp = batch.timestamp
+        producer.last_seen_ms = now_ms
+        if transactional and producer.transaction_start < 0:
+            producer.transaction_start = batch.base_offset
+            self._ongoing[batch.base_offset] = producer_id
+
+    def add_marker(
+        self, producer_id: int, epoch: int, marker: Marker, offset: int, timestamp: int, now_ms: int
+    ) -> AbortedTransaction | None:
+        """The transaction is over; returns it if it was aborted and had records here."""
+        producer = self._producers.get(producer_id)
+        if producer is None:
+            producer = self._producers[producer_id] = Producer(producer_id, epoch)
+        if epoch != producer.epoch:
+            producer.epoch = epoch
+            producer.batches.clear()
+        producer.coordinator_epoch = marker.coordinator_epoch
+        producer.last_timestamp = timestamp
+        producer.last_seen_ms = now_ms
+        start, producer.transaction_start = producer.transaction_start, -1
+        if start < 0:
+            return None
+        del self._ongoing[start]
+        self._unreplicated.append((start, offset))
+        if marker.commit:
+            return None
+        stable = next(iter(self._ongoing), offset + 1)
+        return AbortedTransaction(producer_id, start, offset, stable)
+
+    # ── stable offsets ───────────────────────────────────────────────────────────────────────
+
+    @property
+    def first_undecided_offset(self) -> Offset | None:
+        """First offset of the oldest open transaction."""
+        for offset in self._ongoing:
+            return Offset(offset)
+        return None
+
+    def first_unstable_offset(self, high_watermark: int) -> int | None:
+        """The first offset of a transaction that is open or whose marker lies at or above the
+        high watermark."""
+        if not self._ongoing and not self._unreplicated:
+            return None
+        first = next(iter(self._ongoing), None)
+        if self._unreplicated:
+            self._unreplicated = [t for t in self._unreplicated if t[1] >= high_watermark]
+            for start, _ in self._unreplicated:
+                if first is None or start < first:
+                    first = start
+        return first
+
+    # ── life ─────────────────────────────────────────────────────────────────────────────────
+
+    def expire(self, now_ms: int, expiration_ms: int) -> int:
+        """Forgets producers that were not heard of for so long; returns how many.
+
+        The time since we heard counts, not the timestamps of records: these are the client's.
+        """
+        gone = []
+        for producer_id, producer in self._producers.items():
+            if producer.last_seen_ms < 0:
+                producer.last_seen_ms = now_ms
+            idle = now_ms - max(producer.last_seen_ms, producer.last_timestamp)
+            if producer.transaction_start < 0 and idle >= expiration_ms:
+                gone.append(producer_id)
+        for producer_id in gone:
+            del self._producers[producer_id]
+        return len(gone)
+
+    def clear(self) -> None:
+        self._producers.clear()
+        self._ongoing.clear()
+        self._unreplicated.clear()
+
+    def load(self, producers: list[Producer]) -> None:
+        self.clear()
+        for producer in producers:
+            self._producers[producer.producer_id] = producer
+        for start, producer_id in sorted(
+            (p.transaction_start, p.producer_id) for p in producers if p.transaction_start >= 0
+        ):
+            self._ongoing[start] = producer_id

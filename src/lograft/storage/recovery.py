@@ -1,0 +1,335 @@
+"""Making a log from its files.
+
+After a clean stop only the end of the last segment is looked at. After any other stop every batch
+from the segment of the recovery point on is checked, what is torn at the end is cut away, and
+indexes, leader epochs and producer state of these segments are made anew. Damage below the
+recovery point raises: those bytes were fsynced, so this is not a torn tail but corruption, and
+then nothing on disk is changed.
+"""
+
+from bisect import bisect_right
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, Final, NamedTuple
+
+from crc32c import crc32c
+
+from lograft.model.types import Offset
+from lograft.storage.epochs import LeaderEpochs
+from lograft.storage.errors import (
+    BatchCorruptBelowRecoveryPoint,
+    InvalidCheckpoint,
+    LogCorrupt,
+    SnapshotCorrupt,
+)
+from lograft.storage.leftovers import tidy
+from lograft.storage.log_dirs import read_epochs, write_epochs
+from lograft.storage.markers import read_marker
+from lograft.storage.producer_snapshots import decode_snapshot, encode_snapshot, snapshot_path
+from lograft.storage.producers import ProducerBatch, ProducerStates
+from lograft.storage.segment import LOG_SUFFIX, SNAPSHOT_SUFFIX, HeaderFields, Segment
+from lograft.storage.types import AbortedTransaction, RecoveryPlan
+from lograft.wire.batches import (
+    CONTROL_FLAG,
+    CRC_START,
+    HEADER_SIZE,
+    LENGTH_OVERHEAD,
+    MAGIC,
+    SEQUENCE_MAX,
+    TRANSACTIONAL_FLAG,
+    unpack_header,
+)
+from lograft.wire.errors import MalformedMessage
+
+if TYPE_CHECKING:
+    from lograft.storage.log import Log
+
+SCAN_BYTES: Final = 1 << 20
+RELATIVE_OFFSET_MAX: Final = 2**31 - 1
+
+
+def load(log: "Log", plan: RecoveryPlan, now_ms: int) -> None:
+    disk, directory = log.disk, log.directory
+    if not disk.is_dir(directory):
+        disk.make_dir(directory)
+        disk.fsync_dir(log.log_dir)
+    names = tidy(disk, directory)
+    bases = sorted(int(name[:20]) for name in names if name.endswith(LOG_SUFFIX))
+    if not bases:
+        _begin(log, names, plan.log_start, now_ms)
+        return
+    log.set_segments([Segment(disk, directory, base, fresh=False) for base in bases])
+    log.log_start_offset = Offset(max(plan.log_start, bases[0]))
+    epochs_known = _load_epochs(log)
+    if not plan.clean or not _load_clean(log, epochs_known):
+        _recover(log, plan.recovery_point, epochs_known)
+    log.log_start_offset = Offset(min(log.log_start_offset, log.end_offset))
+    log.epochs.truncate_start(log.log_start_offset)
+
+
+def _begin(log: "Log", names: list[str], start: Offset, now_ms: int) -> None:
+    """A new log, or one whose files a crash took while it was being emptied."""
+    for name in names:
+        if name.endswith(SNAPSHOT_SUFFIX):
+            log.disk.unlink(f"{log.directory}/{name}")
+    log.begin_segment(start, now_ms)
+    log.disk.fsync_dir(log.directory)
+    log.directory_changed = False
+    log.log_start_offset = log.end_offset = log.durable_offset = start
+    write_epochs(log.disk, log.directory, [])
+
+
+def _load_epochs(log: "Log") -> bool:
+    """False: the file is damaged, the epochs must come from the batches."""
+    try:
+        log.epochs = LeaderEpochs(read_epochs(log.disk, log.directory))
+    except InvalidCheckpoint:
+        return False
+    return True
+
+
+# ── after a clean stop ───────────────────────────────────────────────────────────────────────
+
+
+def _load_clean(log: "Log", epochs_known: bool) -> bool:
+    """False if the last segment is not what a clean stop leaves: then all is checked."""
+    active = log.active
+    try:
+        log.end_offset = Offset(active.resume())
+        if not epochs_known:
+            rebuild_epochs(log)
+        log.epochs.truncate_end(log.end_offset)
+        rebuild_producers(log, upto=log.end_offset)
+    except (LogCorrupt, MalformedMessage):
+        log.set_segments(
+            [Segment(log.disk, log.directory, s.base_offset, fresh=False) for s in log.segments]
+        )
+        return False
+    log.durable_offset = log.end_offset
+    return True
+
+
+def rebuild_epochs(log: "Log") -> None:
+    log.epochs = LeaderEpochs()
+    log.epochs.changes += 1
+    for segment in log.segments:
+        for _, fields in segment.scan():
+            if fields[2] > log.epochs.latest:
+                log.epochs.assign(fields[2], fields[0])
+
+
+# ── producer state ───────────────────────────────────────────────────────────────────────────
+
+
+def snapshot_offsets(log: "Log") -> list[int]:
+    """Oldest first."""
+    return [
+        int(name[:20])
+        for name in log.disk.list_dir(log.directory)
+        if name.endswith(SNAPSHOT_SUFFIX) and name[:20].isdigit()
+    ]
+
+
+def rebuild_producers(log: "Log", *, upto: int) -> None:
+    """State as of `upto`: the newest snapshot up to there, then the batches after it."""
+    _replay(log, load_snapshot(log, upto), upto)
+
+
+def load_snapshot(log: "Log", upto: int) -> int:
+    """Loads the newest good snapshot at or below `upto`, removes later and damaged ones; returns
+    the offset from which batches must be replayed."""
+    log.producers.clear()
+    for offset in reversed(snapshot_offsets(log)):
+        path = snapshot_path(log.directory, offset)
+        if offset <= upto:
+            try:
+                log.producers.load(decode_snapshot(log.disk.read(path)))
+            except SnapshotCorrupt:
+                pass
+            else:
+                return offset
+        log.disk.unlink(path)
+    return log.segments[0].base_offset
+
+
+def _replay(log: "Log", start: int, upto: int) -> None:
+    for slot, segment in enumerate(log.segments):
+        if segment.base_offset >= upto:
+            break
+        if slot + 1 < len(log.segments) and log.segments[slot + 1].base_offset <= start:
+            continue
+        for position, fields in segment.scan(segment.position_of(start)):
+            if fields[0] + fields[6] >= upto:
+                break
+            if fields[9] >= 0 and fields[0] + fields[6] >= start:
+                marker_bytes = None
+                if fields[5] & CONTROL_FLAG:
+                    marker_bytes = segment.read_batch(position, fields[1] + LENGTH_OVERHEAD)
+                replay_batch(log.producers, fields, marker_bytes)
+
+
+def replay_batch(
+    producers: ProducerStates, fields: HeaderFields, control_batch: bytes | memoryview | None
+) -> AbortedTransaction | None:
+    """What a batch in the log means for its producer; the same as when it was appended."""
+    base, last_offset = fields[0], fields[0] + fields[6]
+    if control_batch is not None:
+        marker = read_marker(control_batch)
+        if marker is None:
+            return None
+        return producers.add_marker(fields[9], fields[10], marker, base, fields[8], -1)
+    sequence = fields[11]
+    last_sequence = (sequence + fields[6]) & SEQUENCE_MAX if sequence >= 0 else sequence
+    producers.add_batch(
+        fields[9],
+        fields[10],
+        ProducerBatch(sequence, last_sequence, base, last_offset, fields[8]),
+        bool(fields[5] & TRANSACTIONAL_FLAG),
+        -1,
+    )
+    return None
+
+
+# ── after an unclean stop ────────────────────────────────────────────────────────────────────
+
+
+class _Cut(NamedTuple):
+    """Where the log ends: this many segments, the last one of so many bytes."""
+
+    segments: int
+    size: int
+
+
+def _recover(log: "Log", recovery_point: Offset, epochs_known: bool) -> None:
+    first = max(bisect_right([s.base_offset for s in log.segments], recovery_point) - 1, 0)
+    scan_base = log.segments[first].base_offset
+    log.end_offset = Offset(scan_base)
+    if epochs_known:
+        log.epochs.truncate_end(scan_base)
+    else:
+        kept = log.segments
+        log.set_segments(kept[:first])
+        rebuild_epochs(log)
+        log.set_segments(kept)
+    _replay(log, load_snapshot(log, scan_base), scan_base)
+    snapshots: dict[int, bytes] = {}
+    cut = _check_segments(log, first, recovery_point, snapshots)
+    if log.end_offset < recovery_point:
+        raise BatchCorruptBelowRecoveryPoint(
+            log.segments[cut.segments - 1].path,
+            position=cut.size,
+            offset=log.end_offset,
+            recovery_point=recovery_point,
+        )
+    _apply(log, first, cut, snapshots)
+    log.durable_offset = log.end_offset
+
+
+def _check_segments(
+    log: "Log", first: int, recovery_point: int, snapshots: dict[int, bytes]
+) -> _Cut:
+    """Reads every batch from segment `first` on, without changing anything on disk."""
+    segments = list(log.segments)
+    for slot in range(first, len(segments)):
+        base = segments[slot].base_offset
+        if slot > first:
+            if base != log.end_offset:
+                # The end of the segment before is lost, or this one was deleted before power
+                # loss and came back: in both cases what follows does not continue the log.
+                return _Cut(slot, segments[slot - 1].size)
+            snapshots[base] = encode_snapshot(log.producers)
+        segment = Segment(log.disk, log.directory, base, fresh=True)
+        file_size = segment.file.size
+        segment.use(segment.file, 0)
+        segments[slot] = segment
+        log.set_segments(segments)
+        for position, fields, batch in _checked_batches(log, segment, file_size):
+            _take_in(log, segment, position, fields, batch)
+        if segment.size < file_size:
+            return _Cut(slot + 1, segment.size)
+    return _Cut(len(segments), segments[-1].size)
+
+
+def _checked_batches(
+    log: "Log", segment: Segment, file_size: int
+) -> Iterator[tuple[int, HeaderFields, memoryview]]:
+    """Ends before the first bytes that are no batch, or not one that may follow."""
+    file = segment.file
+    position, chunk_start, chunk = 0, 0, memoryview(b"")
+    while position + HEADER_SIZE <= file_size:
+        at = position - chunk_start
+        if at + HEADER_SIZE > len(chunk):
+            chunk, chunk_start, at = memoryview(file.pread(SCAN_BYTES, position)), position, 0
+            if len(chunk) < HEADER_SIZE:
+                return
+        fields = unpack_header(chunk, at)
+        size = fields[1] + LENGTH_OVERHEAD
+        if fields[3] != MAGIC or size < HEADER_SIZE or position + size > file_size:
+            return
+        if at + size > len(chunk):
+            chunk = memoryview(file.pread(max(size, SCAN_BYTES), position))
+            chunk_start, at = position, 0
+            if len(chunk) < size:
+                return
+        batch = chunk[at : at + size]
+        if (
+            crc32c(batch[CRC_START:]) != fields[4]
+            or fields[0] < log.end_offset
+            or fields[6] < 0
+            or fields[0] + fields[6] - segment.base_offset > RELATIVE_OFFSET_MAX
+            or 0 <= fields[2] < log.epochs.latest
+        ):
+            return
+        yield position, fields, batch
+        position += size
+
+
+def _take_in(
+    log: "Log", segment: Segment, position: int, fields: HeaderFields, batch: memoryview
+) -> None:
+    last_offset = fields[0] + fields[6]
+    segment.note(position, len(batch), last_offset, fields[8], log.config.index_interval_bytes)
+    if fields[2] > log.epochs.latest:
+        log.epochs.assign(fields[2], fields[0])
+    if fields[9] >= 0:
+        control = batch if fields[5] & CONTROL_FLAG else None
+        aborted = replay_batch(log.producers, fields, control)
+        if aborted is not None:
+            segment.transactions.append(aborted)
+    log.end_offset = Offset(last_offset + 1)
+
+
+def _apply(log: "Log", first: int, cut: _Cut, snapshots: dict[int, bytes]) -> None:
+    """Makes the disk what the check found; each step may be the last before another crash."""
+    disk, directory = log.disk, log.directory
+    segments = list(log.segments)
+    while len(segments) > cut.segments:
+        doomed = segments.pop()
+        disk.unlink(doomed.path)
+        disk.fsync_dir(directory)
+        for path in doomed.paths()[1:]:
+            if disk.exists(path):
+                disk.unlink(path)
+    log.set_segments(segments)
+    files = []
+    for segment in segments[first:]:
+        if segment.file.size > segment.size:
+            segment.file.truncate(segment.size)
+        files.append(segment.file)
+        if segment is not segments[-1]:
+            files.extend(segment.seal())
+            segment.release()
+    for offset, data in snapshots.items():
+        if offset <= segments[-1].base_offset:
+            snapshot = disk.open(snapshot_path(directory, offset), create=True)
+            snapshot.truncate(0)
+            snapshot.append(data)
+            files.append(snapshot)
+    for file in files:
+        file.fsync()
+    write_epochs(disk, directory, log.epochs.entries)
+    log.epochs_written = log.epochs.changes
+    # The active segment's index files are written when it is rolled or closed.
+    segments[-1].offset_index.write()
+    segments[-1].time_index.write()
+    disk.fsync_dir(directory)
+    log.directory_changed = False

@@ -1,0 +1,58 @@
+"""Look-ups by timestamp: time index → position → the first record that fits."""
+
+from typing import TYPE_CHECKING
+
+from lograft.model.types import Epoch, Offset
+from lograft.storage.segment import HeaderFields, Segment
+from lograft.storage.types import TimestampAndOffset
+from lograft.storage.validation import unpacked_bytes_max
+from lograft.wire.batches import LENGTH_OVERHEAD, read_records
+
+if TYPE_CHECKING:
+    from lograft.storage.log import Log
+
+
+def find_timestamp(log: "Log", timestamp: int) -> TimestampAndOffset | None:
+    for slot, segment in enumerate(log.segments):
+        last = slot + 1 == len(log.segments)
+        if not last and log.segments[slot + 1].base_offset <= log.log_start_offset:
+            continue
+        if segment.load_max_timestamp() < timestamp:
+            continue
+        found = _find_in_segment(log, segment, timestamp)
+        if found is not None:
+            return found
+    return None
+
+
+def _find_in_segment(log: "Log", segment: Segment, timestamp: int) -> TimestampAndOffset | None:
+    start = max(segment.time_index.lookup(timestamp), log.log_start_offset)
+    position = segment.position_of(start)
+    for at, fields in segment.scan(position):
+        if fields[8] >= timestamp and fields[0] + fields[6] >= log.log_start_offset:
+            found = _find_in_batch(log, segment, at, fields, timestamp)
+            if found is not None:
+                return found
+    return None
+
+
+def _find_in_batch(
+    log: "Log", segment: Segment, position: int, fields: HeaderFields, timestamp: int
+) -> TimestampAndOffset | None:
+    batch = segment.read_batch(position, fields[1] + LENGTH_OVERHEAD)
+    for record in read_records(batch, bytes_max=unpacked_bytes_max(log.config)):
+        if record.timestamp >= timestamp and record.offset >= log.log_start_offset:
+            return TimestampAndOffset(record.timestamp, Offset(record.offset), Epoch(fields[2]))
+    return None
+
+
+def find_latest_timestamp(log: "Log") -> TimestampAndOffset | None:
+    best: Segment | None = None
+    for segment in log.segments:
+        if segment.load_max_timestamp() >= 0 and (
+            best is None or segment.load_max_timestamp() > best.load_max_timestamp()
+        ):
+            best = segment
+    if best is None:
+        return None
+    return _find_in_segment(log, best, best.load_max_timestamp())

@@ -1,0 +1,84 @@
+"""Cutting the end of a log away, so that power loss at any moment leaves a prefix.
+
+First the recovery point comes down, then whole segments go, highest first, each gone for good
+before the next; then the file is cut and fsynced before anything can be appended after it.
+"""
+
+from typing import TYPE_CHECKING
+
+from lograft.model.types import Offset
+from lograft.storage import recovery
+from lograft.storage.producer_snapshots import snapshot_path
+from lograft.storage.segment import Segment
+
+if TYPE_CHECKING:
+    from lograft.storage.log import Log
+
+
+def truncate(log: "Log", to: Offset) -> None:
+    if to >= log.end_offset:
+        return
+    if to < log.segments[0].base_offset:
+        restart_at(log, to, 0)
+        return
+    _lower_recovery_point(log, to)
+    log.truncations += 1
+    segments = list(log.segments)
+    while segments[-1].base_offset > to:
+        _remove_segment(log, segments.pop())
+        log.set_segments(list(segments))
+    active = segments[-1]
+    position = active.position_of(to)
+    end = to
+    if position < active.size:
+        # A batch that only ends above `to` goes whole.
+        fields = next(active.scan(position))[1]
+        end = Offset(min(to, fields[0]))
+    active.offset_index.truncate(end)
+    active.time_index.truncate(end)
+    active.transactions.truncate(end)
+    active.truncate_file(position)
+    active.file.fsync()
+    last_end = Offset(active.resume())
+    active.forget_recent(end)
+    log.end_offset = end
+    log.epochs.truncate_end(end)
+    log.log_start_offset = Offset(min(log.log_start_offset, end))
+    log.unflushed_files.clear()
+    log.directory_changed = True
+    recovery.rebuild_producers(log, upto=end)
+    log.durable_offset = min(log.durable_offset, last_end)
+
+
+def restart_at(log: "Log", offset: Offset, now_ms: int) -> None:
+    _lower_recovery_point(log, Offset(min(offset, log.log_start_offset)))
+    log.truncations += 1
+    segments = list(log.segments)
+    while segments:
+        _remove_segment(log, segments.pop())
+    log.set_segments([])
+    for snapshot in recovery.snapshot_offsets(log):
+        log.disk.unlink(snapshot_path(log.directory, snapshot))
+    log.unflushed_files.clear()
+    log.begin_segment(offset, now_ms)
+    log.disk.fsync_dir(log.directory)
+    log.directory_changed = False
+    log.epochs.clear()
+    log.producers.clear()
+    log.end_offset = log.durable_offset = log.log_start_offset = offset
+
+
+def _lower_recovery_point(log: "Log", to: Offset) -> None:
+    if to < log.durable_offset:
+        log.durable_offset = to
+        if log.lower_recovery_point is not None:
+            log.lower_recovery_point(to)
+
+
+def _remove_segment(log: "Log", segment: Segment) -> None:
+    segment.release()
+    log.disk.unlink(segment.path)
+    log.disk.fsync_dir(log.directory)
+    for path in segment.paths()[1:]:
+        if log.disk.exists(path):
+            log.disk.unlink(path)

@@ -1,0 +1,144 @@
+"""Values that go in and out of a log."""
+
+from dataclasses import dataclass
+from enum import IntEnum
+from typing import Final, NamedTuple, Protocol
+
+from lograft.model.types import Epoch, Offset
+
+LONG_MAX: Final = 2**63 - 1
+START: Final = Offset(0)
+
+
+class Origin(IntEnum):
+    """Who appends: says which checks apply."""
+
+    CLIENT = 0
+    #: Our own coordinators: may write transaction markers, bring no sequences.
+    COORDINATOR = 1
+    #: The metadata log's leader: may write its control batches.
+    RAFT = 2
+    #: Batches that a leader has checked already.
+    REPLICATION = 3
+
+
+class LogConfig(Protocol):
+    """The topic settings that a log reads; `model.topic_configs.TopicConfig` is one."""
+
+    @property
+    def segment_bytes(self) -> int: ...
+    @property
+    def segment_ms(self) -> int: ...
+    @property
+    def segment_jitter_ms(self) -> int: ...
+    @property
+    def segment_index_bytes(self) -> int: ...
+    @property
+    def index_interval_bytes(self) -> int: ...
+    @property
+    def max_message_bytes(self) -> int: ...
+    @property
+    def retention_ms(self) -> int: ...
+    @property
+    def retention_bytes(self) -> int: ...
+    @property
+    def cleanup_compact(self) -> bool: ...
+    @property
+    def cleanup_delete(self) -> bool: ...
+    @property
+    def delete_retention_ms(self) -> int: ...
+    @property
+    def min_cleanable_dirty_ratio(self) -> float: ...
+    @property
+    def min_compaction_lag_ms(self) -> int: ...
+    @property
+    def max_compaction_lag_ms(self) -> int: ...
+    @property
+    def compression_type(self) -> str: ...
+    @property
+    def message_timestamp_log_append(self) -> bool: ...
+    @property
+    def message_timestamp_before_max_ms(self) -> int: ...
+    @property
+    def message_timestamp_after_max_ms(self) -> int: ...
+    @property
+    def file_delete_delay_ms(self) -> int: ...
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FixedLogConfig:
+    """A LogConfig with Kafka's defaults, for logs without a topic and for tests."""
+
+    segment_bytes: int = 1 << 30
+    segment_ms: int = 604_800_000
+    segment_jitter_ms: int = 0
+    segment_index_bytes: int = 10 << 20
+    index_interval_bytes: int = 4096
+    max_message_bytes: int = 1_048_588
+    retention_ms: int = 604_800_000
+    retention_bytes: int = -1
+    cleanup_compact: bool = False
+    cleanup_delete: bool = True
+    delete_retention_ms: int = 86_400_000
+    min_cleanable_dirty_ratio: float = 0.5
+    min_compaction_lag_ms: int = 0
+    max_compaction_lag_ms: int = LONG_MAX
+    compression_type: str = "producer"
+    message_timestamp_log_append: bool = False
+    message_timestamp_before_max_ms: int = LONG_MAX
+    message_timestamp_after_max_ms: int = 3_600_000
+    file_delete_delay_ms: int = 60_000
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RecoveryPlan:
+    """What the log dir's checkpoints say about a log that is to be opened."""
+
+    #: The node stopped cleanly: the files are whole and nothing needs to be scanned.
+    clean: bool
+    #: Everything below was fsynced.
+    recovery_point: Offset = START
+    log_start: Offset = START
+
+
+class AppendResult(NamedTuple):
+    base_offset: Offset
+    #: One past the last record of this append.
+    end_offset: Offset
+    #: -1 where the producer's timestamps stand.
+    log_append_time_ms: int
+    log_start_offset: Offset
+    max_timestamp: int
+    #: Nothing was written: the batch is one of the producer's last, and these are its offsets.
+    duplicate: bool = False
+
+
+class TimestampAndOffset(NamedTuple):
+    timestamp: int
+    offset: Offset
+    leader_epoch: Epoch
+
+
+class AbortedTransaction(NamedTuple):
+    producer_id: int
+    first_offset: int
+    #: Offset of the abort marker.
+    last_offset: int
+    #: The last stable offset once this transaction was over: lets a search stop early.
+    last_stable_offset: int
+
+
+class EpochEntry(NamedTuple):
+    epoch: int
+    start_offset: int
+
+
+class LogStatistics(NamedTuple):
+    segments: int
+    size_bytes: int
+    log_start_offset: int
+    end_offset: int
+    durable_offset: int
+    producers: int
+    open_transactions: int
+    truncations: int

@@ -1,0 +1,155 @@
+"""What a leader checks before it appends: a chain of rules made from the topic's settings.
+
+Most topics need only the header: `AppendRules.parses_records` is False and the batch's records
+stay the bytes they came as. Compacted topics (keys), a codec of the topic's own and a lower bound
+for timestamps make us look inside.
+"""
+
+from typing import Final
+
+from lograft.model.types import NO_TIMESTAMP
+from lograft.storage.errors import (
+    CorruptBatch,
+    InvalidRecord,
+    InvalidTimestamp,
+    UnsupportedCompression,
+)
+from lograft.storage.types import LONG_MAX, LogConfig, Origin
+from lograft.wire.batches import (
+    CODEC_MASK,
+    CONTROL_FLAG,
+    LOG_APPEND_TIME_FLAG,
+    TRANSACTIONAL_FLAG,
+    Record,
+    build_batch,
+    read_header,
+    read_records,
+)
+from lograft.wire.compression import Codec
+from lograft.wire.errors import MalformedMessage
+
+KNOWN_FLAGS: Final = CODEC_MASK | LOG_APPEND_TIME_FLAG | TRANSACTIONAL_FLAG | CONTROL_FLAG
+#: A batch may unpack to this much, or to eight times `max.message.bytes` if that is more.
+UNPACKED_BYTES_MIN: Final = 32 << 20
+CODEC_OF_NAME: Final = {
+    "producer": -1,
+    "uncompressed": Codec.none,
+    "none": Codec.none,
+    "gzip": Codec.gzip,
+    "snappy": Codec.snappy,
+    "lz4": Codec.lz4,
+    "zstd": Codec.zstd,
+}
+
+
+def unpacked_bytes_max(config: LogConfig) -> int:
+    return max(UNPACKED_BYTES_MIN, 8 * config.max_message_bytes)
+
+
+class AppendRules:
+    """The settings of one topic, worked out once for the per-batch path."""
+
+    __slots__ = (
+        "codec",
+        "index_entries_max",
+        "index_interval_bytes",
+        "keys_required",
+        "log_append_time",
+        "message_bytes_max",
+        "parses_records",
+        "segment_bytes",
+        "segment_ms",
+        "timestamp_after_max_ms",
+        "timestamp_before_max_ms",
+        "unpacked_bytes_max",
+    )
+
+    def __init__(self, config: LogConfig) -> None:
+        self.message_bytes_max = config.max_message_bytes
+        self.segment_bytes = config.segment_bytes
+        self.segment_ms = config.segment_ms
+        self.index_interval_bytes = config.index_interval_bytes
+        self.index_entries_max = config.segment_index_bytes // 12
+        self.log_append_time = config.message_timestamp_log_append
+        self.timestamp_before_max_ms = config.message_timestamp_before_max_ms
+        self.timestamp_after_max_ms = config.message_timestamp_after_max_ms
+        if self.log_append_time:
+            self.timestamp_before_max_ms = self.timestamp_after_max_ms = LONG_MAX
+        #: -1: as the producer sent it.
+        self.codec = int(CODEC_OF_NAME[config.compression_type])
+        self.keys_required = config.cleanup_compact
+        self.unpacked_bytes_max = unpacked_bytes_max(config)
+        self.parses_records = self.keys_required or self.timestamp_before_max_ms < LONG_MAX
+
+
+def check_client_header(
+    attributes: int,
+    base_offset: int,
+    last_offset_delta: int,
+    record_count: int,
+    producer_id: int,
+    producer_epoch: int,
+    base_sequence: int,
+) -> None:
+    """What no client may send, whatever the topic."""
+    if base_offset != 0:
+        raise InvalidRecord(f"a new batch must have base offset 0, not {base_offset}")
+    if record_count <= 0 or last_offset_delta != record_count - 1:
+        raise InvalidRecord(
+            f"a batch of {record_count} records cannot end at offset delta {last_offset_delta}"
+        )
+    if attributes & CODEC_MASK > Codec.zstd:
+        raise UnsupportedCompression(f"there is no codec {attributes & CODEC_MASK}")
+    if attributes & CONTROL_FLAG or attributes & ~KNOWN_FLAGS:
+        raise InvalidRecord(f"clients may not send batches with attributes {attributes:#x}")
+    if attributes & LOG_APPEND_TIME_FLAG:
+        raise InvalidTimestamp("only the broker may set the timestamp type LogAppendTime")
+    if producer_id >= 0:
+        if base_sequence < 0 or producer_epoch < 0:
+            raise InvalidRecord(
+                f"producer {producer_id} sent epoch {producer_epoch}, sequence {base_sequence}"
+            )
+    elif attributes & TRANSACTIONAL_FLAG:
+        raise InvalidRecord("a transactional batch needs a producer id")
+
+
+def check_records(
+    batch: memoryview, rules: AppendRules, origin: Origin, now_ms: int
+) -> bytes | None:
+    """Looks at every record; returns the batch in the topic's codec if it must change."""
+    try:
+        header = read_header(batch)
+        records = read_records(batch, bytes_max=rules.unpacked_bytes_max)
+    except MalformedMessage as error:
+        raise CorruptBatch(str(error)) from None
+    if not header.is_control:
+        for delta, record in enumerate(records):
+            if record.offset != header.base_offset + delta:
+                raise InvalidRecord(f"record {delta} of a batch has another offset delta")
+            _check_record(record, rules, now_ms)
+    codec = header.compression if rules.codec < 0 else rules.codec
+    if codec == header.compression or header.is_control or origin is not Origin.CLIENT:
+        return None
+    return build_batch(
+        records,
+        producer_id=header.producer_id,
+        producer_epoch=header.producer_epoch,
+        base_sequence=header.base_sequence,
+        compression=codec,
+        transactional=header.is_transactional,
+    )
+
+
+def _check_record(record: Record, rules: AppendRules, now_ms: int) -> None:
+    if rules.keys_required and record.key is None:
+        raise InvalidRecord("a compacted topic takes only records with a key")
+    if record.timestamp == NO_TIMESTAMP:
+        return
+    if now_ms - record.timestamp > rules.timestamp_before_max_ms:
+        raise InvalidTimestamp(
+            f"timestamp {record.timestamp} is more than {rules.timestamp_before_max_ms} ms ago"
+        )
+    if record.timestamp - now_ms > rules.timestamp_after_max_ms:
+        raise InvalidTimestamp(
+            f"timestamp {record.timestamp} is more than {rules.timestamp_after_max_ms} ms ahead"
+        )

@@ -1,0 +1,388 @@
+"""Record batches of magic 2, the unit in which logs are written, stored and fetched.
+
+    base offset i64 | length i32 | leader epoch i32 | magic i8 | crc u32 | attributes i16 |
+    last offset delta i32 | base timestamp i64 | max timestamp i64 | producer id i64 |
+    producer epoch i16 | base sequence i32 | record count i32 | records
+
+The CRC-32C covers everything from the attributes on, so base offset and leader epoch may be
+patched without touching it. Records are parsed only where their content is asked for.
+"""
+
+import struct
+from collections.abc import Iterable, Iterator, Sequence
+from typing import Final, NamedTuple
+
+from crc32c import crc32c
+
+from lograft.model.seams import Buffer
+from lograft.model.types import NO_PRODUCER_EPOCH, NO_PRODUCER_ID, NO_SEQUENCE, NO_TIMESTAMP
+from lograft.wire.compression import Codec, compress, decompress
+from lograft.wire.errors import MalformedMessage
+
+HEADER_SIZE: Final = 61
+#: Base offset and length: what lies before the part that `length` counts.
+LENGTH_OVERHEAD: Final = 12
+MAGIC: Final = 2
+#: Where the part that the CRC covers begins.
+CRC_START: Final = 21
+
+CODEC_MASK: Final = 0x07
+LOG_APPEND_TIME_FLAG: Final = 0x08
+TRANSACTIONAL_FLAG: Final = 0x10
+CONTROL_FLAG: Final = 0x20
+#: The base timestamp is the time from which the batch's tombstones may go (KIP-534).
+DELETE_HORIZON_FLAG: Final = 0x40
+
+SEQUENCE_MAX: Final = 2**31 - 1
+
+HEADER: Final = struct.Struct(">qiibIhiqqqhii")
+unpack_header: Final = HEADER.unpack_from
+_PATCH_OFFSET: Final = struct.Struct(">q").pack_into
+_PATCH_EPOCH: Final = struct.Struct(">i").pack_into
+_CRC: Final = struct.Struct(">I")
+_ATTRIBUTES: Final = struct.Struct(">h")
+_TIMESTAMP: Final = struct.Struct(">q")
+_SIZE: Final = struct.Struct(">qi")
+
+
+class MalformedBatch(MalformedMessage):
+    """The bytes are not a record batch of magic 2, or not the one that its header promises."""
+
+
+class UnsupportedMagic(MalformedBatch):
+    """A message set of the formats before Kafka 0.11, which Kafka 4 does not take either."""
+
+
+class BatchHeader(NamedTuple):
+    base_offset: int
+    #: Of the whole batch, from its first byte.
+    size_bytes: int
+    leader_epoch: int
+    magic: int
+    crc: int
+    attributes: int
+    last_offset_delta: int
+    base_timestamp: int
+    max_timestamp: int
+    producer_id: int
+    producer_epoch: int
+    base_sequence: int
+    record_count: int
+
+    @property
+    def compression(self) -> int:
+        return self.attributes & CODEC_MASK
+
+    @property
+    def timestamp_type_log_append(self) -> bool:
+        return bool(self.attributes & LOG_APPEND_TIME_FLAG)
+
+    @property
+    def is_transactional(self) -> bool:
+        return bool(self.attributes & TRANSACTIONAL_FLAG)
+
+    @property
+    def is_control(self) -> bool:
+        return bool(self.attributes & CONTROL_FLAG)
+
+    @property
+    def has_delete_horizon(self) -> bool:
+        return bool(self.attributes & DELETE_HORIZON_FLAG)
+
+    @property
+    def delete_horizon_ms(self) -> int | None:
+        return self.base_timestamp if self.attributes & DELETE_HORIZON_FLAG else None
+
+    @property
+    def last_offset(self) -> int:
+        return self.base_offset + self.last_offset_delta
+
+    @property
+    def last_sequence(self) -> int:
+        if self.base_sequence == NO_SEQUENCE:
+            return NO_SEQUENCE
+        return increment_sequence(self.base_sequence, self.last_offset_delta)
+
+
+class RecordHeader(NamedTuple):
+    key: str
+    value: bytes | None
+
+
+class Record(NamedTuple):
+    offset: int
+    timestamp: int
+    key: bytes | None
+    value: bytes | None
+    headers: tuple[RecordHeader, ...] = ()
+
+
+def increment_sequence(sequence: int, by: int) -> int:
+    """Sequences count to 2^31-1 and go on at 0."""
+    return (sequence + by) & SEQUENCE_MAX
+
+
+def read_header(buffer: Buffer, position: int = 0) -> BatchHeader:
+    """The header as it stands; only its size and magic are checked."""
+    if len(buffer) - position < HEADER_SIZE:
+        raise MalformedBatch(f"{len(buffer) - position} bytes are too few for a batch header")
+    fields = unpack_header(buffer, position)
+    if fields[3] != MAGIC:
+        raise UnsupportedMagic(f"a batch of magic {fields[3]}; Lograft takes magic {MAGIC} only")
+    size_bytes = fields[1] + LENGTH_OVERHEAD
+    if size_bytes < HEADER_SIZE:
+        raise MalformedBatch(f"a batch that says it is {size_bytes} bytes long")
+    return BatchHeader(fields[0], size_bytes, *fields[2:])
+
+
+def check_crc(buffer: Buffer, position: int, size_bytes: int) -> bool:
+    """Whether the batch's bytes are those that its CRC was made of."""
+    view = memoryview(buffer)
+    (crc,) = _CRC.unpack_from(view, position + 17)
+    return bool(crc32c(view[position + CRC_START : position + size_bytes]) == crc)
+
+
+def iterate_headers(buffer: Buffer) -> Iterator[tuple[int, BatchHeader]]:
+    """(position, header) of each whole batch; a cut last one, legal in a fetch, ends it."""
+    position, end = 0, len(buffer)
+    while end - position >= HEADER_SIZE:
+        header = read_header(buffer, position)
+        if position + header.size_bytes > end:
+            return
+        yield position, header
+        position += header.size_bytes
+
+
+def whole_batches_size(buffer: Buffer) -> int:
+    """How many bytes of a fetched buffer are whole batches."""
+    position, end = 0, len(buffer)
+    while end - position >= LENGTH_OVERHEAD:
+        size = _SIZE.unpack_from(buffer, position)[1] + LENGTH_OVERHEAD
+        if size < HEADER_SIZE or position + size > end:
+            break
+        position += size
+    return position
+
+
+def patch(
+    buffer: bytearray | memoryview, position: int, base_offset: int, leader_epoch: int
+) -> None:
+    _PATCH_OFFSET(buffer, position, base_offset)
+    _PATCH_EPOCH(buffer, position + 12, leader_epoch)
+
+
+def patch_timestamp(
+    buffer: bytearray | memoryview, position: int, size_bytes: int, log_append_time_ms: int
+) -> None:
+    """Stamps the batch with the broker's time and makes its CRC anew."""
+    (attributes,) = _ATTRIBUTES.unpack_from(buffer, position + 21)
+    _ATTRIBUTES.pack_into(buffer, position + 21, attributes | LOG_APPEND_TIME_FLAG)
+    _TIMESTAMP.pack_into(buffer, position + 35, log_append_time_ms)
+    view = memoryview(buffer)
+    _CRC.pack_into(
+        buffer, position + 17, crc32c(view[position + CRC_START : position + size_bytes])
+    )
+
+
+# ── records ──────────────────────────────────────────────────────────────────────────────────
+
+
+def read_records(batch: Buffer, *, bytes_max: int) -> list[Record]:
+    """All records of one whole batch; unpacks at most `bytes_max` bytes of records.
+
+    Neither the CRC nor the offsets' order is checked: a batch in the log has passed that.
+    """
+    header = read_header(batch)
+    if header.size_bytes > len(batch):
+        raise MalformedBatch("the batch is cut short")
+    payload = memoryview(batch)[HEADER_SIZE : header.size_bytes]
+    if header.attributes & CODEC_MASK:
+        data = bytes(decompress(header.attributes & CODEC_MASK, payload, bytes_max))
+    else:
+        if len(payload) > bytes_max:
+            raise MalformedBatch(f"the batch holds more than {bytes_max} bytes")
+        data = bytes(payload)
+    return _parse_records(data, header)
+
+
+def _parse_records(data: bytes, header: BatchHeader) -> list[Record]:
+    if header.record_count < 0 or header.record_count * 7 > len(data):
+        raise MalformedBatch(f"{header.record_count} records do not fit in {len(data)} bytes")
+    log_append_time = header.timestamp_type_log_append
+    records = []
+    position = 0
+    try:
+        for _ in range(header.record_count):
+            length, position = _read_varint(data, position)
+            end = position + length
+            if length < 6 or end > len(data):
+                raise MalformedBatch("a record's length is not possible")
+            delta, position = _read_varint(data, position + 1)
+            offset_delta, position = _read_varint(data, position)
+            key, position = _read_bytes(data, position, end)
+            value, position = _read_bytes(data, position, end)
+            count, position = _read_varint(data, position)
+            headers: tuple[RecordHeader, ...] = ()
+            if count:
+                headers, position = _read_record_headers(data, position, end, count)
+            if position != end:
+                raise MalformedBatch("a record is not as long as it says")
+            timestamp = header.max_timestamp if log_append_time else header.base_timestamp + delta
+            records.append(
+                Record(header.base_offset + offset_delta, timestamp, key, value, headers)
+            )
+    except IndexError:
+        raise MalformedBatch("the records are cut short") from None
+    if position != len(data):
+        raise MalformedBatch("there are bytes after the last record")
+    return records
+
+
+def _read_varint(data: bytes, position: int) -> tuple[int, int]:
+    """A zigzag number of at most ten bytes."""
+    byte = data[position]
+    if byte < 0x80:
+        return (byte >> 1) ^ -(byte & 1), position + 1
+    value = byte & 0x7F
+    shift = 7
+    while True:
+        position += 1
+        byte = data[position]
+        value |= (byte & 0x7F) << shift
+        if byte < 0x80:
+            return (value >> 1) ^ -(value & 1), position + 1
+        shift += 7
+        if shift > 63:
+            raise MalformedBatch("a number of more than ten bytes")
+
+
+def _read_bytes(data: bytes, position: int, end: int) -> tuple[bytes | None, int]:
+    length, position = _read_varint(data, position)
+    if length < 0:
+        if length != -1:
+            raise MalformedBatch("a negative length")
+        return None, position
+    stop = position + length
+    if stop > end:
+        raise MalformedBatch("a key or value is longer than its record")
+    return data[position:stop], stop
+
+
+def _read_record_headers(
+    data: bytes, position: int, end: int, count: int
+) -> tuple[tuple[RecordHeader, ...], int]:
+    if count < 0 or count * 2 > end - position:
+        raise MalformedBatch(f"{count} headers do not fit in their record")
+    headers = []
+    for _ in range(count):
+        key, position = _read_bytes(data, position, end)
+        value, position = _read_bytes(data, position, end)
+        if key is None:
+            raise MalformedBatch("a record header without a key")
+        try:
+            headers.append(RecordHeader(key.decode(), value))
+        except UnicodeDecodeError:
+            raise MalformedBatch("a record header's key is not UTF-8") from None
+    return tuple(headers), position
+
+
+def build_batch(
+    records: Sequence[Record],
+    *,
+    base_offset: int | None = None,
+    last_offset: int | None = None,
+    leader_epoch: int = -1,
+    producer_id: int = NO_PRODUCER_ID,
+    producer_epoch: int = NO_PRODUCER_EPOCH,
+    base_sequence: int = NO_SEQUENCE,
+    compression: int = Codec.none,
+    level: int | None = None,
+    transactional: bool = False,
+    control: bool = False,
+    log_append_time_ms: int | None = None,
+    delete_horizon_ms: int | None = None,
+    max_timestamp: int | None = None,
+) -> bytes:
+    """A batch from records whose offsets say where in it they stand.
+
+    `base_offset` and `last_offset` are taken from the records where not given; a compacted batch
+    keeps them although its first and last records went. No records at all make an empty batch,
+    which then needs both.
+    """
+    if base_offset is None:
+        base_offset = records[0].offset
+    if last_offset is None:
+        last_offset = records[-1].offset
+    base_timestamp = NO_TIMESTAMP
+    if records:
+        base_timestamp = records[0].timestamp
+    if max_timestamp is None:
+        max_timestamp = max((record.timestamp for record in records), default=NO_TIMESTAMP)
+    attributes = compression
+    if transactional:
+        attributes |= TRANSACTIONAL_FLAG
+    if control:
+        attributes |= CONTROL_FLAG
+    if log_append_time_ms is not None:
+        attributes |= LOG_APPEND_TIME_FLAG
+        max_timestamp = log_append_time_ms
+    if delete_horizon_ms is not None:
+        attributes |= DELETE_HORIZON_FLAG
+        base_timestamp = delete_horizon_ms
+    payload = _write_records(records, base_offset, base_timestamp) if records else b""
+    if compression and records:
+        payload = compress(compression, payload, level=level)
+    batch = bytearray(HEADER_SIZE)
+    HEADER.pack_into(
+        batch,
+        0,
+        base_offset,
+        HEADER_SIZE - LENGTH_OVERHEAD + len(payload),
+        leader_epoch,
+        MAGIC,
+        0,
+        attributes,
+        last_offset - base_offset,
+        base_timestamp,
+        max_timestamp,
+        producer_id,
+        producer_epoch,
+        base_sequence,
+        len(records),
+    )
+    batch += payload
+    _CRC.pack_into(batch, 17, crc32c(memoryview(batch)[CRC_START:]))
+    return bytes(batch)
+
+
+def _write_records(records: Iterable[Record], base_offset: int, base_timestamp: int) -> bytes:
+    data = bytearray()
+    for offset, timestamp, key, value, headers in records:
+        body = bytearray(1)  # a record's attributes: none are defined
+        _write_varint(body, timestamp - base_timestamp)
+        _write_varint(body, offset - base_offset)
+        _write_bytes(body, key)
+        _write_bytes(body, value)
+        _write_varint(body, len(headers))
+        for header_key, header_value in headers:
+            _write_bytes(body, header_key.encode())
+            _write_bytes(body, header_value)
+        _write_varint(data, len(body))
+        data += body
+    return bytes(data)
+
+
+def _write_bytes(data: bytearray, value: bytes | None) -> None:
+    if value is None:
+        data.append(1)
+    else:
+        _write_varint(data, len(value))
+        data += value
+
+
+def _write_varint(data: bytearray, value: int) -> None:
+    value = ((value << 1) ^ (value >> 63)) & 0xFFFF_FFFF_FFFF_FFFF
+    while value > 0x7F:
+        data.append((value & 0x7F) | 0x80)
+        value >>= 7
+    data.append(value)

@@ -1,0 +1,147 @@
+"""Kafka's codecs: none, gzip, snappy, lz4 and zstd, each with a hard cap on what it may unpack.
+
+A few bytes of a hostile batch can unpack to gigabytes. Nothing here ever holds more than
+`bytes_max` of output (plus, while it grows, an eighth of it): gzip stops at the limit by itself,
+snappy says its size first, lz4 and zstd unpack into a buffer that never grows beyond the limit.
+"""
+
+import struct
+import zlib
+from enum import IntEnum
+from typing import Final
+
+import cramjam
+
+from lograft.model.seams import Buffer
+from lograft.wire.errors import MalformedMessage
+
+
+class Codec(IntEnum):
+    """The low three bits of a batch's attributes."""
+
+    none = 0
+    gzip = 1
+    snappy = 2
+    lz4 = 3
+    zstd = 4
+
+
+class DecompressionFailed(MalformedMessage):
+    """The bytes are not a stream of their codec."""
+
+
+class DecompressedTooLarge(DecompressionFailed):
+    def __init__(self, bytes_max: int) -> None:
+        super().__init__(f"compressed data unpacks to more than {bytes_max} bytes")
+
+
+#: How the Java clients frame snappy: this mark, two version numbers, then blocks with their size.
+SNAPPY_FRAME_MARK: Final = b"\x82SNAPPY\x00"
+SNAPPY_FRAME_HEADER: Final = SNAPPY_FRAME_MARK + struct.pack(">ii", 1, 1)
+SNAPPY_BLOCK_BYTES: Final = 32 * 1024
+FIRST_OUTPUT_BYTES: Final = 64 * 1024
+
+
+def compress(codec: int, data: Buffer, *, level: int | None = None) -> bytes:
+    """`level` is the codec's own scale; None asks for the codec's default."""
+    if codec == Codec.none:
+        return bytes(data)
+    if codec == Codec.gzip:
+        packer = zlib.compressobj(-1 if level is None else level, zlib.DEFLATED, 31)
+        return packer.compress(data) + packer.flush()
+    if codec == Codec.snappy:
+        return _snappy_compress(memoryview(data))
+    if codec == Codec.lz4:
+        # Kafka's reader refuses blocks that refer to earlier ones, hence block_linked=False.
+        lz4 = cramjam.lz4.Compressor(level=level, content_checksum=False, block_linked=False)
+        lz4.compress(data)
+        return bytes(lz4.finish())
+    if codec == Codec.zstd:
+        return bytes(cramjam.zstd.compress(data, level=level))
+    raise DecompressionFailed(f"there is no codec {codec}")
+
+
+def decompress(codec: int, data: Buffer, bytes_max: int) -> Buffer:
+    """Raises DecompressedTooLarge rather than hold more than `bytes_max` bytes of output."""
+    if codec == Codec.none:
+        if len(data) > bytes_max:
+            raise DecompressedTooLarge(bytes_max)
+        return data
+    if codec == Codec.gzip:
+        return _gzip_decompress(data, bytes_max)
+    if codec == Codec.snappy:
+        return _snappy_decompress(memoryview(data), bytes_max)
+    if codec == Codec.lz4 or codec == Codec.zstd:
+        return _decompress_into(codec, data, bytes_max)
+    raise DecompressionFailed(f"there is no codec {codec}")
+
+
+def _gzip_decompress(data: Buffer, bytes_max: int) -> bytes:
+    output = b""
+    rest: Buffer = data
+    while len(rest):  # a stream may be several members, one after the other
+        unpacker = zlib.decompressobj(31)
+        try:
+            output += unpacker.decompress(rest, bytes_max + 1 - len(output))
+        except zlib.error as error:
+            raise DecompressionFailed(f"gzip: {error}") from None
+        if len(output) > bytes_max:
+            raise DecompressedTooLarge(bytes_max)
+        if not unpacker.eof:
+            raise DecompressionFailed("gzip: the stream is cut short")
+        rest = unpacker.unused_data
+    return output
+
+
+def _snappy_compress(data: memoryview) -> bytes:
+    parts = [SNAPPY_FRAME_HEADER]
+    for start in range(0, len(data), SNAPPY_BLOCK_BYTES):
+        block = bytes(cramjam.snappy.compress_raw(data[start : start + SNAPPY_BLOCK_BYTES]))
+        parts.append(struct.pack(">i", len(block)))
+        parts.append(block)
+    return b"".join(parts)
+
+
+def _snappy_decompress(data: memoryview, bytes_max: int) -> bytes:
+    if bytes(data[: len(SNAPPY_FRAME_MARK)]) != SNAPPY_FRAME_MARK:
+        return _snappy_block(data, bytes_max)
+    position, total = len(SNAPPY_FRAME_HEADER), 0
+    parts = []
+    while position < len(data):
+        if position + 4 > len(data):
+            raise DecompressionFailed("snappy: a block's size is cut short")
+        (size,) = struct.unpack_from(">i", data, position)
+        position += 4
+        if size < 0 or position + size > len(data):
+            raise DecompressionFailed("snappy: a block is cut short")
+        parts.append(_snappy_block(data[position : position + size], bytes_max - total))
+        total += len(parts[-1])
+        position += size
+    return b"".join(parts)
+
+
+def _snappy_block(block: memoryview, bytes_max: int) -> bytes:
+    try:
+        if cramjam.snappy.decompress_raw_len(block) > bytes_max:
+            raise DecompressedTooLarge(bytes_max)
+        return bytes(cramjam.snappy.decompress_raw(block))
+    except cramjam.DecompressionError as error:
+        raise DecompressionFailed(f"snappy: {error}") from None
+
+
+def _decompress_into(codec: int, data: Buffer, bytes_max: int) -> memoryview:
+    """Tries growing buffers: neither codec says reliably how much will come."""
+    into = cramjam.lz4.decompress_into if codec == Codec.lz4 else cramjam.zstd.decompress_into
+    size = min(bytes_max, max(FIRST_OUTPUT_BYTES, 8 * len(data)))
+    while True:
+        output = bytearray(size)
+        try:
+            written = into(data, output)
+        except cramjam.DecompressionError as error:
+            if "whole buffer" not in str(error):
+                raise DecompressionFailed(f"{Codec(codec).name}: {error}") from None
+            if size >= bytes_max:
+                raise DecompressedTooLarge(bytes_max) from None
+            size = min(bytes_max, size * 8)
+            continue
+        return memoryview(output)[:written]
