@@ -18,6 +18,10 @@ LOST_DIRECTORY: Final = UUID(int=1)
 METADATA_VERSION: Final = "metadata.version"
 KRAFT_VERSION: Final = "kraft.version"
 
+#: Topic setting: up to how many partitions the topic grows when someone produces beyond its last.
+#: Only topics that were created on demand have it.
+ON_DEMAND_MAX: Final = "auto.create.partitions.max"
+
 
 class ResourceType(IntEnum):
     """Whose settings; the numbers are the wire's."""

@@ -1,8 +1,10 @@
+# ruff: noqa: E501  (a setting is a line)
 """One sentence about every setting of a topic. Loaded only when somebody asks for documentation."""
 
 from typing import Final
 
 TOPIC_DOCS: Final[dict[str, str]] = {
+    "auto.create.partitions.max": "Up to how many partitions the topic grows when someone produces beyond its last one.",
     "cleanup.policy": "What happens to old segments: delete, compact, both or nothing.",
     "compression.gzip.level": "Level used when the broker itself compresses with gzip.",
     "compression.lz4.level": "Level used when the broker itself compresses with lz4.",

@@ -35,6 +35,8 @@ HOUR_MS: Final = 3_600_000
 
 # fmt: off
 TOPIC_CONFIGS: Final = table_of((
+    # Lograft's own: topics that were created on demand grow on demand, up to this.
+    ConfigKey("auto.create.partitions.max", INT, None, Between(1), internal=True),
     ConfigKey("cleanup.policy", LIST, "delete", ListOf(("compact", "delete"))),
     ConfigKey("compression.gzip.level", INT, "-1", BetweenOr(1, 9, -1)),
     ConfigKey("compression.lz4.level", INT, "9", Between(1, 17)),
@@ -115,6 +117,8 @@ class TopicConfig:
     """All settings of a topic, resolved. A field is the setting's name with _ for the dots; the
     few that are not are computed from the setting named beside them."""
 
+    #: None: the topic was not created on demand and does not grow on demand.
+    auto_create_partitions_max: int | None = None
     cleanup_compact: bool = False  # cleanup.policy
     cleanup_delete: bool = True  # cleanup.policy
     compression_gzip_level: int = -1

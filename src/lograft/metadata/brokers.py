@@ -1,0 +1,258 @@
+"""Decisions about nodes: a broker registers, is unfenced, says it shuts down, is fenced, goes."""
+
+from collections.abc import Iterator
+from uuid import UUID
+
+from lograft.metadata.elections import arrive, is_reserved_directory, leave, without
+from lograft.metadata.errors import Refused
+from lograft.metadata.image import MetadataImage
+from lograft.metadata.types import METADATA_VERSION, BrokerState, Outcome
+from lograft.model.errors import ErrorCode
+from lograft.wire.message import Message
+from lograft.wire.messages.broker_heartbeat import BrokerHeartbeatRequest, BrokerHeartbeatResponse
+from lograft.wire.messages.broker_registration import (
+    BrokerRegistrationRequest,
+    BrokerRegistrationResponse,
+)
+from lograft.wire.messages.controller_registration import (
+    ControllerRegistrationRequest,
+    ControllerRegistrationResponse,
+)
+from lograft.wire.messages.unregister_broker import (
+    UnregisterBrokerRequest,
+    UnregisterBrokerResponse,
+)
+from lograft.wire.records.broker_registration_change_record import BrokerRegistrationChangeRecord
+from lograft.wire.records.partition_change_record import PartitionChangeRecord
+from lograft.wire.records.register_broker_record import (
+    BrokerEndpoint,
+    BrokerFeature,
+    RegisterBrokerRecord,
+)
+from lograft.wire.records.register_controller_record import (
+    ControllerEndpoint,
+    ControllerFeature,
+    RegisterControllerRecord,
+)
+from lograft.wire.records.unregister_broker_record import UnregisterBrokerRecord
+
+
+def register_broker(
+    image: MetadataImage,
+    request: BrokerRegistrationRequest,
+    *,
+    cluster_id: str,
+    predecessor_alive: bool = False,
+) -> Outcome[BrokerRegistrationResponse]:
+    """`predecessor_alive`: the broker with this id that is registered now spoke to us lately.
+
+    A new incarnation starts fenced and leads nothing: its unflushed records may be gone.
+    """
+    _check_registration(image, request, cluster_id=cluster_id)
+    before = image.brokers.get(request.broker_id)
+    is_same = before is not None and before.incarnation_id == request.incarnation_id
+    if before is not None and not is_same and predecessor_alive:
+        raise Refused(
+            ErrorCode.duplicate_broker_registration,
+            f"A broker with id {request.broker_id} is running: give this one another node.id.",
+        )
+    # The epoch of a registration is the offset of its record, which is the next one.
+    epoch = before.epoch if before is not None and is_same else image.offset + 1
+    record = RegisterBrokerRecord(
+        broker_id=request.broker_id,
+        incarnation_id=request.incarnation_id,
+        broker_epoch=epoch,
+        end_points=[
+            BrokerEndpoint(
+                name=end.name, host=end.host, port=end.port, security_protocol=end.security_protocol
+            )
+            for end in request.listeners
+        ],
+        features=[
+            BrokerFeature(
+                name=feature.name,
+                min_supported_version=feature.min_supported_version,
+                max_supported_version=feature.max_supported_version,
+            )
+            for feature in request.features
+        ],
+        rack=request.rack,
+        fenced=True,
+        log_dirs=list(request.log_dirs),
+    )
+    records: list[Message] = [record]
+    if before is not None and not is_same:
+        records += leave(image, request.broker_id)
+    return Outcome(tuple(records), BrokerRegistrationResponse(broker_epoch=epoch))
+
+
+def heartbeat(
+    image: MetadataImage, request: BrokerHeartbeatRequest
+) -> Outcome[BrokerHeartbeatResponse]:
+    """One step of a broker's life: unfence it, let it hand over its partitions, let it go."""
+    broker = _registered(image, request.broker_id, request.broker_epoch)
+    is_caught_up = request.current_metadata_offset >= broker.epoch
+    records: list[Message] = []
+    fenced, may_go = broker.fenced, False
+    offline = [d for d in request.offline_log_dirs if d in broker.log_dirs]
+    has_disk = len(offline) < len(broker.log_dirs) or not broker.log_dirs
+    if offline and has_disk:
+        records += _lose_directories(image, broker, offline)
+    if request.want_shut_down:
+        if fenced or image.leader_counts.get(broker.broker_id, 0) == 0:
+            may_go = True
+            if not fenced:
+                records += _fence(image, broker)
+                fenced = True
+        elif not broker.in_controlled_shutdown:
+            records.append(
+                BrokerRegistrationChangeRecord(
+                    broker_id=broker.broker_id,
+                    broker_epoch=broker.epoch,
+                    in_controlled_shutdown=1,
+                )
+            )
+            records += leave(image, broker.broker_id)
+    elif request.want_fence or not has_disk:
+        if not fenced:
+            records += _fence(image, broker)
+            fenced = True
+    elif fenced and is_caught_up and not offline:
+        records.append(
+            BrokerRegistrationChangeRecord(
+                broker_id=broker.broker_id, broker_epoch=broker.epoch, fenced=-1
+            )
+        )
+        records += arrive(image, broker.broker_id)
+        fenced = False
+    reply = BrokerHeartbeatResponse(
+        is_caught_up=is_caught_up, is_fenced=fenced, should_shut_down=may_go
+    )
+    return Outcome(tuple(records), reply)
+
+
+def fence_broker(image: MetadataImage, broker_id: int) -> Outcome[None]:
+    """The broker was silent for too long."""
+    broker = image.brokers.get(broker_id)
+    if broker is None or broker.fenced:
+        return Outcome((), None)
+    return Outcome(tuple(_fence(image, broker)), None)
+
+
+def unregister_broker(
+    image: MetadataImage, request: UnregisterBrokerRequest
+) -> Outcome[UnregisterBrokerResponse]:
+    broker = image.brokers.get(request.broker_id)
+    if broker is None:
+        raise Refused(
+            ErrorCode.broker_id_not_registered, f"Broker {request.broker_id} is not registered."
+        )
+    records: list[Message] = [*leave(image, request.broker_id)]
+    records.append(UnregisterBrokerRecord(broker_id=broker.broker_id, broker_epoch=broker.epoch))
+    return Outcome(tuple(records), UnregisterBrokerResponse(error_message=None))
+
+
+def register_controller(
+    image: MetadataImage, request: ControllerRegistrationRequest
+) -> Outcome[ControllerRegistrationResponse]:
+    record = RegisterControllerRecord(
+        controller_id=request.controller_id,
+        incarnation_id=request.incarnation_id,
+        zk_migration_ready=request.zk_migration_ready,
+        end_points=[
+            ControllerEndpoint(
+                name=end.name, host=end.host, port=end.port, security_protocol=end.security_protocol
+            )
+            for end in request.listeners
+        ],
+        features=[
+            ControllerFeature(
+                name=feature.name,
+                min_supported_version=feature.min_supported_version,
+                max_supported_version=feature.max_supported_version,
+            )
+            for feature in request.features
+        ],
+    )
+    return Outcome((record,), ControllerRegistrationResponse(error_message=None))
+
+
+def _check_registration(
+    image: MetadataImage, request: BrokerRegistrationRequest, *, cluster_id: str
+) -> None:
+    if request.cluster_id != cluster_id:
+        raise Refused(
+            ErrorCode.inconsistent_cluster_id,
+            f"The broker belongs to cluster {request.cluster_id}, this one is {cluster_id}.",
+        )
+    if request.is_migrating_zk_broker:
+        raise Refused(
+            ErrorCode.invalid_request,
+            "This cluster does not migrate from ZooKeeper: restart"
+            " the broker with process.roles set.",
+        )
+    for feature in request.features:
+        level = image.features.get(feature.name, 0)
+        # Features that this release does not have are inert here, whatever the log says of them.
+        if (
+            feature.name == METADATA_VERSION
+            and level
+            and not (feature.min_supported_version <= level <= feature.max_supported_version)
+        ):
+            raise Refused(
+                ErrorCode.unsupported_version,
+                f"The cluster has {feature.name} {level}, broker {request.broker_id} takes"
+                f" {feature.min_supported_version} to {feature.max_supported_version}.",
+            )
+    if any(is_reserved_directory(directory) for directory in request.log_dirs):
+        raise Refused(ErrorCode.invalid_request, "A log dir has a reserved directory id.")
+    if len(set(request.log_dirs)) != len(request.log_dirs):
+        raise Refused(ErrorCode.invalid_request, "Two log dirs have the same directory id.")
+    for other in image.brokers.values():
+        shared = set(other.log_dirs) & set(request.log_dirs)
+        if other.broker_id != request.broker_id and shared:
+            raise Refused(
+                ErrorCode.invalid_registration,
+                f"Broker {other.broker_id} has the directory id {min(shared)} too: a log dir was"
+                " copied with its meta.properties.",
+            )
+
+
+def _registered(image: MetadataImage, broker_id: int, epoch: int) -> BrokerState:
+    broker = image.brokers.get(broker_id)
+    if broker is None:
+        raise Refused(ErrorCode.broker_id_not_registered, f"Broker {broker_id} is not registered.")
+    if broker.epoch != epoch:
+        raise Refused(
+            ErrorCode.stale_broker_epoch,
+            f"Broker {broker_id} is registered with epoch {broker.epoch}, not {epoch}.",
+        )
+    return broker
+
+
+def _fence(image: MetadataImage, broker: BrokerState) -> Iterator[Message]:
+    yield BrokerRegistrationChangeRecord(
+        broker_id=broker.broker_id, broker_epoch=broker.epoch, fenced=1
+    )
+    yield from leave(image, broker.broker_id)
+
+
+def _lose_directories(
+    image: MetadataImage, broker: BrokerState, offline: list[UUID]
+) -> Iterator[Message]:
+    yield BrokerRegistrationChangeRecord(
+        broker_id=broker.broker_id,
+        broker_epoch=broker.epoch,
+        log_dirs=[directory for directory in broker.log_dirs if directory not in offline],
+    )
+    for topic in image.topics.values():
+        for index, partition in topic.partitions.items():
+            if broker.broker_id not in partition.replicas:
+                continue
+            place = partition.replicas.index(broker.broker_id)
+            if partition.directories[place] in offline:
+                change: PartitionChangeRecord | None = without(
+                    image, topic.topic_id, index, partition, broker.broker_id
+                )
+                if change is not None:
+                    yield change

@@ -1,0 +1,202 @@
+"""Decisions about settings: of topics, of one broker, of all brokers, of groups and metrics.
+
+AlterConfigs replaces everything that was set for a resource, IncrementalAlterConfigs changes what
+it names. Both are all or nothing per resource.
+"""
+
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Protocol, TypeVar
+
+from lograft.metadata.errors import Refused
+from lograft.metadata.image import MetadataImage
+from lograft.metadata.types import ConfigResource, Outcome, ResourceType
+from lograft.model.broker_config_table import BROKER_CONFIGS, DYNAMIC_BROKER_CONFIGS
+from lograft.model.broker_configs import BrokerConfig, validate_dynamic
+from lograft.model.config_keys import Alteration, AlterOperation, ConfigKey, altered
+from lograft.model.errors import ErrorCode, InvalidConfig, InvalidInput
+from lograft.model.topic_configs import TOPIC_CONFIGS, validate_topic_configs
+from lograft.wire.messages import alter_configs as replacing
+from lograft.wire.messages import incremental_alter_configs as incremental
+from lograft.wire.records.config_record import ConfigRecord
+
+
+class _Resource(Protocol):
+    resource_type: int
+    resource_name: str
+
+
+R = TypeVar("R", bound=_Resource)
+
+
+def alter_configs(
+    image: MetadataImage, request: replacing.AlterConfigsRequest, *, config: BrokerConfig
+) -> Outcome[replacing.AlterConfigsResponse]:
+    records: list[ConfigRecord] = []
+    responses = []
+    for resource, twice in _with_repeats(request.resources):
+        response = replacing.AlterConfigsResourceResponse(
+            error_message=None,
+            resource_type=resource.resource_type,
+            resource_name=resource.resource_name,
+        )
+        try:
+            _check_resource(image, resource, twice)
+            wanted = _plain_values(resource.configs)
+            records += _changes(image, resource, wanted, wanted, config)
+        except Refused as refusal:
+            response.error_code, response.error_message = refusal.code, refusal.message
+        responses.append(response)
+    if request.validate_only:
+        records.clear()
+    return Outcome(tuple(records), replacing.AlterConfigsResponse(responses=responses))
+
+
+def incremental_alter_configs(
+    image: MetadataImage,
+    request: incremental.IncrementalAlterConfigsRequest,
+    *,
+    config: BrokerConfig,
+) -> Outcome[incremental.IncrementalAlterConfigsResponse]:
+    records: list[ConfigRecord] = []
+    responses = []
+    for resource, twice in _with_repeats(request.resources):
+        response = incremental.AlterConfigsResourceResponse(
+            error_message=None,
+            resource_type=resource.resource_type,
+            resource_name=resource.resource_name,
+        )
+        try:
+            _check_resource(image, resource, twice)
+            alterations = _alterations(resource.configs)
+            key = ConfigResource(resource.resource_type, resource.resource_name)
+            current = image.configs.get(key, {})
+            try:
+                wanted = altered(_keys_of(resource.resource_type), current, alterations)
+            except InvalidConfig as error:
+                raise Refused(ErrorCode.invalid_config, str(error)) from None
+            named = [alteration.name for alteration in alterations]
+            records += _changes(image, resource, wanted, named, config)
+        except Refused as refusal:
+            response.error_code, response.error_message = refusal.code, refusal.message
+        responses.append(response)
+    if request.validate_only:
+        records.clear()
+    return Outcome(tuple(records), incremental.IncrementalAlterConfigsResponse(responses=responses))
+
+
+def _with_repeats(resources: Sequence[R]) -> Iterable[tuple[R, bool]]:
+    """Each resource once, with whether it was named again."""
+    times: dict[ConfigResource, int] = {}
+    for resource in resources:
+        key = ConfigResource(resource.resource_type, resource.resource_name)
+        times[key] = times.get(key, 0) + 1
+    for resource in resources:
+        count = times.pop(ConfigResource(resource.resource_type, resource.resource_name), 0)
+        if count:
+            yield resource, count > 1
+
+
+def _check_resource(image: MetadataImage, resource: _Resource, twice: bool) -> None:
+    if twice:
+        raise Refused(ErrorCode.invalid_request, "Each resource may be named once.")
+    name = resource.resource_name
+    match resource.resource_type:
+        case ResourceType.topic:
+            if name not in image.topic_ids:
+                raise Refused(ErrorCode.unknown_topic_or_partition, f"There is no topic '{name}'.")
+        case ResourceType.broker:
+            if name and not name.isdecimal():
+                raise Refused(
+                    ErrorCode.invalid_request,
+                    f"'{name}' is no broker: give its number, or '' for all brokers.",
+                )
+            if name and int(name) not in image.brokers:
+                raise Refused(
+                    ErrorCode.broker_id_not_registered, f"Broker {name} is not registered."
+                )
+        case ResourceType.client_metrics | ResourceType.group:
+            if not name:
+                raise Refused(ErrorCode.invalid_request, "The resource needs a name.")
+        case _:
+            raise Refused(
+                ErrorCode.invalid_request,
+                f"Resources of type {resource.resource_type} have no settings in the metadata log.",
+            )
+
+
+def _plain_values(configs: Iterable[replacing.AlterableConfig]) -> dict[str, str]:
+    values: dict[str, str] = {}
+    for one in configs:
+        if one.name in values:
+            raise Refused(ErrorCode.invalid_request, f"The setting {one.name} is given twice.")
+        if one.value is None:
+            raise Refused(
+                ErrorCode.invalid_request, f"The setting {one.name} needs a value, not null."
+            )
+        values[one.name] = one.value
+    return values
+
+
+def _alterations(configs: Iterable[incremental.AlterableConfig]) -> list[Alteration]:
+    alterations: dict[str, Alteration] = {}
+    for one in configs:
+        if one.name in alterations:
+            raise Refused(ErrorCode.invalid_request, f"The setting {one.name} is given twice.")
+        try:
+            operation = AlterOperation(one.config_operation)
+        except ValueError:
+            raise Refused(
+                ErrorCode.invalid_request,
+                f"{one.config_operation} is no way to change a setting:"
+                " 0 sets, 1 deletes, 2 appends, 3 subtracts.",
+            ) from None
+        if one.value is None and operation is not AlterOperation.DELETE:
+            raise Refused(
+                ErrorCode.invalid_request, f"The setting {one.name} needs a value, not null."
+            )
+        alterations[one.name] = Alteration(one.name, operation, one.value)
+    return list(alterations.values())
+
+
+def _keys_of(resource_type: int) -> Mapping[str, ConfigKey]:
+    if resource_type == ResourceType.topic:
+        return TOPIC_CONFIGS
+    if resource_type == ResourceType.broker:
+        return {**BROKER_CONFIGS, **DYNAMIC_BROKER_CONFIGS}
+    return {}
+
+
+def _changes(
+    image: MetadataImage,
+    resource: _Resource,
+    wanted: Mapping[str, str],
+    named: Iterable[str],
+    config: BrokerConfig,
+) -> list[ConfigRecord]:
+    """The records that turn what is set into what is wanted, if it may be."""
+    key = ConfigResource(resource.resource_type, resource.resource_name)
+    current = image.configs.get(key, {})
+    named = list(named)
+    if key.type == ResourceType.topic:
+        try:
+            validate_topic_configs(wanted, config)
+        except InvalidConfig as error:
+            raise Refused(ErrorCode.invalid_config, str(error)) from None
+    elif key.type == ResourceType.broker:
+        try:
+            validate_dynamic(wanted, changed_names=named, whole_cluster=not key.name)
+        except InvalidInput as error:
+            raise Refused(ErrorCode.invalid_request, str(error)) from None
+    # A broker's settings are written also where they do not change: the record makes it read the
+    # files that they name (keystores) again.
+    repeated = {name for name in named if key.type == ResourceType.broker}
+    changed = {
+        name: value
+        for name, value in wanted.items()
+        if current.get(name) != value or name in repeated
+    }
+    removed = [name for name in current if name not in wanted]
+    return [
+        ConfigRecord(resource_type=key.type, resource_name=key.name, name=name, value=value)
+        for name, value in [*changed.items(), *((name, None) for name in removed)]
+    ]

@@ -1,0 +1,101 @@
+"""Which features this release has, and the decision to raise or lower their levels."""
+
+from typing import Final
+
+from lograft.metadata.errors import Refused
+from lograft.metadata.image import MetadataImage
+from lograft.metadata.types import KRAFT_VERSION, METADATA_VERSION, Outcome, VersionRange
+from lograft.model.errors import ErrorCode
+from lograft.wire.message import Message
+from lograft.wire.messages.update_features import (
+    FeatureUpdateKey,
+    UpdatableFeatureResult,
+    UpdateFeaturesRequest,
+    UpdateFeaturesResponse,
+)
+from lograft.wire.records.feature_level_record import FeatureLevelRecord
+
+#: metadata.version 30 is Kafka 4.3-IV0. A feature gets its row when it is built: clients choose
+#: what they do by what is finalised.
+SUPPORTED: Final[dict[str, VersionRange]] = {
+    METADATA_VERSION: VersionRange(19, 30),
+    KRAFT_VERSION: VersionRange(0, 1),
+}
+LATEST_METADATA_VERSION: Final = SUPPORTED[METADATA_VERSION].max_version
+
+UPGRADE: Final = 1
+SAFE_DOWNGRADE: Final = 2
+UNSAFE_DOWNGRADE: Final = 3
+
+
+def effective_levels(image: MetadataImage, *, kraft_version: int = 0) -> dict[str, int]:
+    """The finalised features as far as this release has them: what clients are told. (A log that
+    Apache Kafka wrote may finalise more; those stay in the log and do nothing here.)"""
+    levels = {name: level for name, level in image.features.items() if name in SUPPORTED}
+    if kraft_version:
+        levels[KRAFT_VERSION] = kraft_version
+    return levels
+
+
+def update_features(
+    image: MetadataImage, request: UpdateFeaturesRequest, *, version: int
+) -> Outcome[UpdateFeaturesResponse]:
+    """All or nothing. From version 2 on the answer is one error for the whole request."""
+    records: list[Message] = []
+    results = []
+    refusal: Refused | None = None
+    for update in request.feature_updates:
+        result = UpdatableFeatureResult(feature=update.feature, error_message=None)
+        try:
+            records += _update(image, update, version=version)
+        except Refused as error:
+            result.error_code, result.error_message = error.code, error.message
+            refusal = refusal or error
+        results.append(result)
+    response = UpdateFeaturesResponse(error_message=None, results=results)
+    if refusal is not None:
+        records.clear()
+        if version >= 2:
+            response.error_code, response.error_message = refusal.code, refusal.message
+    if request.validate_only:
+        records.clear()
+    return Outcome(tuple(records), response)
+
+
+def _update(
+    image: MetadataImage, update: FeatureUpdateKey, *, version: int
+) -> list[FeatureLevelRecord]:
+    name, level = update.feature, update.max_version_level
+    supported = SUPPORTED.get(name)
+    if supported is None:
+        raise _refused(f"The feature {name} is not known here")
+    if level < 0 or (level and level not in supported) or (not level and name == METADATA_VERSION):
+        raise _refused(
+            f"{name} takes levels {supported.min_version} to {supported.max_version}, not {level}"
+        )
+    for broker in image.brokers.values():
+        versions = broker.features.get(name)
+        if level and (versions is None or level not in versions):
+            raise _refused(f"Broker {broker.broker_id} does not take {name} {level}")
+    if name == KRAFT_VERSION:
+        raise _refused("kraft.version is set when the quorum is formatted and cannot change yet")
+    current = image.features.get(name, 0)
+    if version == 0:
+        kind = SAFE_DOWNGRADE if update.allow_downgrade else UPGRADE
+    else:
+        kind = update.upgrade_type
+    if kind not in (UPGRADE, SAFE_DOWNGRADE, UNSAFE_DOWNGRADE):
+        raise _refused(f"{kind} is no way to change a feature: 1 raises, 2 and 3 lower it")
+    if level < current and kind == UPGRADE:
+        raise _refused(f"{name} is at {current}; {level} would lower it: ask for a downgrade")
+    if level > current and kind != UPGRADE:
+        raise _refused(f"{name} is at {current}; {level} would raise it: ask for an upgrade")
+    if name == METADATA_VERSION and level < current and kind != UNSAFE_DOWNGRADE:
+        raise _refused("Lowering metadata.version may lose metadata: ask for an unsafe downgrade")
+    if level == current:
+        return []
+    return [FeatureLevelRecord(name=name, feature_level=level)]
+
+
+def _refused(problem: str) -> Refused:
+    return Refused(ErrorCode.invalid_update_version, f"{problem}.")

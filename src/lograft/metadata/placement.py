@@ -1,0 +1,152 @@
+"""Which brokers hold a new partition: a consistent-hash ring with virtual nodes.
+
+Every broker stands at many points of a ring, a partition at one; its replicas are the next
+distinct brokers clockwise, the first leads. So a broker that joins or goes changes the places of
+its own share only. Two rules bend the walk: replicas go to different racks while there are any,
+and a broker that has its fair share of leaders, or of replicas, is passed by.
+"""
+
+from bisect import bisect_right
+from collections.abc import Iterable, Mapping
+from functools import lru_cache
+from hashlib import blake2b
+from typing import Final, NamedTuple
+
+from lograft.metadata.errors import Refused
+from lograft.model.errors import ErrorCode
+
+VIRTUAL_NODES: Final = 128
+#: How far above the cluster's average a broker may lead before the ring passes it by.
+LEADER_SLACK: Final = 1.1
+
+
+class Candidate(NamedTuple):
+    broker_id: int
+    rack: str | None = None
+    #: Not fenced, not shutting down: may lead. Others hold replicas only if there is no choice.
+    active: bool = True
+    #: What it leads and holds already, in all topics.
+    leaders: int = 0
+    replicas: int = 0
+
+
+class Ring:
+    __slots__ = ("_brokers", "_points")
+
+    def __init__(self, broker_ids: Iterable[int]) -> None:
+        places = sorted(place for broker_id in broker_ids for place in _places(broker_id))
+        self._points = [point for point, _ in places]
+        self._brokers = [broker_id for _, broker_id in places]
+
+    def walk(self, key: str) -> list[int]:
+        """All brokers, each once, in the order in which they stand clockwise of the key."""
+        start = bisect_right(self._points, _hash(key))
+        turned = self._brokers[start:] + self._brokers[:start]
+        return list(dict.fromkeys(turned))
+
+
+def _hash(key: str) -> int:
+    return int.from_bytes(blake2b(key.encode(), digest_size=8).digest())
+
+
+@lru_cache(maxsize=4096)
+def _places(broker_id: int) -> tuple[tuple[int, int], ...]:
+    return tuple((_hash(f"broker {broker_id} {n}"), broker_id) for n in range(VIRTUAL_NODES))
+
+
+@lru_cache(maxsize=16)
+def _ring_of(broker_ids: tuple[int, ...]) -> Ring:
+    return Ring(broker_ids)
+
+
+def place_partitions(
+    topic: str,
+    indexes: range,
+    *,
+    replication_factor: int,
+    candidates: Iterable[Candidate],
+    topic_leaders: Mapping[int, int] | None = None,
+) -> list[tuple[int, ...]]:
+    """The replicas of each partition in `indexes`, the leader first.
+
+    `topic_leaders`: how many of the topic's present partitions each broker leads.
+    """
+    everyone = {candidate.broker_id: candidate for candidate in candidates}
+    active = tuple(sorted(b for b, candidate in everyone.items() if candidate.active))
+    _check_factor(replication_factor, len(everyone), len(active))
+    if len(everyone) == 1:
+        return [active] * len(indexes)
+    spread = _Spread(everyone, active, len(indexes), replication_factor, topic_leaders or {})
+    ring = _ring_of(tuple(sorted(everyone)))
+    return [spread.place(ring.walk(f"{topic} {index}")) for index in indexes]
+
+
+def _check_factor(replication_factor: int, known: int, active: int) -> None:
+    if replication_factor < 1:
+        problem = "it must be at least 1"
+    elif active == 0:
+        problem = f"all {known} registered brokers are fenced or shutting down"
+    elif replication_factor > known:
+        problem = f"only {known} broker(s) are registered; start more, or ask for fewer replicas"
+    else:
+        return
+    raise Refused(
+        ErrorCode.invalid_replication_factor,
+        f"A replication factor of {replication_factor} is not possible: {problem}.",
+    )
+
+
+class _Spread:
+    """Keeps count while partitions are placed one after another."""
+
+    def __init__(
+        self,
+        everyone: dict[int, Candidate],
+        active: tuple[int, ...],
+        count: int,
+        replication_factor: int,
+        topic_leaders: Mapping[int, int],
+    ) -> None:
+        self._everyone = everyone
+        self._replication_factor = replication_factor
+        self._topic_leaders = dict(topic_leaders)
+        self._leaders = {b: candidate.leaders for b, candidate in everyone.items()}
+        self._topic_replicas = dict.fromkeys(everyone, 0)
+        total = count + sum(topic_leaders.values())
+        self._topic_leaders_max = -(-total // len(active))
+        self._leaders_max = (count + sum(self._leaders.values())) / len(active) * LEADER_SLACK
+        self._topic_replicas_max = -(-count * replication_factor // len(everyone))
+
+    def place(self, walk: list[int]) -> tuple[int, ...]:
+        leader = min(
+            (b for b in walk if self._everyone[b].active),
+            key=lambda b: (
+                self._topic_leaders.get(b, 0) >= self._topic_leaders_max,
+                self._leaders[b] + 1 > self._leaders_max,
+            ),
+        )
+        self._topic_leaders[leader] = self._topic_leaders.get(leader, 0) + 1
+        self._leaders[leader] += 1
+        # Followers are sought from the leader on, so that its neighbours share its load.
+        start = walk.index(leader)
+        walk = walk[start:] + walk[:start]
+        replicas = [leader]
+        racks: dict[str | None, int] = {self._everyone[leader].rack: 1}
+        while len(replicas) < self._replication_factor:
+            follower = min(
+                (b for b in walk if b not in replicas),
+                key=lambda b: (
+                    not self._everyone[b].active,
+                    racks.get(self._everyone[b].rack, 0) if self._has_rack(b) else 0,
+                    self._topic_replicas[b] >= self._topic_replicas_max,
+                ),
+            )
+            replicas.append(follower)
+            rack = self._everyone[follower].rack
+            racks[rack] = racks.get(rack, 0) + 1
+        for broker_id in replicas:
+            self._topic_replicas[broker_id] += 1
+        return tuple(replicas)
+
+    def _has_rack(self, broker_id: int) -> bool:
+        return self._everyone[broker_id].rack is not None

@@ -1,0 +1,42 @@
+"""The decision that gives a broker a block of producer ids nobody else has."""
+
+from typing import Final
+
+from lograft.metadata.errors import Refused
+from lograft.metadata.image import MetadataImage
+from lograft.metadata.types import Outcome
+from lograft.model.errors import ErrorCode
+from lograft.wire.messages.allocate_producer_ids import (
+    AllocateProducerIdsRequest,
+    AllocateProducerIdsResponse,
+)
+from lograft.wire.records.producer_ids_record import ProducerIdsRecord
+
+BLOCK_SIZE: Final = 1000
+PRODUCER_ID_MAX: Final = 2**63 - 1
+
+
+def allocate_producer_ids(
+    image: MetadataImage, request: AllocateProducerIdsRequest
+) -> Outcome[AllocateProducerIdsResponse]:
+    broker = image.brokers.get(request.broker_id)
+    if broker is None:
+        raise Refused(
+            ErrorCode.broker_id_not_registered, f"Broker {request.broker_id} is not registered."
+        )
+    if broker.epoch != request.broker_epoch:
+        raise Refused(
+            ErrorCode.stale_broker_epoch,
+            f"Broker {request.broker_id} is registered with epoch {broker.epoch},"
+            f" not {request.broker_epoch}.",
+        )
+    start = image.producer_ids_next
+    if start > PRODUCER_ID_MAX - BLOCK_SIZE:
+        raise Refused(ErrorCode.unknown_server_error, "All producer ids have been given away.")
+    record = ProducerIdsRecord(
+        broker_id=request.broker_id,
+        broker_epoch=request.broker_epoch,
+        next_producer_id=start + BLOCK_SIZE,
+    )
+    reply = AllocateProducerIdsResponse(producer_id_start=start, producer_id_len=BLOCK_SIZE)
+    return Outcome((record,), reply)

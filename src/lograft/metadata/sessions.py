@@ -1,0 +1,58 @@
+"""Which brokers the active controller has heard of lately.
+
+Not part of the image: every controller learns it anew from the heartbeats that it gets. A broker
+that was never heard of by this controller has no session, and is given one timeout's time from
+the moment the controller became active.
+"""
+
+from dataclasses import dataclass
+
+
+@dataclass(slots=True)
+class Session:
+    epoch: int
+    heard_ms: int
+    #: How far the broker has read the metadata log.
+    metadata_offset: int
+
+
+class BrokerSessions:
+    __slots__ = ("_sessions", "_timeout_ms")
+
+    def __init__(self, timeout_ms: int) -> None:
+        self._timeout_ms = timeout_ms
+        self._sessions: dict[int, Session] = {}
+
+    def heard(self, broker_id: int, *, epoch: int, metadata_offset: int, now_ms: int) -> None:
+        self._sessions[broker_id] = Session(epoch, now_ms, metadata_offset)
+
+    def expect(self, broker_id: int, *, epoch: int, now_ms: int) -> None:
+        """A controller that has just become active waits for those that it knows to be up."""
+        self._sessions.setdefault(broker_id, Session(epoch, now_ms, -1))
+
+    def forget(self, broker_id: int) -> None:
+        self._sessions.pop(broker_id, None)
+
+    def is_alive(self, broker_id: int, *, epoch: int, now_ms: int) -> bool:
+        """Whether this very registration of the broker spoke to us within the timeout."""
+        session = self._sessions.get(broker_id)
+        return (
+            session is not None
+            and session.epoch == epoch
+            and session.metadata_offset >= 0
+            and now_ms - session.heard_ms <= self._timeout_ms
+        )
+
+    def expired(self, now_ms: int) -> list[int]:
+        return [
+            broker_id
+            for broker_id, session in self._sessions.items()
+            if now_ms - session.heard_ms > self._timeout_ms
+        ]
+
+    def metadata_offset(self, broker_id: int) -> int:
+        session = self._sessions.get(broker_id)
+        return -1 if session is None else session.metadata_offset
+
+    def statistics(self) -> dict[str, int]:
+        return {"sessions": len(self._sessions)}

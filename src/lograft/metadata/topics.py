@@ -1,0 +1,335 @@
+"""Decisions about topics: create, delete, create on demand."""
+
+from collections import Counter
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from uuid import UUID
+
+from lograft.metadata.errors import Refused
+from lograft.metadata.image import MetadataImage
+from lograft.metadata.names import check_topic_name, similar_form
+from lograft.metadata.partitions import (
+    PARTITIONS_PER_REQUEST_MAX,
+    check_assignment,
+    new_partition,
+    placed,
+)
+from lograft.metadata.types import ON_DEMAND_MAX, Outcome, ResourceType
+from lograft.model.broker_configs import BrokerConfig
+from lograft.model.errors import ErrorCode, InvalidConfig
+from lograft.model.topic_configs import validate_topic_configs
+from lograft.model.types import METADATA_TOPIC, METADATA_TOPIC_ID, ZERO_UUID
+from lograft.model.uuids import uuid_to_text
+from lograft.wire.message import Message
+from lograft.wire.messages.create_topics import (
+    CreatableTopic,
+    CreatableTopicConfig,
+    CreatableTopicConfigs,
+    CreatableTopicResult,
+    CreateTopicsRequest,
+    CreateTopicsResponse,
+)
+from lograft.wire.messages.delete_topics import (
+    DeletableTopicResult,
+    DeleteTopicsRequest,
+    DeleteTopicsResponse,
+    DeleteTopicState,
+)
+from lograft.wire.records.config_record import ConfigRecord
+from lograft.wire.records.remove_topic_record import RemoveTopicRecord
+from lograft.wire.records.topic_record import TopicRecord
+
+
+def create_topics(
+    image: MetadataImage,
+    request: CreateTopicsRequest,
+    *,
+    config: BrokerConfig,
+    new_id: Callable[[], UUID],
+) -> Outcome[CreateTopicsResponse]:
+    """Each topic by itself: one that is refused does not hold up the others."""
+    _check_total(request.topics, config)
+    counts = Counter(topic.name for topic in request.topics)
+    records: list[Message] = []
+    results: list[CreatableTopicResult] = []
+    describe = _ConfigDescriber(config)
+    for topic in request.topics:
+        if counts[topic.name] > 1:
+            counts[topic.name] = -1  # said once
+            results.append(_refused(topic.name, _twice(topic.name)))
+        elif counts[topic.name] == 1:
+            try:
+                made = _create(image, topic, config=config, new_id=new_id)
+            except Refused as refusal:
+                results.append(_refused(topic.name, refusal))
+                continue
+            records += made
+            results.append(_created(made, describe))
+    if request.validate_only:
+        records.clear()
+        for result in results:
+            result.topic_id = ZERO_UUID
+    return Outcome(tuple(records), CreateTopicsResponse(topics=results))
+
+
+def auto_create_topics(
+    image: MetadataImage,
+    names: Iterable[str],
+    *,
+    config: BrokerConfig,
+    new_id: Callable[[], UUID],
+) -> Outcome[CreateTopicsResponse]:
+    """Topics that a client asked for before anyone created them, with the broker's defaults."""
+    settings = []
+    if config.auto_create_partitions_enable:
+        limit = str(config.auto_create_partitions_max)
+        settings.append(CreatableTopicConfig(name=ON_DEMAND_MAX, value=limit))
+    topics = [
+        CreatableTopic(name=name, num_partitions=-1, replication_factor=-1, configs=settings)
+        for name in names
+    ]
+    return create_topics(image, CreateTopicsRequest(topics=topics), config=config, new_id=new_id)
+
+
+def delete_topics(
+    image: MetadataImage, request: DeleteTopicsRequest, *, config: BrokerConfig
+) -> Outcome[DeleteTopicsResponse]:
+    """By name (up to version 5 in `topic_names`) or by id."""
+    wanted = request.topics or [DeleteTopicState(name=name) for name in request.topic_names]
+    if not config.delete_topic_enable:
+        raise Refused(
+            ErrorCode.topic_deletion_disabled,
+            "Topics cannot be deleted here: delete.topic.enable is false.",
+        )
+    names = Counter(topic.name for topic in wanted)
+    ids = Counter(topic.topic_id for topic in wanted if topic.topic_id != ZERO_UUID)
+    records: list[Message] = []
+    results = []
+    for topic in wanted:
+        result = DeletableTopicResult(name=topic.name, topic_id=topic.topic_id)
+        try:
+            if (topic.name is not None and names[topic.name] > 1) or ids[topic.topic_id] > 1:
+                raise Refused(ErrorCode.invalid_request, "The topic is named twice.")
+            topic_id = _topic_to_delete(image, topic)
+        except Refused as refusal:
+            result.error_code = refusal.code
+            result.error_message = refusal.message
+        else:
+            result.topic_id = topic_id
+            result.name = image.topics[topic_id].name
+            records.append(RemoveTopicRecord(topic_id=topic_id))
+        results.append(result)
+    return Outcome(tuple(records), DeleteTopicsResponse(responses=results))
+
+
+def check_new_name(image: MetadataImage, name: str) -> None:
+    if name == METADATA_TOPIC:
+        raise Refused(
+            ErrorCode.invalid_request, f"{name} is the cluster's own log and cannot be created."
+        )
+    check_topic_name(name)
+    if name in image.topic_ids:
+        raise Refused(ErrorCode.topic_already_exists, f"Topic '{name}' already exists.")
+    form = similar_form(name)
+    if form is not None:
+        for other in image.similar_names.get(form, ()):
+            raise Refused(
+                ErrorCode.invalid_topic_exception,
+                f"Topic '{name}' is too like the existing topic '{other}': metrics do not tell"
+                " '.' from '_'.",
+            )
+
+
+def checked_configs(
+    settings: Sequence[CreatableTopicConfig], config: BrokerConfig
+) -> dict[str, str]:
+    values: dict[str, str] = {}
+    for setting in settings:
+        if setting.value is None:
+            raise Refused(
+                ErrorCode.invalid_config, f"The setting {setting.name} needs a value, not null."
+            )
+        if setting.name in values:
+            raise Refused(ErrorCode.invalid_config, f"The setting {setting.name} is given twice.")
+        values[setting.name] = setting.value
+    try:
+        validate_topic_configs(values, config)
+    except InvalidConfig as error:
+        raise Refused(ErrorCode.invalid_config, str(error)) from None
+    return values
+
+
+def _check_total(topics: Sequence[CreatableTopic], config: BrokerConfig) -> None:
+    total = sum(
+        len(topic.assignments)
+        or (config.num_partitions if topic.num_partitions == -1 else max(topic.num_partitions, 0))
+        for topic in topics
+    )
+    if total > PARTITIONS_PER_REQUEST_MAX:
+        raise Refused(
+            ErrorCode.policy_violation,
+            f"One request may create at most {PARTITIONS_PER_REQUEST_MAX} partitions, this one"
+            f" asks for {total}: split it.",
+        )
+
+
+def _create(
+    image: MetadataImage,
+    topic: CreatableTopic,
+    *,
+    config: BrokerConfig,
+    new_id: Callable[[], UUID],
+) -> list[Message]:
+    check_new_name(image, topic.name)
+    values = checked_configs(topic.configs, config)
+    if topic.assignments:
+        assignments = _given_assignments(image, topic)
+    else:
+        assignments = _placed_assignments(image, topic, config)
+    topic_id = _fresh_id(image, new_id)
+    records: list[Message] = [TopicRecord(name=topic.name, topic_id=topic_id)]
+    records += (
+        ConfigRecord(
+            resource_type=ResourceType.topic, resource_name=topic.name, name=name, value=value
+        )
+        for name, value in values.items()
+    )
+    records += (
+        new_partition(image, topic_id, index, replicas)
+        for index, replicas in enumerate(assignments)
+    )
+    return records
+
+
+def _given_assignments(image: MetadataImage, topic: CreatableTopic) -> list[tuple[int, ...]]:
+    if topic.num_partitions != -1 or topic.replication_factor != -1:
+        raise Refused(
+            ErrorCode.invalid_request,
+            "With replicas assigned by hand, the number of partitions and the replication factor"
+            " must both be -1.",
+        )
+    by_index: dict[int, tuple[int, ...]] = {}
+    for assignment in topic.assignments:
+        if assignment.partition_index in by_index:
+            raise Refused(
+                ErrorCode.invalid_replica_assignment,
+                f"Partition {assignment.partition_index} is assigned twice.",
+            )
+        by_index[assignment.partition_index] = tuple(assignment.broker_ids)
+    if sorted(by_index) != list(range(len(by_index))):
+        raise Refused(
+            ErrorCode.invalid_replica_assignment,
+            f"Partitions are numbered from 0 without gaps; assigned are {sorted(by_index)[:20]}.",
+        )
+    factor = len(by_index[0])
+    for index in range(len(by_index)):
+        check_assignment(image, index, by_index[index], replication_factor=factor)
+    return [by_index[index] for index in range(len(by_index))]
+
+
+def _placed_assignments(
+    image: MetadataImage, topic: CreatableTopic, config: BrokerConfig
+) -> list[tuple[int, ...]]:
+    count, factor = topic.num_partitions, topic.replication_factor
+    if factor < -1 or factor == 0:
+        raise Refused(
+            ErrorCode.invalid_replication_factor,
+            f"The replication factor must be at least 1, or -1 for the default; it is {factor}.",
+        )
+    if count < -1 or count == 0:
+        raise Refused(
+            ErrorCode.invalid_partitions,
+            f"A topic has at least 1 partition, or -1 for the default number; it is {count}.",
+        )
+    if count == -1:
+        count = config.num_partitions
+    if factor == -1:
+        factor = config.default_replication_factor
+    return placed(image, topic.name, range(count), replication_factor=factor)
+
+
+def _fresh_id(image: MetadataImage, new_id: Callable[[], UUID]) -> UUID:
+    """Never one with a meaning, nor one whose text a command line would take for an option."""
+    while True:
+        topic_id = new_id()
+        if (
+            topic_id not in (ZERO_UUID, METADATA_TOPIC_ID)
+            and topic_id not in image.topics
+            and not uuid_to_text(topic_id).startswith("-")
+        ):
+            return topic_id
+
+
+def _topic_to_delete(image: MetadataImage, topic: DeleteTopicState) -> UUID:
+    if topic.name is not None and topic.topic_id != ZERO_UUID:
+        raise Refused(ErrorCode.invalid_request, "Give the topic's name or its id, not both.")
+    if topic.name is not None:
+        topic_id = image.topic_ids.get(topic.name)
+        if topic_id is None:
+            raise Refused(
+                ErrorCode.unknown_topic_or_partition, f"There is no topic '{topic.name}'."
+            )
+        return topic_id
+    if topic.topic_id == ZERO_UUID:
+        raise Refused(ErrorCode.invalid_request, "Neither a name nor an id of a topic is given.")
+    if topic.topic_id not in image.topics:
+        raise Refused(
+            ErrorCode.unknown_topic_id, f"There is no topic {uuid_to_text(topic.topic_id)}."
+        )
+    return topic.topic_id
+
+
+def _twice(name: str) -> Refused:
+    return Refused(ErrorCode.invalid_request, f"Topic '{name}' is in the request twice.")
+
+
+def _refused(name: str, refusal: Refused) -> CreatableTopicResult:
+    return CreatableTopicResult(
+        name=name, error_code=refusal.code, error_message=refusal.message, configs=None
+    )
+
+
+class _ConfigDescriber:
+    """The settings of a new topic as CreateTopics shows them; topics with the same overrides
+    share one list."""
+
+    def __init__(self, config: BrokerConfig) -> None:
+        self._config = config
+        self._described: dict[tuple[tuple[str, str], ...], list[CreatableTopicConfigs]] = {}
+
+    def __call__(self, overrides: Mapping[str, str]) -> list[CreatableTopicConfigs]:
+        from lograft.model.config_resolution import describe_topic
+
+        key = tuple(overrides.items())
+        if key not in self._described:
+            self._described[key] = [
+                CreatableTopicConfigs(
+                    name=entry.name,
+                    value=entry.value,
+                    read_only=entry.read_only,
+                    config_source=entry.source,
+                    is_sensitive=entry.is_sensitive,
+                )
+                for entry in describe_topic(overrides, self._config)
+            ]
+        return self._described[key]
+
+
+def _created(made: Sequence[Message], describe: _ConfigDescriber) -> CreatableTopicResult:
+    topic = made[0]
+    assert isinstance(topic, TopicRecord)
+    overrides = {
+        record.name: record.value
+        for record in made
+        if isinstance(record, ConfigRecord) and record.value is not None
+    }
+    partitions = made[1 + len(overrides) :]
+    first = partitions[0]
+    return CreatableTopicResult(
+        name=topic.name,
+        topic_id=topic.topic_id,
+        error_code=ErrorCode.none,
+        error_message=None,
+        num_partitions=len(partitions),
+        replication_factor=len(getattr(first, "replicas")),  # noqa: B009
+        configs=describe(overrides),
+    )

@@ -1,0 +1,152 @@
+from collections.abc import Callable
+from uuid import UUID
+
+import pytest
+
+from lograft.metadata.configs import alter_configs, incremental_alter_configs
+from lograft.metadata.image import MetadataImage
+from lograft.metadata.types import ResourceType
+from lograft.model.broker_configs import BrokerConfig
+from lograft.model.errors import ErrorCode
+from lograft.wire.messages import alter_configs as replacing
+from lograft.wire.messages import incremental_alter_configs as incremental
+from lograft.wire.records.config_record import ConfigRecord
+from lograft.wire.records.topic_record import TopicRecord
+
+TOPIC, BROKER, LOGGER, GROUP = (
+    ResourceType.topic,
+    ResourceType.broker,
+    ResourceType.broker_logger,
+    ResourceType.group,
+)
+SET, DELETE, APPEND, SUBTRACT = range(4)
+Change = tuple[str, int, str | None]
+
+
+@pytest.fixture
+def image(cluster: Callable[..., MetadataImage], apply: Callable[..., None]) -> MetadataImage:
+    image = cluster(1)
+    apply(
+        image,
+        [
+            TopicRecord(name="t", topic_id=UUID(int=7)),
+            ConfigRecord(resource_type=2, resource_name="t", name="retention.ms", value="5"),
+            ConfigRecord(resource_type=2, resource_name="t", name="cleanup.policy", value="delete"),
+        ],
+    )
+    return image
+
+
+def alter(
+    image: MetadataImage, config: BrokerConfig, kind: int, name: str, *changes: Change
+) -> tuple[ErrorCode, dict[str, str | None]]:
+    resource = incremental.AlterConfigsResource(
+        resource_type=kind,
+        resource_name=name,
+        configs=[
+            incremental.AlterableConfig(name=one, config_operation=operation, value=value)
+            for one, operation, value in changes
+        ],
+    )
+    request = incremental.IncrementalAlterConfigsRequest(resources=[resource])
+    outcome = incremental_alter_configs(image, request, config=config)
+    (response,) = outcome.reply.responses
+    assert bool(response.error_message) == bool(response.error_code)
+    written = {r.name: r.value for r in outcome.records if isinstance(r, ConfigRecord)}
+    return ErrorCode(response.error_code), written
+
+
+def test_a_topics_settings_change_one_by_one(image: MetadataImage, config: BrokerConfig) -> None:
+    code, written = alter(
+        image,
+        config,
+        TOPIC,
+        "t",
+        ("retention.ms", DELETE, None),
+        ("flush.ms", SET, "10"),
+        ("cleanup.policy", APPEND, "compact"),
+    )
+    assert code == ErrorCode.none
+    assert written == {"retention.ms": None, "flush.ms": "10", "cleanup.policy": "delete,compact"}
+
+
+def test_what_is_so_already_is_not_written(image: MetadataImage, config: BrokerConfig) -> None:
+    assert alter(image, config, TOPIC, "t", ("retention.ms", SET, "5")) == (ErrorCode.none, {})
+    assert alter(image, config, TOPIC, "t", ("flush.ms", DELETE, None)) == (ErrorCode.none, {})
+    # A broker reads its files again when its setting is set again.
+    again = alter(image, config, BROKER, "1", ("log.cleaner.threads", SET, "2"))
+    assert again == (ErrorCode.none, {"log.cleaner.threads": "2"})
+
+
+def test_subtract_takes_words_away(image: MetadataImage, config: BrokerConfig) -> None:
+    changes: list[Change] = [("cleanup.policy", APPEND, "compact,delete")]
+    assert alter(image, config, TOPIC, "t", *changes)[1] == {"cleanup.policy": "delete,compact"}
+    image.configs[next(iter(image.configs))]["cleanup.policy"] = "delete,compact"
+    changes = [("cleanup.policy", SUBTRACT, "delete")]
+    assert alter(image, config, TOPIC, "t", *changes)[1] == {"cleanup.policy": "compact"}
+
+
+@pytest.mark.parametrize(
+    ("kind", "name", "changes", "code"),
+    [
+        (TOPIC, "nope", [("flush.ms", SET, "1")], ErrorCode.unknown_topic_or_partition),
+        (TOPIC, "t", [("nope", SET, "1")], ErrorCode.invalid_config),
+        (TOPIC, "t", [("flush.ms", SET, "x")], ErrorCode.invalid_config),
+        (TOPIC, "t", [("flush.ms", APPEND, "1")], ErrorCode.invalid_config),
+        (TOPIC, "t", [("flush.ms", SET, None)], ErrorCode.invalid_request),
+        (TOPIC, "t", [("flush.ms", 9, "1")], ErrorCode.invalid_request),
+        (TOPIC, "t", [("flush.ms", SET, "1")] * 2, ErrorCode.invalid_request),
+        (BROKER, "7", [("log.cleaner.threads", SET, "1")], ErrorCode.broker_id_not_registered),
+        (BROKER, "x", [("log.cleaner.threads", SET, "1")], ErrorCode.invalid_request),
+        (BROKER, "1", [("process.roles", SET, "broker")], ErrorCode.invalid_request),
+        (BROKER, "", [("listeners", SET, "PLAINTEXT://:1")], ErrorCode.invalid_request),
+        (BROKER, "1", [("log.cleaner.threads", SET, "x")], ErrorCode.invalid_request),
+        (LOGGER, "1", [("root", SET, "INFO")], ErrorCode.invalid_request),
+        (GROUP, "", [("x", SET, "1")], ErrorCode.invalid_request),
+        (99, "x", [("x", SET, "1")], ErrorCode.invalid_request),
+    ],
+)
+def test_what_cannot_be_is_refused(
+    image: MetadataImage,
+    config: BrokerConfig,
+    kind: int,
+    name: str,
+    changes: list[Change],
+    code: ErrorCode,
+) -> None:
+    assert alter(image, config, kind, name, *changes) == (code, {})
+
+
+def test_all_brokers_and_one_broker_have_settings(
+    image: MetadataImage, config: BrokerConfig
+) -> None:
+    for name in ("", "1"):
+        assert alter(image, config, BROKER, name, ("log.retention.ms", SET, "9")) == (
+            ErrorCode.none,
+            {"log.retention.ms": "9"},
+        )
+    assert alter(image, config, GROUP, "g", ("consumer.session.timeout.ms", SET, "9"))[0] == 0
+
+
+def test_alter_configs_replaces_what_was_set(image: MetadataImage, config: BrokerConfig) -> None:
+    def replaced(**more: bool) -> dict[str, str | None]:
+        resource = replacing.AlterConfigsResource(
+            resource_type=TOPIC,
+            resource_name="t",
+            configs=[replacing.AlterableConfig(name="flush.ms", value="7")],
+        )
+        request = replacing.AlterConfigsRequest(resources=[resource], **more)
+        outcome = alter_configs(image, request, config=config)
+        assert [response.error_code for response in outcome.reply.responses] == [0]
+        return {r.name: r.value for r in outcome.records if isinstance(r, ConfigRecord)}
+
+    assert replaced() == {"flush.ms": "7", "retention.ms": None, "cleanup.policy": None}
+    assert replaced(validate_only=True) == {}
+
+
+def test_a_resource_named_twice_is_refused_once(image: MetadataImage, config: BrokerConfig) -> None:
+    resource = replacing.AlterConfigsResource(resource_type=TOPIC, resource_name="t")
+    request = replacing.AlterConfigsRequest(resources=[resource, resource])
+    outcome = alter_configs(image, request, config=config)
+    assert [r.error_code for r in outcome.reply.responses] == [ErrorCode.invalid_request]
+    assert outcome.records == ()

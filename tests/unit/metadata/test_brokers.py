@@ -1,0 +1,288 @@
+"""Registration, heartbeats, fencing, and what they do to the partitions."""
+
+from collections.abc import Callable
+from typing import Any
+from uuid import UUID
+
+import pytest
+
+from lograft.metadata.brokers import (
+    fence_broker,
+    heartbeat,
+    register_broker,
+    register_controller,
+    unregister_broker,
+)
+from lograft.metadata.directories import assign_directories
+from lograft.metadata.errors import Refused
+from lograft.metadata.image import MetadataImage
+from lograft.metadata.sessions import BrokerSessions
+from lograft.metadata.types import Outcome
+from lograft.model.errors import ErrorCode
+from lograft.model.types import TopicIdPartition
+from lograft.wire.messages.broker_heartbeat import BrokerHeartbeatRequest, BrokerHeartbeatResponse
+from lograft.wire.messages.broker_registration import (
+    BrokerRegistrationRequest,
+    Feature,
+    Listener,
+)
+from lograft.wire.messages.controller_registration import ControllerRegistrationRequest
+from lograft.wire.messages.unregister_broker import UnregisterBrokerRequest
+from lograft.wire.records.partition_record import PartitionRecord
+from lograft.wire.records.register_broker_record import RegisterBrokerRecord
+from lograft.wire.records.topic_record import TopicRecord
+
+Cluster = Callable[..., MetadataImage]
+Apply = Callable[..., None]
+T = UUID(int=7)
+
+
+def registration(broker_id: int = 1, **more: Any) -> BrokerRegistrationRequest:
+    values: dict[str, Any] = {
+        "cluster_id": "c",
+        "incarnation_id": UUID(int=900 + broker_id),
+        "listeners": [Listener(name="PLAINTEXT", host="h", port=9092)],
+        "features": [
+            Feature(name="metadata.version", min_supported_version=19, max_supported_version=30)
+        ],
+        "log_dirs": [UUID(int=5000 + broker_id)],
+    }
+    return BrokerRegistrationRequest(broker_id=broker_id, **(values | more))
+
+
+def beat(image: MetadataImage, broker_id: int = 1, **more: Any) -> Outcome[BrokerHeartbeatResponse]:
+    values: dict[str, Any] = {
+        "broker_epoch": image.brokers[broker_id].epoch,
+        "current_metadata_offset": image.offset,
+    }
+    return heartbeat(image, BrokerHeartbeatRequest(broker_id=broker_id, **(values | more)))
+
+
+def with_partition(
+    image: MetadataImage, apply: Apply, replicas: list[int], **more: Any
+) -> MetadataImage:
+    record = PartitionRecord(
+        partition_id=0,
+        topic_id=T,
+        replicas=replicas,
+        isr=more.pop("isr", replicas),
+        leader=more.pop("leader", replicas[0]),
+        leader_epoch=0,
+        partition_epoch=0,
+        directories=[UUID(int=5000 + replica) for replica in replicas],
+        **more,
+    )
+    apply(image, [TopicRecord(name="t", topic_id=T), record])
+    return image
+
+
+def leader_and_isr(image: MetadataImage) -> tuple[int, int, tuple[int, ...]]:
+    state = image.topics[T].partitions[0]
+    return state.leader, state.leader_epoch, state.isr
+
+
+def state(image: MetadataImage) -> str:
+    broker = image.brokers[1]
+    if broker.fenced:
+        return "fenced"
+    return "shutting down" if broker.in_controlled_shutdown else "active"
+
+
+def test_a_brokers_life(cluster: Cluster, apply: Apply) -> None:
+    image = cluster()
+    outcome = register_broker(image, registration(), cluster_id="c")
+    epoch = outcome.reply.broker_epoch
+    assert epoch == image.offset + 1
+    apply(image, outcome.records)
+    assert image.offset == epoch  # the record's own offset
+    assert state(image) == "fenced"
+
+    behind = beat(image, current_metadata_offset=epoch - 1)
+    assert behind.records == ()
+    assert (behind.reply.is_caught_up, behind.reply.is_fenced) == (False, True)
+
+    outcome2 = beat(image)
+    apply(image, outcome2.records)
+    assert (outcome2.reply.is_caught_up, outcome2.reply.is_fenced) == (True, False)
+    assert state(image) == "active"
+    assert beat(image).records == ()
+
+    with_partition(image, apply, [1])
+    first = beat(image, want_shut_down=True)
+    apply(image, first.records)
+    assert not first.reply.should_shut_down
+    assert state(image) == "shutting down"
+    assert leader_and_isr(image) == (-1, 1, (1,))
+    second = beat(image, want_shut_down=True)
+    apply(image, second.records)
+    assert second.reply.should_shut_down
+    assert state(image) == "fenced"
+
+    again = register_broker(image, registration(incarnation_id=UUID(int=1)), cluster_id="c")
+    apply(image, again.records)
+    apply(image, beat(image).records)
+    assert state(image) == "active"
+    assert leader_and_isr(image) == (1, 2, (1,))
+
+
+def test_a_new_incarnation_leads_nothing_at_first(cluster: Cluster, apply: Apply) -> None:
+    """After a crash: the old registration was never fenced."""
+    image = with_partition(cluster(1, 2), apply, [1, 2])
+    outcome = register_broker(image, registration(), cluster_id="c")
+    assert isinstance(outcome.records[0], RegisterBrokerRecord)
+    apply(image, outcome.records)
+    assert leader_and_isr(image) == (2, 1, (2,))
+
+    alone = with_partition(cluster(1), apply, [1])
+    apply(alone, register_broker(alone, registration(), cluster_id="c").records)
+    assert leader_and_isr(alone) == (-1, 1, (1,))
+    apply(alone, beat(alone).records)
+    assert leader_and_isr(alone) == (1, 2, (1,))
+
+
+def test_the_same_incarnation_keeps_its_epoch(cluster: Cluster, apply: Apply) -> None:
+    image = with_partition(cluster(1), apply, [1])
+    epoch = image.brokers[1].epoch
+    same = registration(incarnation_id=image.brokers[1].incarnation_id)
+    outcome = register_broker(image, same, cluster_id="c", predecessor_alive=True)
+    assert outcome.reply.broker_epoch == epoch
+    assert len(outcome.records) == 1
+
+
+@pytest.mark.parametrize(
+    ("request_", "alive", "code"),
+    [
+        (registration(cluster_id="other"), False, ErrorCode.inconsistent_cluster_id),
+        (registration(), True, ErrorCode.duplicate_broker_registration),
+        (registration(is_migrating_zk_broker=True), False, ErrorCode.invalid_request),
+        (
+            registration(features=[Feature(name="metadata.version", max_supported_version=29)]),
+            False,
+            ErrorCode.unsupported_version,
+        ),
+        (registration(log_dirs=[UUID(int=1)]), False, ErrorCode.invalid_request),
+        (registration(log_dirs=[T, T, T]), False, ErrorCode.invalid_request),
+        (registration(log_dirs=[UUID(int=5002)]), False, ErrorCode.invalid_registration),
+    ],
+)
+def test_registrations_that_cannot_be(
+    cluster: Cluster, request_: BrokerRegistrationRequest, alive: bool, code: ErrorCode
+) -> None:
+    with pytest.raises(Refused) as refusal:
+        register_broker(cluster(1, 2), request_, cluster_id="c", predecessor_alive=alive)
+    assert refusal.value.code == code
+
+
+def test_heartbeats_of_strangers_are_refused(cluster: Cluster) -> None:
+    image = cluster(1)
+    with pytest.raises(Refused) as refusal:
+        heartbeat(image, BrokerHeartbeatRequest(broker_id=2, broker_epoch=1))
+    assert refusal.value.code == ErrorCode.broker_id_not_registered
+    with pytest.raises(Refused) as refusal:
+        beat(image, broker_epoch=999)
+    assert refusal.value.code == ErrorCode.stale_broker_epoch
+
+
+def test_fencing_moves_leaders_within_the_isr(cluster: Cluster, apply: Apply) -> None:
+    image = with_partition(cluster(1, 2, 3), apply, [1, 2, 3], isr=[1, 3])
+    apply(image, fence_broker(image, 1).records)
+    assert leader_and_isr(image) == (3, 1, (3,))
+    assert fence_broker(image, 1).records == ()
+    assert fence_broker(image, 9).records == ()
+    apply(image, fence_broker(image, 3).records)
+    assert leader_and_isr(image) == (-1, 2, (3,))
+    # Broker 1 comes back, but only 3 has all the records.
+    apply(image, beat(image, 1).records)
+    assert leader_and_isr(image) == (-1, 2, (3,))
+    apply(image, beat(image, 3).records)
+    assert leader_and_isr(image) == (3, 3, (3,))
+
+
+def test_a_broker_that_wants_it_is_fenced(cluster: Cluster, apply: Apply) -> None:
+    image = cluster(1)
+    outcome = beat(image, want_fence=True)
+    apply(image, outcome.records)
+    assert outcome.reply.is_fenced
+    assert image.brokers[1].fenced
+    assert beat(image, want_fence=True).records == ()
+
+
+def test_an_eligible_replica_leads_when_the_isr_is_empty(cluster: Cluster, apply: Apply) -> None:
+    """As Apache Kafka leaves a partition behind that it stopped cleanly."""
+    image = with_partition(
+        cluster(fenced=[1]), apply, [1], isr=[], leader=-1, eligible_leader_replicas=[1]
+    )
+    apply(image, beat(image).records)
+    assert leader_and_isr(image) == (1, 1, (1,))
+    assert image.topics[T].partitions[0].elr == ()
+
+
+def test_a_broken_disk_takes_its_partitions_along(cluster: Cluster, apply: Apply) -> None:
+    image = cluster(1, 2)
+    both = registration(log_dirs=[UUID(int=5001), UUID(int=666)])
+    apply(image, register_broker(image, both, cluster_id="c").records)
+    apply(image, beat(image).records)
+    with_partition(image, apply, [1, 2])
+    outcome = beat(image, offline_log_dirs=[UUID(int=5001), UUID(int=404)])
+    apply(image, outcome.records)
+    assert image.brokers[1].log_dirs == (UUID(int=666),)
+    assert leader_and_isr(image) == (2, 1, (2,))
+    assert beat(image, offline_log_dirs=[UUID(int=5001)]).records == ()
+
+
+def test_a_broker_without_a_disk_is_fenced(cluster: Cluster, apply: Apply) -> None:
+    image = with_partition(cluster(1, 2), apply, [1, 2])
+    outcome = beat(image, offline_log_dirs=[UUID(int=5001)])
+    apply(image, outcome.records)
+    assert outcome.reply.is_fenced
+    assert leader_and_isr(image) == (2, 1, (2,))
+    assert beat(image, offline_log_dirs=[UUID(int=5001)]).records == ()
+
+
+def test_replicas_are_told_apart_by_directory(cluster: Cluster, apply: Apply) -> None:
+    image = with_partition(cluster(1), apply, [1])
+    epoch = image.brokers[1].epoch
+    here, elsewhere = TopicIdPartition(T, 0), TopicIdPartition(T, 5)
+    nowhere = TopicIdPartition(UUID(int=8), 0)
+    outcome = assign_directories(image, 1, epoch, {UUID(int=666): [here, elsewhere, nowhere]})
+    assert outcome.reply == {
+        elsewhere: ErrorCode.unknown_topic_or_partition,
+        nowhere: ErrorCode.unknown_topic_id,
+    }
+    apply(image, outcome.records)
+    assert image.topics[T].partitions[0].directories == (UUID(int=666),)
+    assert assign_directories(image, 1, epoch, {UUID(int=666): [here]}).records == ()
+    with pytest.raises(Refused):
+        assign_directories(image, 1, epoch + 1, {})
+
+
+def test_an_unregistered_broker_is_gone(cluster: Cluster, apply: Apply) -> None:
+    image = with_partition(cluster(1, 2), apply, [1, 2])
+    apply(image, unregister_broker(image, UnregisterBrokerRequest(broker_id=1)).records)
+    assert list(image.brokers) == [2]
+    assert leader_and_isr(image) == (2, 1, (2,))
+    with pytest.raises(Refused) as refusal:
+        unregister_broker(image, UnregisterBrokerRequest(broker_id=1))
+    assert refusal.value.code == ErrorCode.broker_id_not_registered
+
+
+def test_controllers_register(cluster: Cluster, apply: Apply) -> None:
+    image = cluster()
+    request = ControllerRegistrationRequest(controller_id=3, incarnation_id=T)
+    apply(image, register_controller(image, request).records)
+    assert image.controllers[3].incarnation_id == T
+
+
+def test_sessions_end_in_silence() -> None:
+    sessions = BrokerSessions(timeout_ms=100)
+    sessions.expect(1, epoch=5, now_ms=0)
+    assert not sessions.is_alive(1, epoch=5, now_ms=0)  # never heard of by us
+    assert sessions.expired(100) == []
+    assert sessions.expired(101) == [1]
+    sessions.heard(1, epoch=5, metadata_offset=9, now_ms=101)
+    assert sessions.is_alive(1, epoch=5, now_ms=201)
+    assert not sessions.is_alive(1, epoch=6, now_ms=201)
+    assert not sessions.is_alive(1, epoch=5, now_ms=202)
+    assert sessions.metadata_offset(1) == 9
+    sessions.forget(1)
+    assert sessions.expired(10_000) == []

@@ -1,0 +1,170 @@
+"""Features, producer ids, what a controller writes first, versions of records."""
+
+from collections.abc import Callable
+from uuid import UUID
+
+import pytest
+
+from lograft.metadata.activation import activation_records
+from lograft.metadata.errors import Refused
+from lograft.metadata.features import effective_levels, update_features
+from lograft.metadata.image import MetadataImage
+from lograft.metadata.producer_ids import allocate_producer_ids
+from lograft.metadata.record_versions import version_of
+from lograft.model.errors import ErrorCode
+from lograft.wire.message import Message
+from lograft.wire.messages.allocate_producer_ids import AllocateProducerIdsRequest
+from lograft.wire.messages.update_features import FeatureUpdateKey, UpdateFeaturesRequest
+from lograft.wire.record_frames import decode_record, encode_record
+from lograft.wire.records.abort_transaction_record import AbortTransactionRecord
+from lograft.wire.records.begin_transaction_record import BeginTransactionRecord
+from lograft.wire.records.broker_registration_change_record import BrokerRegistrationChangeRecord
+from lograft.wire.records.config_record import ConfigRecord
+from lograft.wire.records.end_transaction_record import EndTransactionRecord
+from lograft.wire.records.feature_level_record import FeatureLevelRecord
+from lograft.wire.records.partition_change_record import PartitionChangeRecord
+from lograft.wire.records.partition_record import PartitionRecord
+from lograft.wire.records.register_broker_record import RegisterBrokerRecord
+
+Cluster = Callable[..., MetadataImage]
+Apply = Callable[..., None]
+
+
+def update(
+    image: MetadataImage, name: str, level: int, kind: int = 1, *, version: int = 2
+) -> tuple[int, int, tuple[Message, ...]]:
+    key = FeatureUpdateKey(
+        feature=name, max_version_level=level, upgrade_type=kind, allow_downgrade=kind > 1
+    )
+    request = UpdateFeaturesRequest(feature_updates=[key])
+    outcome = update_features(image, request, version=version)
+    return outcome.reply.error_code, outcome.reply.results[0].error_code, outcome.records
+
+
+def test_metadata_version_goes_up_and_with_force_down(cluster: Cluster, apply: Apply) -> None:
+    image = cluster(1)
+    assert update(image, "metadata.version", 30) == (0, 0, ())
+    bad = int(ErrorCode.invalid_update_version)
+    assert update(image, "metadata.version", 29) == (bad, bad, ())
+    assert update(image, "metadata.version", 29, 2) == (bad, bad, ())
+    code, _, records = update(image, "metadata.version", 29, 3)
+    assert (code, records) == (0, (FeatureLevelRecord(name="metadata.version", feature_level=29),))
+    apply(image, records)
+    assert update(image, "metadata.version", 30, 3)[0] == bad
+    assert update(image, "metadata.version", 30)[0] == 0
+
+
+@pytest.mark.parametrize(
+    ("name", "level", "kind"),
+    [
+        ("nope", 1, 1),
+        ("group.version", 1, 1),
+        ("metadata.version", 31, 1),
+        ("metadata.version", 0, 3),
+        ("metadata.version", -1, 3),
+        ("kraft.version", 1, 1),
+        ("metadata.version", 30, 9),
+    ],
+)
+def test_levels_that_cannot_be(cluster: Cluster, name: str, level: int, kind: int) -> None:
+    bad = int(ErrorCode.invalid_update_version)
+    assert update(cluster(1), name, level, kind) == (bad, bad, ())
+    # Up to version 1 each feature has its own error.
+    assert update(cluster(1), name, level, kind, version=1) == (0, bad, ())
+
+
+def test_features_that_are_not_built_are_not_shown(cluster: Cluster, apply: Apply) -> None:
+    image = cluster(1)
+    apply(image, [FeatureLevelRecord(name="group.version", feature_level=1)])
+    assert effective_levels(image) == {"metadata.version": 30}
+    assert effective_levels(image, kraft_version=1) == {"metadata.version": 30, "kraft.version": 1}
+
+
+def test_producer_ids_come_in_blocks(cluster: Cluster, apply: Apply) -> None:
+    image = cluster(1)
+    request = AllocateProducerIdsRequest(broker_id=1, broker_epoch=image.brokers[1].epoch)
+    starts = []
+    for _ in range(3):
+        outcome = allocate_producer_ids(image, request)
+        starts.append((outcome.reply.producer_id_start, outcome.reply.producer_id_len))
+        apply(image, outcome.records)
+    assert starts == [(0, 1000), (1000, 1000), (2000, 1000)]
+
+
+def test_producer_ids_are_for_registered_brokers(cluster: Cluster) -> None:
+    image = cluster(1)
+    for broker_id, epoch, code in (
+        (2, 0, ErrorCode.broker_id_not_registered),
+        (1, 99, ErrorCode.stale_broker_epoch),
+    ):
+        with pytest.raises(Refused) as refusal:
+            allocate_producer_ids(
+                image, AllocateProducerIdsRequest(broker_id=broker_id, broker_epoch=epoch)
+            )
+        assert refusal.value.code == code
+    image.producer_ids_next = 2**63 - 500
+    with pytest.raises(Refused, match="given away"):
+        allocate_producer_ids(
+            image,
+            AllocateProducerIdsRequest(broker_id=1, broker_epoch=image.brokers[1].epoch),
+        )
+
+
+def test_an_empty_log_begins_with_what_it_was_formatted_with(apply: Apply) -> None:
+    image = MetadataImage()
+    formatted: list[Message] = [
+        FeatureLevelRecord(name="group.version", feature_level=1),
+        FeatureLevelRecord(name="metadata.version", feature_level=25),
+        ConfigRecord(resource_type=4, resource_name="", name="a", value="b"),
+    ]
+    records = activation_records(image, formatted)
+    assert [type(record) for record in records] == [
+        BeginTransactionRecord,
+        FeatureLevelRecord,
+        ConfigRecord,
+        EndTransactionRecord,
+    ]
+    apply(image, records)
+    assert image.features == {"metadata.version": 25}
+    assert activation_records(image, formatted) == ()
+
+
+def test_without_a_format_the_newest_version_is_taken(apply: Apply) -> None:
+    image = MetadataImage()
+    apply(image, activation_records(image, ()))
+    assert image.features == {"metadata.version": 30}
+
+
+def test_a_transaction_that_was_left_open_is_aborted(apply: Apply) -> None:
+    image = MetadataImage()
+    apply(image, [BeginTransactionRecord(), FeatureLevelRecord(name="x", feature_level=1)])
+    records = activation_records(image, ())
+    assert isinstance(records[0], AbortTransactionRecord)
+    apply(image, records)
+    assert image.features == {"metadata.version": 30}
+
+
+@pytest.mark.parametrize(
+    ("record", "version"),
+    [
+        (RegisterBrokerRecord(), 1),
+        (RegisterBrokerRecord(is_migrating_zk_broker=True), 2),
+        (RegisterBrokerRecord(log_dirs=[UUID(int=9)]), 3),
+        (RegisterBrokerRecord(cordoned_log_dirs=[]), 4),
+        (BrokerRegistrationChangeRecord(fenced=-1), 0),
+        (BrokerRegistrationChangeRecord(in_controlled_shutdown=1), 1),
+        (BrokerRegistrationChangeRecord(log_dirs=[UUID(int=9)]), 2),
+        (BrokerRegistrationChangeRecord(cordoned_log_dirs=[]), 3),
+        (PartitionRecord(replicas=[1]), 0),
+        (PartitionRecord(replicas=[1], directories=[UUID(int=9)]), 1),
+        (PartitionRecord(eligible_leader_replicas=[1]), 2),
+        (PartitionChangeRecord(leader=3), 0),
+        (PartitionChangeRecord(directories=[UUID(int=9)]), 1),
+        (PartitionChangeRecord(last_known_elr=[1]), 2),
+    ],
+)
+def test_a_record_is_written_in_the_lowest_version_that_holds_it(
+    record: Message, version: int
+) -> None:
+    assert version_of(record) == version
+    assert decode_record(encode_record(record, version)) == record

@@ -1,0 +1,264 @@
+from collections.abc import Callable
+from typing import Any
+from uuid import UUID
+
+import pytest
+
+from lograft.metadata.errors import Refused
+from lograft.metadata.image import MetadataImage
+from lograft.metadata.topics import auto_create_topics, create_topics, delete_topics
+from lograft.metadata.types import Outcome
+from lograft.model.broker_configs import BrokerConfig
+from lograft.model.errors import ErrorCode
+from lograft.model.types import ZERO_UUID
+from lograft.wire.messages.create_topics import (
+    CreatableReplicaAssignment,
+    CreatableTopic,
+    CreatableTopicConfig,
+    CreateTopicsRequest,
+    CreateTopicsResponse,
+)
+from lograft.wire.messages.delete_topics import DeleteTopicsRequest, DeleteTopicState
+from lograft.wire.records.config_record import ConfigRecord
+from lograft.wire.records.partition_record import PartitionRecord
+from lograft.wire.records.topic_record import TopicRecord
+
+Cluster = Callable[..., MetadataImage]
+NewId = Callable[[], UUID]
+Apply = Callable[..., None]
+
+
+def topic(name: str = "t", partitions: int = 1, factor: int = 1, **more: Any) -> CreatableTopic:
+    return CreatableTopic(name=name, num_partitions=partitions, replication_factor=factor, **more)
+
+
+def assigned(name: str, *replicas: list[int], **more: Any) -> CreatableTopic:
+    return CreatableTopic(
+        name=name,
+        num_partitions=more.get("partitions", -1),
+        replication_factor=more.get("factor", -1),
+        assignments=[
+            CreatableReplicaAssignment(partition_index=index, broker_ids=ids)
+            for index, ids in enumerate(replicas)
+        ],
+    )
+
+
+def create(
+    image: MetadataImage, config: BrokerConfig, new_id: NewId, *topics: CreatableTopic, **more: Any
+) -> Outcome[CreateTopicsResponse]:
+    request = CreateTopicsRequest(topics=list(topics), **more)
+    return create_topics(image, request, config=config, new_id=new_id)
+
+
+def test_a_topic_is_made_of_its_records_in_kafkas_order(
+    cluster: Cluster, config: BrokerConfig, new_id: NewId, apply: Apply
+) -> None:
+    image = cluster(1)
+    settings = [CreatableTopicConfig(name="retention.ms", value="1000")]
+    outcome = create(image, config, new_id, topic("orders", 2, configs=settings))
+    assert [type(record) for record in outcome.records] == [
+        TopicRecord,
+        ConfigRecord,
+        PartitionRecord,
+        PartitionRecord,
+    ]
+    assert outcome.records[2] == PartitionRecord(
+        partition_id=0,
+        topic_id=UUID(int=1000),
+        replicas=[1],
+        isr=[1],
+        leader=1,
+        leader_epoch=0,
+        partition_epoch=0,
+        directories=[UUID(int=5001)],
+    )
+    (result,) = outcome.reply.topics
+    assert (result.error_code, result.topic_id) == (0, UUID(int=1000))
+    assert (result.num_partitions, result.replication_factor) == (2, 1)
+    assert result.configs is not None
+    shown = {one.name: (one.value, one.config_source) for one in result.configs}
+    assert shown["retention.ms"] == ("1000", 1)
+    assert shown["cleanup.policy"] == ("delete", 5)
+    assert image.topics == {}  # a decision changes nothing
+
+    apply(image, outcome.records)
+    assert image.topic("orders") is not None
+    assert image.config_of(2, "orders") == {"retention.ms": "1000"}
+
+
+def test_defaults_come_from_the_settings(
+    cluster: Cluster, configured: Callable[..., BrokerConfig], new_id: NewId
+) -> None:
+    config = configured(num_partitions="4", default_replication_factor="2")
+    outcome = create(cluster(1, 2, 3), config, new_id, topic("t", -1, -1))
+    (result,) = outcome.reply.topics
+    assert (result.num_partitions, result.replication_factor) == (4, 2)
+
+
+BAD_TOPICS = [
+    (topic("bad name"), ErrorCode.invalid_topic_exception),
+    (topic(""), ErrorCode.invalid_topic_exception),
+    (topic(".."), ErrorCode.invalid_topic_exception),
+    (topic("x" * 250), ErrorCode.invalid_topic_exception),
+    (topic("a_b"), ErrorCode.invalid_topic_exception),
+    (topic("__cluster_metadata"), ErrorCode.invalid_request),
+    (topic("a.b"), ErrorCode.topic_already_exists),
+    (topic("t", 0), ErrorCode.invalid_partitions),
+    (topic("t", -2), ErrorCode.invalid_partitions),
+    (topic("t", 1, 0), ErrorCode.invalid_replication_factor),
+    (topic("t", 1, -2), ErrorCode.invalid_replication_factor),
+    (topic("t", 1, 4), ErrorCode.invalid_replication_factor),
+    (
+        topic("t", configs=[CreatableTopicConfig(name="nope", value="1")]),
+        ErrorCode.invalid_config,
+    ),
+    (
+        topic("t", configs=[CreatableTopicConfig(name="retention.ms", value="x")]),
+        ErrorCode.invalid_config,
+    ),
+    (
+        topic("t", configs=[CreatableTopicConfig(name="retention.ms", value=None)]),
+        ErrorCode.invalid_config,
+    ),
+    (assigned("t", [1], partitions=1), ErrorCode.invalid_request),
+    (assigned("t", [1], factor=1), ErrorCode.invalid_request),
+    (assigned("t", []), ErrorCode.invalid_replica_assignment),
+    (assigned("t", [1, 1]), ErrorCode.invalid_replica_assignment),
+    (assigned("t", [9]), ErrorCode.invalid_replica_assignment),
+    (assigned("t", [1], [1, 2]), ErrorCode.invalid_replica_assignment),
+    (assigned("t", [3]), ErrorCode.invalid_replica_assignment),
+    (
+        CreatableTopic(
+            name="t",
+            num_partitions=-1,
+            replication_factor=-1,
+            assignments=[CreatableReplicaAssignment(partition_index=1, broker_ids=[1])],
+        ),
+        ErrorCode.invalid_replica_assignment,
+    ),
+    (
+        CreatableTopic(
+            name="t",
+            num_partitions=-1,
+            replication_factor=-1,
+            assignments=[CreatableReplicaAssignment(partition_index=0, broker_ids=[1])] * 2,
+        ),
+        ErrorCode.invalid_replica_assignment,
+    ),
+]
+
+
+@pytest.mark.parametrize(
+    ("wanted", "code"),
+    BAD_TOPICS,
+    ids=[f"{n}-{code.name}" for n, (_, code) in enumerate(BAD_TOPICS)],
+)
+def test_what_cannot_be_is_refused_and_the_others_are_made(
+    cluster: Cluster,
+    config: BrokerConfig,
+    new_id: NewId,
+    apply: Apply,
+    wanted: CreatableTopic,
+    code: ErrorCode,
+) -> None:
+    image = cluster(1, 2, fenced=[3])
+    apply(image, create(image, config, new_id, topic("a.b")).records)
+    outcome = create(image, config, new_id, wanted, topic("good"))
+    bad, good = outcome.reply.topics
+    assert (bad.error_code, good.error_code) == (code, ErrorCode.none)
+    assert bad.error_message
+    assert [r.name for r in outcome.records if isinstance(r, TopicRecord)] == ["good"]
+
+
+def test_replicas_assigned_by_hand_are_kept(
+    cluster: Cluster, config: BrokerConfig, new_id: NewId
+) -> None:
+    image = cluster(1, 2, fenced=[3])
+    outcome = create(image, config, new_id, assigned("t", [2, 1], [3, 1]))
+    first, second = outcome.records[1:]
+    assert isinstance(first, PartitionRecord)
+    assert isinstance(second, PartitionRecord)
+    assert (first.replicas, first.isr, first.leader) == ([2, 1], [2, 1], 2)
+    assert (second.replicas, second.isr, second.leader) == ([3, 1], [1], 1)
+
+
+def test_validate_only_makes_nothing(cluster: Cluster, config: BrokerConfig, new_id: NewId) -> None:
+    outcome = create(cluster(1), config, new_id, topic("t", 3), validate_only=True)
+    (result,) = outcome.reply.topics
+    assert outcome.records == ()
+    assert (result.error_code, result.num_partitions) == (0, 3)
+    assert result.topic_id == ZERO_UUID
+
+
+def test_a_name_given_twice_is_refused_once(
+    cluster: Cluster, config: BrokerConfig, new_id: NewId
+) -> None:
+    outcome = create(cluster(1), config, new_id, topic("t"), topic("u"), topic("t"))
+    assert [(r.name, r.error_code) for r in outcome.reply.topics] == [
+        ("t", ErrorCode.invalid_request),
+        ("u", ErrorCode.none),
+    ]
+
+
+def test_one_request_has_a_limit(cluster: Cluster, config: BrokerConfig, new_id: NewId) -> None:
+    with pytest.raises(Refused, match="at most 10000 partitions") as refusal:
+        create(cluster(1), config, new_id, topic("t", 9_000), topic("u", 1_001))
+    assert refusal.value.code == ErrorCode.policy_violation
+
+
+def test_ids_that_mean_something_are_not_given(cluster: Cluster, config: BrokerConfig) -> None:
+    dash = UUID(bytes=b"\xf8" + b"\0" * 15)  # "-AAA…"
+    ids = iter([ZERO_UUID, UUID(int=1), dash, UUID(int=77)])
+    outcome = create(cluster(1), config, lambda: next(ids), topic("t"))
+    assert outcome.reply.topics[0].topic_id == UUID(int=77)
+
+
+def test_topics_go_by_name_or_by_id(
+    cluster: Cluster, config: BrokerConfig, new_id: NewId, apply: Apply
+) -> None:
+    image = cluster(1)
+    apply(image, create(image, config, new_id, topic("a"), topic("b"), topic("c")).records)
+    ids = image.topic_ids.copy()
+    request = DeleteTopicsRequest(
+        topics=[
+            DeleteTopicState(name="a"),
+            DeleteTopicState(topic_id=ids["b"]),
+            DeleteTopicState(name="nope"),
+            DeleteTopicState(topic_id=UUID(int=5)),
+            DeleteTopicState(),
+            DeleteTopicState(name="c", topic_id=ids["c"]),
+        ]
+    )
+    outcome = delete_topics(image, request, config=config)
+    assert [(r.name, r.error_code) for r in outcome.reply.responses] == [
+        ("a", ErrorCode.none),
+        ("b", ErrorCode.none),
+        ("nope", ErrorCode.unknown_topic_or_partition),
+        (None, ErrorCode.unknown_topic_id),
+        (None, ErrorCode.invalid_request),
+        ("c", ErrorCode.invalid_request),
+    ]
+    apply(image, outcome.records)
+    assert list(image.topic_ids) == ["c"]
+    outcome = delete_topics(image, DeleteTopicsRequest(topic_names=["c"]), config=config)
+    apply(image, outcome.records)
+    assert image.topic_ids == {}
+
+
+def test_deletion_may_be_switched_off(
+    cluster: Cluster, configured: Callable[..., BrokerConfig]
+) -> None:
+    config = configured(delete_topic_enable="false")
+    with pytest.raises(Refused) as refusal:
+        delete_topics(cluster(1), DeleteTopicsRequest(topic_names=["a"]), config=config)
+    assert refusal.value.code == ErrorCode.topic_deletion_disabled
+
+
+def test_topics_on_demand_have_the_defaults(
+    cluster: Cluster, configured: Callable[..., BrokerConfig], new_id: NewId
+) -> None:
+    config = configured(num_partitions="3")
+    outcome = auto_create_topics(cluster(1), ["a", "b c"], config=config, new_id=new_id)
+    assert [r.error_code for r in outcome.reply.topics] == [0, ErrorCode.invalid_topic_exception]
+    assert [type(record) for record in outcome.records] == [TopicRecord] + [PartitionRecord] * 3
