@@ -45,7 +45,12 @@ def write(message: Message, version: int) -> bytes:
     """The message as bytes; record batches that lie in files are read."""
     out: list[Buffer] = []
     parts: list[Part] = []
-    write_to(message, version, out, parts)
+    kind = type(message)
+    writer = kind.WRITERS.get(version) or _compile_writer(kind, version)
+    try:
+        writer(message, out, parts)
+    except _UNFIT_VALUE as error:
+        raise UnwritableMessage(f"{kind.__name__} v{version}: {error}") from error
     if not parts:
         return b"".join(out)
     whole = [

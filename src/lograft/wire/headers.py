@@ -111,20 +111,19 @@ def frame_response(
     message: Message, version: int, *, correlation_id: int, header_version: int
 ) -> list[Part]:
     """A whole response as parts: size, header, body. Small ones are a single part."""
-    out: list[Buffer] = [b""]
+    out: list[Buffer] = []
     parts: list[Part] = []
     write_to(message, version, out, parts)
     head = _SIZE_AND_CORRELATION[header_version]
-    extra = 5 if header_version else 4
+    tail = b"".join(out)
+    size = len(tail) + head.size - 4
     if not parts:
-        out[0] = head.pack(sum(map(len, out)) + extra, correlation_id)
-        return [b"".join(out)]
-    size = sum(map(len, out)) + extra
+        return [head.pack(size, correlation_id) + tail]
     for part in parts:
         size += part.size if type(part) is FileSlice else len(part)
     first = parts[0]
     assert isinstance(first, bytes)
     parts[0] = head.pack(size, correlation_id) + first
-    if out:
-        parts.append(b"".join(out))
+    if tail:
+        parts.append(tail)
     return parts

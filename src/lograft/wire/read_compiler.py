@@ -7,8 +7,7 @@ are read in place.
 Bounds. Every read of a fixed-size run or of a varint fails by itself at the end of the input.
 Slices do not, but the position only ever grows, so one comparison at the end of the message
 finds any that was cut short. Counts are compared with the bytes that are left before a list is
-filled, and all small structs of a message together may not exceed
-STRUCTS_MAX.
+filled, and all small structs of a message together may not exceed STRUCTS_MAX.
 """
 
 from collections.abc import Callable
@@ -79,6 +78,8 @@ def holds_records(kind: type[Message]) -> bool:
 
 
 class ReadCompiler:
+    """Used once: for one class and version."""
+
     def __init__(self, kind: type[Message], version: int) -> None:
         self._kind = kind
         self._version = version
@@ -105,7 +106,7 @@ class ReadCompiler:
             "refuse_end": _refuse_end,
         }
 
-    def compile(self) -> Callable[..., Any]:
+    def source(self) -> str:
         kind = self._kind
         wanted = "memoryview" if self._view else "bytes"
         self._emit(f"if type(data) is not {wanted}: data = {wanted}(data)")
@@ -115,8 +116,11 @@ class ReadCompiler:
         self._flush()
         self._emit(f"if position > end: refuse_end({kind.__name__!r})")
         self._emit("return message, position")
-        source = "def read(data, position):\n" + "\n".join(self._lines)
-        exec(compile(source, f"<{kind.__name__} v{self._version} reader>", "exec"), self._names)
+        return "def read(data, position):\n" + "\n".join(self._lines)
+
+    def compile(self) -> Callable[..., Any]:
+        name = f"<{self._kind.__name__} v{self._version} reader>"
+        exec(compile(self.source(), name, "exec"), self._names)
         reader: Callable[..., Any] = self._names["read"]
         return reader
 

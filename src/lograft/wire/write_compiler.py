@@ -29,6 +29,8 @@ def _refuse_field(field: str, version: int) -> NoReturn:
 
 
 class WriteCompiler:
+    """Used once: for one class and version."""
+
     def __init__(self, kind: type[Message], version: int) -> None:
         self._kind = kind
         self._version = version
@@ -47,15 +49,15 @@ class WriteCompiler:
             "FileSlice": FileSlice,
         }
 
-    def compile(self) -> Callable[..., None]:
-        kind = self._kind
+    def source(self) -> str:
         self._emit("w = out.append")
-        self._struct(kind, "message")
+        self._struct(self._kind, "message")
         self._flush()
-        source = "\n".join(
-            [*self._functions, "def write(message, out, parts):", *self._lines, "  return"]
-        )
-        exec(compile(source, f"<{kind.__name__} v{self._version} writer>", "exec"), self._names)
+        return "\n".join([*self._functions, "def write(message, out, parts):", *self._lines])
+
+    def compile(self) -> Callable[..., None]:
+        name = f"<{self._kind.__name__} v{self._version} writer>"
+        exec(compile(self.source(), name, "exec"), self._names)
         writer: Callable[..., None] = self._names["write"]
         return writer
 
@@ -163,10 +165,7 @@ class WriteCompiler:
             self._plain(field, f"{source}.{field.name}")
         if ends and self._flexible:
             self._fixed("x", "")
-        if follower is not None and size:
-            self._length("h" if follower.kind == "string" else "i", size)
-        self._flush()
-        self._depth -= 1
+        self._end_run(follower, size)
         self._emit("else:")
         self._depth += 1
         self._formats, self._values = list(before[0]), list(before[1])
@@ -174,17 +173,19 @@ class WriteCompiler:
             self._field(field, f"{source}.{field.name}")
         if ends:
             self._tags(tagged, source)
-        if follower is not None and size:
-            self._length("h" if follower.kind == "string" else "i", size)
-        self._flush()
-        self._emit("pass")
-        self._depth -= 1
+        self._end_run(follower, size)
         if ends:
             return len(fields) + 1
         if follower is None or not size:
             return stop
         self._append(follower.kind, body, size)
         return stop + 1
+
+    def _end_run(self, follower: Field | None, size: str) -> None:
+        if follower is not None and size:
+            self._length("h" if follower.kind == "string" else "i", size)
+        self._flush()
+        self._depth -= 1
 
     def _is_absent(self, field: Field, source: str) -> str:
         value = f"{source}.{field.name}"
