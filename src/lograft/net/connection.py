@@ -68,7 +68,9 @@ class _Slot:
         if self.waiting is not None:
             # A coroutine that never began would complain that nobody awaited it.
             for work in (self.waiting.answer, self.waiting.inner):
-                if work is not None and inspect.getcoroutinestate(work) == inspect.CORO_CREATED:
+                if inspect.iscoroutine(work) and (
+                    inspect.getcoroutinestate(work) == inspect.CORO_CREATED
+                ):
                     work.close()
 
 
@@ -301,7 +303,13 @@ class Connection:
         self._slots.append(slot)
         if not reply.lets_next:
             self._blocker = slot
-        slot.task = self._spawn(self._run(slot, reply), name=self._name)
+        work = self._run(slot, reply)
+        try:
+            slot.task = self._spawn(work, name=self._name)
+        except RuntimeError:
+            # The node's task group ends and takes no one in.
+            work.close()
+            self.close()
 
     async def _run(self, slot: _Slot, reply: Waiting) -> None:
         try:

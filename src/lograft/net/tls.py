@@ -323,10 +323,19 @@ class TlsTransport:
 
 
 def server_context(
-    *, certificate_file: str, key_file: str, key_password: str | None = None
+    *,
+    certificate_file: str,
+    key_file: str | None = None,
+    key_password: str | None = None,
+    trust_file: str | None = None,
+    client_certificate: ssl.VerifyMode = ssl.CERT_NONE,
 ) -> ssl.SSLContext:
-    """From PEM files, TLS 1.2 and newer."""
+    """From PEM files, TLS 1.2 and newer. Without a key file the certificate's file has the key
+    too, as Kafka's PEM key stores do; `trust_file` has whoever may sign clients' certificates."""
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
     context.minimum_version = ssl.TLSVersion.TLSv1_2
     context.load_cert_chain(certificate_file, key_file, key_password)
+    if trust_file is not None:
+        context.load_verify_locations(trust_file)
+    context.verify_mode = client_certificate
     return context

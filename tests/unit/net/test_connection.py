@@ -530,3 +530,16 @@ def test_expected_ends_are_not_logged(on_loop: RunOnLoop, caplog: pytest.LogCapt
 
     on_loop(main())
     assert caplog.records == []
+
+
+def test_a_node_that_ends_takes_no_new_waits(on_loop: RunOnLoop) -> None:
+    async def main() -> None:
+        async with asyncio.TaskGroup() as group:
+            it = Setting(group, FlowLimits(), FrameBudget())
+        it.deliver(b"a", b"w1", b"b")
+        assert it.answers == [b"a"]
+        assert it.channel.closed
+        await settle()
+        assert it.ended == [it.connection]
+
+    on_loop(main())

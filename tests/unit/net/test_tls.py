@@ -182,3 +182,33 @@ def test_an_untrusted_certificate_is_refused(on_loop: RunOnLoop, contexts: Conte
         listener.close()
 
     on_loop(main())
+
+
+@pytest.mark.parametrize("shows_certificate", [False, True])
+def test_a_listener_may_ask_for_the_clients_certificate(
+    on_loop: RunOnLoop, tmp_path: Path, shows_certificate: bool
+) -> None:
+    certificate, key = make_certificate(tmp_path)
+    both = tmp_path / "both.pem"
+    both.write_bytes(Path(key).read_bytes() + Path(certificate).read_bytes())
+    server = server_context(
+        certificate_file=str(both), trust_file=certificate, client_certificate=ssl.CERT_REQUIRED
+    )
+    client = ssl.create_default_context(cafile=certificate)
+    if shows_certificate:
+        client.load_cert_chain(str(both))
+
+    async def main() -> None:
+        async with pair((server, client)) as (ours, peer, at_ours, at_peer):
+            peer.send([b"hello"])
+            if shows_certificate:
+                await at_ours.wait_bytes(5)
+                assert isinstance(ours, TlsChannel)
+                assert ours.peer_certificate() is not None
+            else:
+                await at_ours.wait_closed()
+                assert isinstance(at_ours.closed_with[0], ssl.SSLError)
+                assert at_ours.received == b""
+            assert at_peer.received == b""
+
+    on_loop(main())
