@@ -29,6 +29,7 @@ from typing import Final
 from lograft.model.exchange import Answer, CloseConnection, FrameHandler, Waiting
 from lograft.model.printable import printable
 from lograft.model.seams import Channel, Clock, FileSlice, Part, Spawn, Task
+from lograft.net.errors import HandshakeTimedOut
 from lograft.net.frame_memory import FrameBudget
 from lograft.wire.errors import WireError
 from lograft.wire.frames import FrameBuffer
@@ -228,7 +229,7 @@ class Connection:
         if self._ended:
             return
         self._closing = self._ended = True
-        if isinstance(error, ssl.SSLError | TimeoutError):
+        if isinstance(error, ssl.SSLError | HandshakeTimedOut):
             self._log_bad(str(error))
         self._drop_waiting()
         self._frames, self._held = _NO_FRAMES, None

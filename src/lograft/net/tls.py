@@ -11,6 +11,7 @@ from collections.abc import Callable, Sequence
 from typing import Final, cast
 
 from lograft.model.seams import Address, Channel, FileSlice, Listener, Part, Receiver, Transport
+from lograft.net.errors import HandshakeTimedOut
 
 _CIPHERTEXT_BUFFER_BYTES: Final = 64 << 10
 #: Encrypted at a time; and encryption waits while the channel below holds this much.
@@ -182,7 +183,7 @@ class TlsChannel:
 
     def _on_handshake_late(self) -> None:
         self._handshake_deadline = None
-        self._failure = TimeoutError(f"no TLS handshake within {self._timeout_ms} ms")
+        self._failure = HandshakeTimedOut(f"no TLS handshake within {self._timeout_ms} ms")
         self.abort()
 
     def _decrypt_later(self) -> None:

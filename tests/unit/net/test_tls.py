@@ -13,6 +13,7 @@ from tests.unit.net.certificates import make_certificate
 from tests.unit.net.watching import Accepted, Collector, RunOnLoop
 
 from lograft.model.seams import Address, Channel, FileSlice
+from lograft.net.errors import HandshakeTimedOut
 from lograft.net.sockets import SocketTransport
 from lograft.net.tls import TlsChannel, TlsTransport, server_context
 from lograft.runtime.disk import RealDisk
@@ -158,7 +159,7 @@ def test_a_handshake_has_a_deadline(on_loop: RunOnLoop, contexts: Contexts) -> N
             collector = Collector()
             channel.start(collector)
             await collector.wait_closed()
-            assert isinstance(collector.closed_with[0], TimeoutError)
+            assert isinstance(collector.closed_with[0], HandshakeTimedOut)
         listener.close()
 
     on_loop(main())
