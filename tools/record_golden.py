@@ -11,6 +11,7 @@ import tempfile
 from collections import defaultdict
 from contextlib import suppress
 from pathlib import Path
+from typing import Any
 from uuid import UUID
 
 from confluent_kafka import Producer, TopicPartition
@@ -114,7 +115,8 @@ def with_librdkafka(bootstrap: str) -> None:
         producer.produce(TOPIC, b"in a transaction", partition=0)
         producer.flush(20)
         end(20)
-    librdkafka.read(bootstrap, TOPIC, **{"isolation.level": "read_committed"})
+    committed: dict[str, Any] = {"isolation.level": "read_committed"}
+    librdkafka.read(bootstrap, TOPIC, **committed)
     for protocol in ("classic", "consumer"):
         group = {"group.id": f"golden-{protocol}", "group.protocol": protocol}
         with librdkafka.consumer_of(bootstrap, **group, **{"auto.offset.reset": "earliest"}) as one:
