@@ -43,42 +43,36 @@ def read_all(kind: type[M], version: int, data: Buffer, position: int = 0) -> M:
 
 def write(message: Message, version: int) -> bytes:
     """The message as bytes; record batches that lie in files are read."""
-    out: list[Buffer] = []
     parts: list[Part] = []
-    kind = type(message)
-    writer = kind.WRITERS.get(version) or _compile_writer(kind, version)
-    try:
-        writer(message, out, parts)
-    except _UNFIT_VALUE as error:
-        raise UnwritableMessage(f"{kind.__name__} v{version}: {error}") from error
+    tail = write_tail(message, version, parts)
     if not parts:
-        return b"".join(out)
+        return tail
     whole = [
         part.file.pread(part.size, part.position) if isinstance(part, FileSlice) else part
         for part in parts
     ]
-    return b"".join(whole + out)
+    return b"".join([*whole, tail])
 
 
 def write_parts(message: Message, version: int) -> list[Part]:
     """The message as parts to send: record batches in files and big buffers stay what they are."""
-    out: list[Buffer] = []
     parts: list[Part] = []
-    write_to(message, version, out, parts)
-    if out:
-        parts.append(b"".join(out))
+    tail = write_tail(message, version, parts)
+    if tail:
+        parts.append(tail)
     return parts
 
 
-def write_to(message: Message, version: int, out: list[Buffer], parts: list[Part]) -> None:
-    """Appends the pieces of a message to `out`. Before record batches that are not to be copied,
-    what lies in `out` is joined and moved to `parts`, and they follow it there."""
+def write_tail(message: Message, version: int, parts: list[Part]) -> bytes:
+    """The message as bytes, or, if it holds record batches that are not to be copied, the bytes
+    after the last of them: what comes before and they themselves are appended to `parts`."""
     kind = type(message)
     writer = kind.WRITERS.get(version) or _compile_writer(kind, version)
     try:
-        writer(message, out, parts)
+        tail: bytes = writer(message, parts)
     except _UNFIT_VALUE as error:
         raise UnwritableMessage(f"{kind.__name__} v{version}: {error}") from error
+    return tail
 
 
 def _compile_reader(kind: type[Message], version: int) -> Callable[..., Any]:
@@ -87,7 +81,7 @@ def _compile_reader(kind: type[Message], version: int) -> Callable[..., Any]:
     return reader
 
 
-def _compile_writer(kind: type[Message], version: int) -> Callable[..., None]:
+def _compile_writer(kind: type[Message], version: int) -> Callable[..., bytes]:
     _check_version(kind, version)
     writer = kind.WRITERS[version] = WriteCompiler(kind, version).compile()
     return writer

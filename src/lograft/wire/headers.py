@@ -9,7 +9,7 @@ from typing import Final, NamedTuple
 
 from lograft.model.seams import Buffer, FileSlice, Part
 from lograft.wire.apis import API_VERSIONS, request_header_version
-from lograft.wire.codec import write_to
+from lograft.wire.codec import write_tail
 from lograft.wire.errors import MalformedMessage
 from lograft.wire.message import Message
 from lograft.wire.varints import skip_tags
@@ -99,11 +99,15 @@ def frame_request(
     message: Message, version: int, *, correlation_id: int, client_id: str | None
 ) -> bytes:
     """A whole request, size and all, for clients and tests."""
-    out: list[Buffer] = [write_request_header(message.KEY, version, correlation_id, client_id)]
+    head = write_request_header(message.KEY, version, correlation_id, client_id)
     parts: list[Part] = []
-    write_to(message, version, out, parts)
-    assert not any(isinstance(part, FileSlice) for part in parts), "a request lies in memory"
-    body = b"".join([*(part for part in parts if not isinstance(part, FileSlice)), *out])
+    tail = write_tail(message, version, parts)
+    pieces: list[Buffer] = [head]
+    for part in parts:
+        assert not isinstance(part, FileSlice), "a request lies in memory"
+        pieces.append(part)
+    pieces.append(tail)
+    body = b"".join(pieces)
     return _CORRELATION.pack(len(body)) + body
 
 
@@ -111,11 +115,9 @@ def frame_response(
     message: Message, version: int, *, correlation_id: int, header_version: int
 ) -> list[Part]:
     """A whole response as parts: size, header, body. Small ones are a single part."""
-    out: list[Buffer] = []
     parts: list[Part] = []
-    write_to(message, version, out, parts)
+    tail = write_tail(message, version, parts)
     head = _SIZE_AND_CORRELATION[header_version]
-    tail = b"".join(out)
     size = len(tail) + head.size - 4
     if not parts:
         return [head.pack(size, correlation_id) + tail]

@@ -1,6 +1,6 @@
 """Compiles a writer for one message class in one version: the mirror of `read_compiler`.
 
-A writer appends pieces to a list that the caller joins. Fixed-size fields, and the length that
+A writer gathers pieces in a list and joins them. Fixed-size fields, and the length that
 follows them, are one `pack`. Record batches are not joined with the rest: what was written before
 them becomes a part, then they become one, so that files and big buffers are handed on as they are.
 """
@@ -50,15 +50,16 @@ class WriteCompiler:
         }
 
     def source(self) -> str:
-        self._emit("w = out.append")
+        self._emit("out = []; w = out.append")
         self._struct(self._kind, "message")
         self._flush()
-        return "\n".join([*self._functions, "def write(message, out, parts):", *self._lines])
+        self._emit("return b''.join(out)")
+        return "\n".join([*self._functions, "def write(message, parts):", *self._lines])
 
-    def compile(self) -> Callable[..., None]:
+    def compile(self) -> Callable[..., bytes]:
         name = f"<{self._kind.__name__} v{self._version} writer>"
         exec(compile(self.source(), name, "exec"), self._names)
-        writer: Callable[..., None] = self._names["write"]
+        writer: Callable[..., bytes] = self._names["write"]
         return writer
 
     def _emit(self, line: str) -> None:
@@ -92,12 +93,16 @@ class WriteCompiler:
         return f"{shape}({', '.join(values)})"
 
     def _flush(self) -> None:
-        if self._formats:
+        if self._formats == ["16s"]:
+            self._emit(f"w({self._values[0]})")
+        elif self._formats:
             self._emit(f"w({self._packed()})")
         self._formats, self._values = [], []
 
     def _flush_with_uvarint(self, value: str) -> None:
         """The run and a varint: in one pack while the varint has one byte."""
+        if self._formats == ["16s"]:
+            self._flush()
         if self._formats:
             short = self._packed("B", value)
             self._emit(f"w({short} if {value} < 128 else {self._packed()} + uvarint({value}))")
@@ -233,7 +238,8 @@ class WriteCompiler:
             self._names[blank] = field.element()
             return f"({value} is not None and {value} != {blank})"
         if field.default is FRESH:
-            return f"{value} != []"
+            never_null = field.nullable > field.until
+            return value if never_null and field.kind == "array" else f"{value} != []"
         if field.default is None:
             return f"{value} is not None"
         if field.kind in ("uuid", "records"):
