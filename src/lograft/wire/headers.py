@@ -21,6 +21,13 @@ _FIXED: Final = Struct(">hhih")
 _CORRELATION: Final = Struct(">i")
 _SIZE_AND_CORRELATION: Final = (Struct(">ii"), Struct(">iix"))
 
+_NONE: Final = range(0)
+#: By API: the versions whose header has tagged fields.
+_FLEXIBLE_VERSIONS: Final = {
+    key: range(spec.flexible_since, (spec.unstable_version or spec.max_version) + 1)
+    for key, spec in API_VERSIONS.items()
+}
+
 
 class RequestHeader(NamedTuple):
     api_key: int
@@ -34,9 +41,8 @@ class RequestHeader(NamedTuple):
 def read_request_header(frame: Buffer) -> RequestHeader:
     """Reads the header of a frame (without its size).
 
-    An API that does not exist, or a version above our last, is not an error here: the caller
-    answers it. For a version we do not know, the header is taken for flexible when our newest
-    version is, so its body position is a guess that nobody uses.
+    An API or version that does not exist is not an error here: the caller answers it. Its header is
+    read as far as all headers are alike, and the position of its body means nothing.
     """
     end = len(frame)
     if end < 10:
@@ -52,8 +58,7 @@ def read_request_header(frame: Buffer) -> RequestHeader:
             client_id = str(frame[10:position], "utf-8")
         except UnicodeDecodeError as error:
             raise MalformedMessage("client id is not UTF-8") from error
-    spec = API_VERSIONS.get(api_key)
-    if spec is not None and version >= spec.flexible_since:
+    if version in _FLEXIBLE_VERSIONS.get(api_key, _NONE):
         position = _skip_header_tags(frame, position, end)
     return RequestHeader(api_key, version, correlation_id, client_id, position)
 

@@ -87,7 +87,7 @@ def test_client_id_that_is_not_text() -> None:
 def test_apis_and_versions_that_do_not_exist_can_still_be_answered() -> None:
     head = read_request_header(b"\x7f\xff\0\1\0\0\0\x09\xff\xff")
     assert (head.api_key, head.correlation_id) == (0x7FFF, 9)
-    newer = read_request_header(b"\0\x12\0\x63\0\0\0\x09\xff\xff\0")
+    newer = read_request_header(b"\0\x12\0\x63\0\0\0\x09\xff\xff\x7f")
     assert (newer.api_key, newer.api_version) == (18, 99)
     with pytest.raises(UnsupportedVersion):
         request_header_version(0x7FFF, 0)
