@@ -157,8 +157,8 @@ def parse_initial_controllers(text: str) -> tuple[Voter, ...]:
     voters = []
     for entry in split_list(text):
         node, at, rest = entry.partition("@")
-        address, colon, directory = rest.rpartition(":")
-        if not at or not colon or not re.fullmatch(r"[0-9]{1,10}", node):
+        address, _, directory = rest.rpartition(":")
+        if not at or ":" not in address or not re.fullmatch(r"[0-9]{1,10}", node):
             raise InvalidConfig(
                 f"--initial-controllers has {entry!r}: each entry should be in the form"
                 " {id}@{host}:{port}:{directoryId}"

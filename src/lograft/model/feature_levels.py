@@ -1,0 +1,122 @@
+"""Kafka's metadata versions by name and level, and the features that each of them brings.
+
+Facts about Kafka 4.3, for formatting storage; what Lograft itself has is in `metadata/features`.
+"""
+
+import re
+from collections.abc import Mapping
+from typing import Final
+
+from lograft.model.errors import InvalidInput
+
+METADATA_VERSION: Final = "metadata.version"
+KRAFT_VERSION: Final = "kraft.version"
+
+#: Level -> name. The levels below 7 are of releases that KRaft has left behind.
+METADATA_VERSIONS: Final = {
+    7: "3.3-IV3",
+    8: "3.4-IV0",
+    9: "3.5-IV0",
+    10: "3.5-IV1",
+    11: "3.5-IV2",
+    12: "3.6-IV0",
+    13: "3.6-IV1",
+    14: "3.6-IV2",
+    15: "3.7-IV0",
+    16: "3.7-IV1",
+    17: "3.7-IV2",
+    18: "3.7-IV3",
+    19: "3.7-IV4",
+    20: "3.8-IV0",
+    21: "3.9-IV0",
+    22: "4.0-IV0",
+    23: "4.0-IV1",
+    24: "4.0-IV2",
+    25: "4.0-IV3",
+    26: "4.1-IV0",
+    27: "4.1-IV1",
+    28: "4.2-IV0",
+    29: "4.2-IV1",
+    30: "4.3-IV0",
+}
+LATEST_METADATA_VERSION: Final = max(METADATA_VERSIONS)
+#: From this version on SCRAM users live in the metadata log.
+SCRAM_SINCE: Final = 11
+
+#: Feature -> (its highest level, the metadata version that brings that level by itself).
+FEATURES: Final = {
+    "eligible.leader.replicas.version": (1, 26),
+    "group.version": (1, 22),
+    KRAFT_VERSION: (1, 21),
+    "share.version": (1, 28),
+    "streams.version": (1, 29),
+    "transaction.version": (2, 24),
+}
+#: (feature, level) -> the metadata version without which it cannot be.
+NEEDS_METADATA_VERSION: Final = {("eligible.leader.replicas.version", 1): 23}
+
+
+def parse_release_version(text: str) -> int:
+    """The level of `4.3-IV0`, or the newest level of `4.3` or `4.3.1`."""
+    release = re.fullmatch(r"([0-9]+\.[0-9]+)(\.[0-9]+)?(-IV[0-9]+)?", text.strip())
+    if release is not None:
+        wanted = release[1] + (release[3] or "")
+        matching = [
+            level
+            for level, name in METADATA_VERSIONS.items()
+            if name == wanted or (not release[3] and name.startswith(f"{wanted}-"))
+        ]
+        if matching:
+            return max(matching)
+    raise InvalidInput(
+        f"Unknown release version {text!r}: take one of {', '.join(METADATA_VERSIONS.values())}"
+    )
+
+
+def parse_feature(text: str) -> tuple[str, int]:
+    """`group.version=1`"""
+    name, equals, level = text.partition("=")
+    if not equals or not re.fullmatch(r"[0-9]{1,5}", level.strip()):
+        raise InvalidInput(
+            f"--feature {text!r}: write it as name=level, for example group.version=1"
+        )
+    return name.strip(), int(level)
+
+
+def feature_levels(release: int | None, wanted: Mapping[str, int]) -> dict[str, int]:
+    """The level of every feature for a new cluster, metadata.version first, those at 0 left out.
+    kraft.version is not among them: it lives in the quorum's own log."""
+    version = _metadata_version(release, wanted)
+    levels = {METADATA_VERSION: version}
+    for name in wanted:
+        if name != METADATA_VERSION and name not in FEATURES:
+            raise InvalidInput(
+                f"Unsupported feature: {name}. Supported features are: {', '.join(FEATURES)}"
+            )
+    for name, (highest, since) in FEATURES.items():
+        level = wanted.get(name, highest if version >= since else 0)
+        if not 0 <= level <= highest:
+            raise InvalidInput(f"{name} has no level {level}: its highest is {highest}")
+        needed = NEEDS_METADATA_VERSION.get((name, level), 0)
+        if version < needed:
+            raise InvalidInput(
+                f"{name} could not be set to {level} because it depends on metadata.version"
+                f" {METADATA_VERSIONS[needed]} (level {needed})"
+            )
+        if level and name != KRAFT_VERSION:
+            levels[name] = level
+    return levels
+
+
+def _metadata_version(release: int | None, wanted: Mapping[str, int]) -> int:
+    if METADATA_VERSION not in wanted:
+        return LATEST_METADATA_VERSION if release is None else release
+    if release is not None:
+        raise InvalidInput("Use either --release-version or --feature metadata.version=X, not both")
+    version = wanted[METADATA_VERSION]
+    if version not in METADATA_VERSIONS:
+        raise InvalidInput(
+            f"metadata.version has no level {version}: it goes from {min(METADATA_VERSIONS)} to"
+            f" {LATEST_METADATA_VERSION}"
+        )
+    return version

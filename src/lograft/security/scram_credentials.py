@@ -1,0 +1,130 @@
+"""Credentials of SCRAM users (RFC 5802): what the server keeps instead of a password."""
+
+import base64
+import binascii
+import hashlib
+import hmac
+from dataclasses import dataclass
+from enum import IntEnum
+from typing import Final
+
+from lograft.model.errors import InvalidInput
+from lograft.model.seams import Randomness
+
+ITERATIONS_MIN: Final = 4096
+#: Every login repeats the work, so it has an upper bound too.
+ITERATIONS_MAX: Final = 16384
+SALT_BYTES: Final = 26
+
+
+class ScramMechanism(IntEnum):
+    """The numbers are those of the metadata records."""
+
+    SCRAM_SHA_256 = 1
+    SCRAM_SHA_512 = 2
+
+    @property
+    def mechanism_name(self) -> str:
+        return self.name.replace("_", "-")
+
+    @property
+    def hash_name(self) -> str:
+        return "sha256" if self is ScramMechanism.SCRAM_SHA_256 else "sha512"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ScramCredential:
+    name: str
+    mechanism: ScramMechanism
+    salt: bytes
+    stored_key: bytes
+    server_key: bytes
+    iterations: int
+
+    def __repr__(self) -> str:
+        return f"ScramCredential({self.mechanism.mechanism_name}, name={self.name!r})"
+
+
+def credential_of(
+    name: str,
+    mechanism: ScramMechanism,
+    *,
+    salted_password: bytes,
+    salt: bytes,
+    iterations: int,
+) -> ScramCredential:
+    hash_name = mechanism.hash_name
+    client_key = hmac.digest(salted_password, b"Client Key", hash_name)
+    return ScramCredential(
+        name=name,
+        mechanism=mechanism,
+        salt=salt,
+        stored_key=hashlib.new(hash_name, client_key).digest(),
+        server_key=hmac.digest(salted_password, b"Server Key", hash_name),
+        iterations=iterations,
+    )
+
+
+def salted(mechanism: ScramMechanism, password: str, salt: bytes, iterations: int) -> bytes:
+    return hashlib.pbkdf2_hmac(mechanism.hash_name, password.encode(), salt, iterations)
+
+
+def parse_credential(text: str, randomness: Randomness) -> ScramCredential:
+    """`SCRAM-SHA-256=[name=alice,password=secret]`, or with iterations, salt and saltedpassword
+    (both base64) instead of the password. No refusal repeats what was given: it is a secret."""
+    mechanism, values = _parts(text)
+    name = values.get("name", "")
+    if not name:
+        raise InvalidInput("--add-scram: give the user's name: [name=alice,password=…]")
+    iterations = _iterations(values.get("iterations"))
+    salt = _base64("salt", values["salt"]) if "salt" in values else randomness.bytes(SALT_BYTES)
+    if "password" in values:
+        salted_password = salted(mechanism, values["password"], salt, iterations)
+    elif "saltedpassword" in values:
+        if "salt" not in values:
+            raise InvalidInput("--add-scram: saltedpassword needs the salt that it was made with")
+        salted_password = _base64("saltedpassword", values["saltedpassword"])
+    else:
+        raise InvalidInput("--add-scram: give one of password and saltedpassword")
+    return credential_of(
+        name, mechanism, salted_password=salted_password, salt=salt, iterations=iterations
+    )
+
+
+def _parts(text: str) -> tuple[ScramMechanism, dict[str, str]]:
+    name, equals, rest = text.partition("=")
+    mechanisms = {one.mechanism_name: one for one in ScramMechanism}
+    mechanism = mechanisms.get(name.strip())
+    rest = rest.strip()
+    if mechanism is None or not equals or not rest.startswith("[") or not rest.endswith("]"):
+        raise InvalidInput(
+            f"--add-scram: write MECHANISM=[name=…,password=…] with one of {', '.join(mechanisms)}"
+        )
+    values: dict[str, str] = {}
+    for part in rest[1:-1].split(","):
+        key, equals, value = part.partition("=")
+        key = key.strip()
+        if not equals or key not in ("name", "password", "salt", "iterations", "saltedpassword"):
+            raise InvalidInput(
+                "--add-scram: the parts are name, password, salt, iterations and saltedpassword,"
+                " as key=value with commas between them"
+            )
+        values[key] = value.strip().removeprefix('"').removesuffix('"')
+    return mechanism, values
+
+
+def _iterations(text: str | None) -> int:
+    if text is None:
+        return ITERATIONS_MIN
+    if not text.isdecimal() or not ITERATIONS_MIN <= int(text) <= ITERATIONS_MAX:
+        raise InvalidInput(
+            f"--add-scram: iterations must be a number from {ITERATIONS_MIN} to {ITERATIONS_MAX}"
+        )
+    return int(text)
+
+
+def _base64(key: str, text: str) -> bytes:
+    try:
+        return base64.b64decode(text, validate=True)
+    except binascii.Error:
+        raise InvalidInput(f"--add-scram: {key} must be base64") from None
