@@ -137,16 +137,21 @@ class Server:
             self._listener.close()
         if self._sweep is not None:
             self._sweep.cancel()
-        self._empty.clear()
-        for connection in list(self._connections):
-            connection.close()
+        for end in (Connection.close, Connection.abort):
+            for connection in list(self._connections):
+                end(connection)
+            if await self._are_all_gone_within(grace_ms):
+                return
+
+    async def _are_all_gone_within(self, wait_ms: int) -> bool:
         try:
-            async with asyncio.timeout(grace_ms / 1000):
+            async with asyncio.timeout(wait_ms / 1000):
                 while self._connections:
+                    self._empty.clear()
                     await self._empty.wait()
         except TimeoutError:
-            for connection in list(self._connections):
-                connection.abort()
+            return False
+        return True
 
     def statistics(self) -> dict[str, int]:
         return {

@@ -173,6 +173,7 @@ def test_stopping_does_not_wait_for_a_peer_that_reads_nothing(on_loop: RunOnLoop
             while server.statistics()["accepted"] == 0 or channel.unsent_bytes:
                 await asyncio.sleep(0.001)
             await server.stop(grace_ms=10)
+            assert server.statistics()["connections"] == 0
             channel.abort()
 
     on_loop(main())
