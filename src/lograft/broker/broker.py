@@ -6,8 +6,9 @@ How the composition root uses it, in this order:
         runtime,
         config,                      # BrokerConfig
         cluster_id=...,              # str, as in meta.properties
+        directory_ids=...,           # Mapping[path, UUID]: the log dirs that can be used
         controller=...,              # .submit(decision) -> awaitable reply (broker/controller.py)
-        producer_ids=...,            # async .next() -> (ProducerId, ProducerEpoch)
+        producer_ids=...,            # broker/producer_ids.py
         halt=...,                    # Callable[[str], None]: stop the node, with the reason
     )
     driver.add_listener(broker.on_committed)   # sync, in order, from the first record on
@@ -23,3 +24,282 @@ partition whose log is still being made lets its requests wait.
 What `api/` uses: `config`, `image`, `cluster_id`, `node_id`, `partitions` (PartitionTable),
 `logs` (LogManager), `controller`, `fetch_sessions`, `producer_ids`, `runtime`, `clock`.
 """
+
+import asyncio
+import logging
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from typing import Final, NamedTuple, Protocol, TypeVar
+from uuid import UUID
+
+from lograft.broker.errors import (
+    NotLeader,
+    PartitionMissing,
+    UnknownPartition,
+    UnknownTopicId,
+)
+from lograft.broker.fetch_sessions import FetchSessions
+from lograft.broker.housekeeping import Housekeeping
+from lograft.broker.log_manager import LogManager
+from lograft.broker.partition import Partition
+from lograft.broker.partition_table import PartitionTable
+from lograft.metadata.delta import MetadataDelta
+from lograft.metadata.image import MetadataImage
+from lograft.metadata.types import Outcome, PartitionState, ResourceType, TopicState
+from lograft.model.broker_configs import BrokerConfig, with_dynamic
+from lograft.model.errors import InvalidInput, LograftError
+from lograft.model.seams import Runtime, Task
+from lograft.model.topic_configs import TopicConfig, resolve_topic_config
+from lograft.model.types import ZERO_UUID, Epoch, NodeId, Offset
+from lograft.wire.message import Message
+
+T = TypeVar("T")
+LOGGER: Final = logging.getLogger(__name__)
+
+
+class NodeAddress(NamedTuple):
+    host: str
+    port: int
+    rack: str | None
+
+
+class ControllerPort(Protocol):
+    """The way to the active controller, wherever it is."""
+
+    def submit(self, decision: Callable[[MetadataImage], Outcome[T]]) -> Awaitable[T]:
+        """The decision's reply, once its records are committed. Raises NotController."""
+
+
+class ProducerIdSource(Protocol):
+    def next(self) -> Awaitable[int]:
+        """A producer id that nobody ever had."""
+
+
+class ImageWait(NamedTuple):
+    is_met: Callable[[MetadataImage], bool]
+    future: "asyncio.Future[None]"
+
+
+class Broker:
+    def __init__(
+        self,
+        runtime: Runtime,
+        config: BrokerConfig,
+        *,
+        cluster_id: str,
+        directory_ids: Mapping[str, UUID],
+        controller: ControllerPort,
+        producer_ids: ProducerIdSource,
+        halt: Callable[[str], None],
+    ) -> None:
+        self.runtime = runtime
+        self.clock = runtime.clock
+        self.node_id: NodeId = config.node_id
+        self.cluster_id = cluster_id
+        self.controller = controller
+        self.producer_ids = producer_ids
+        #: The settings of the file, without the dynamic ones.
+        self.static_config = config
+        self.config = config
+        #: Changes by committed records only.
+        self.image = MetadataImage()
+        self.partitions = PartitionTable()
+        self.logs = LogManager(runtime, config, directory_ids=directory_ids, halt=halt)
+        self._housekeeping = Housekeeping(runtime, self.logs)
+        self.fetch_sessions = FetchSessions(
+            runtime.randomness, count_max=config.max_incremental_fetch_session_cache_slots
+        )
+        self._loaded = False
+        self._tasks: list[Task] = []
+        self._image_waits: list[ImageWait] = []
+
+    async def load(self) -> None:
+        """Once, when the image has everything that is committed."""
+        self._follow_dynamic_config()
+        await self.logs.load(self._config_of_found, self.image.topic_ids.__getitem__)
+        self._loaded = True
+        for topic in list(self.image.topics.values()):
+            config = self.topic_config(topic.name)
+            for index, state in topic.partitions.items():
+                if self.node_id in state.replicas:
+                    self._add(topic, index, state, config, found=True)
+        self.logs.start()
+        self._tasks.append(self.runtime.spawn(self._housekeeping.run(), name="housekeeping"))
+
+    async def stop(self) -> None:
+        """Every log is closed cleanly; nothing may be appended any more."""
+        for task in self._tasks:
+            task.cancel()
+        me = self.image.brokers.get(self.node_id)
+        await self.logs.stop(broker_epoch=-1 if me is None else me.epoch)
+
+    # Following the metadata log.
+
+    def on_committed(self, offset: Offset, epoch: Epoch, records: Sequence[Message]) -> None:
+        delta = self.image.apply(records, offset=offset, epoch=epoch)
+        if self._loaded:
+            self._apply(delta)
+        if self._image_waits:
+            self._image_waits = [wait for wait in self._image_waits if not self._is_over(wait)]
+
+    def _is_over(self, wait: ImageWait) -> bool:
+        if not wait.future.done() and wait.is_met(self.image):
+            wait.future.set_result(None)
+        return wait.future.done()
+
+    async def wait_image(self, is_met: Callable[[MetadataImage], bool], *, timeout_ms: int) -> None:
+        """Until the image is as wanted, or the time is over: look again to know which."""
+        if is_met(self.image):
+            return
+        wait = ImageWait(is_met, asyncio.get_running_loop().create_future())
+        self._image_waits.append(wait)
+        try:
+            async with asyncio.timeout(timeout_ms / 1000):
+                await wait.future
+        except TimeoutError:
+            pass
+        finally:
+            wait.future.cancel()
+
+    def _apply(self, delta: MetadataDelta) -> None:
+        if any(resource.type == ResourceType.broker for resource in delta.configs):
+            self._follow_dynamic_config()
+        for topic in delta.deleted_topics.values():
+            for partition in self.partitions.of_topic(topic.topic_id):
+                self._remove(partition)
+        for topic_id in delta.created_topics:
+            topic = self.image.topics[topic_id]
+            config = self.topic_config(topic.name)
+            for index, state in topic.partitions.items():
+                self._follow(topic, index, state, config)
+        for topic_id, indexes in delta.changed_topics.items():
+            topic = self.image.topics[topic_id]
+            config = self.topic_config(topic.name)
+            for index in indexes:
+                self._follow(topic, index, topic.partitions[index], config)
+        for resource in delta.configs:
+            if resource.type == ResourceType.topic:
+                self._reconfigure(resource.name)
+
+    def _follow(
+        self, topic: TopicState, index: int, state: PartitionState, config: TopicConfig
+    ) -> None:
+        partition = self.partitions.get_by_id(topic.topic_id, index)
+        if self.node_id not in state.replicas:
+            if partition is not None:
+                self._remove(partition)
+        elif partition is None:
+            self._add(topic, index, state, config, found=False)
+        else:
+            partition.on_leader_changed(
+                NodeId(state.leader), Epoch(state.leader_epoch), state.partition_epoch
+            )
+
+    def _add(
+        self,
+        topic: TopicState,
+        index: int,
+        state: PartitionState,
+        config: TopicConfig,
+        *,
+        found: bool,
+    ) -> None:
+        partition = Partition(
+            topic.name, index, topic_id=topic.topic_id, me=self.node_id, config=config
+        )
+        partition.on_leader_changed(
+            NodeId(state.leader), Epoch(state.leader_epoch), state.partition_epoch
+        )
+        self.partitions.add(partition)
+        if found and self.logs.adopt(partition):
+            return
+        directory_id = state.directories[state.replicas.index(self.node_id)]
+        self.logs.make(
+            partition,
+            directory_id=None if directory_id == ZERO_UUID else directory_id,
+            is_new=not found,
+        )
+
+    def _remove(self, partition: Partition) -> None:
+        self.partitions.remove(partition.topic_id, partition.index)
+        partition.on_deleted()
+        self.logs.delete(partition)
+
+    # Settings.
+
+    def topic_config(self, topic: str) -> TopicConfig:
+        overrides = self.image.config_of(ResourceType.topic, topic)
+        return resolve_topic_config(overrides, self.config)
+
+    def _config_of_found(self, topic: str, topic_id: UUID | None) -> TopicConfig | None:
+        """For a log found on disk; None if it belongs to no topic of the cluster (any more)."""
+        known = self.image.topic_ids.get(topic)
+        if known is None or (topic_id is not None and topic_id != known):
+            return None
+        return self.topic_config(topic)
+
+    def _reconfigure(self, topic: str) -> None:
+        topic_id = self.image.topic_ids.get(topic)
+        if topic_id is not None:
+            config = self.topic_config(topic)
+            for partition in self.partitions.of_topic(topic_id):
+                partition.on_config_changed(config)
+
+    def _follow_dynamic_config(self) -> None:
+        """Dynamic broker settings changed: topics without an override of their own follow."""
+        before = self.config.topic_defaults
+        try:
+            self.config = with_dynamic(
+                self.static_config,
+                default=self.image.config_of(ResourceType.broker, ""),
+                broker=self.image.config_of(ResourceType.broker, str(self.node_id)),
+            )
+        except InvalidInput as error:
+            LOGGER.warning("dynamic settings of the cluster do not fit this node: %s", error)
+            return
+        self.logs.config = self.config
+        if self.config.topic_defaults != before:
+            for name in list(self.partitions.by_name):
+                self._reconfigure(name)
+
+    # What the API handlers ask.
+
+    def partition_state(self, topic: str, topic_id: UUID, index: int) -> PartitionState | None:
+        """By name, or by id where the name is empty."""
+        known = self.image.topic(topic) if topic else self.image.topics.get(topic_id)
+        return None if known is None else known.partitions.get(index)
+
+    def why_missing(self, topic: str, index: int, *, to_produce: bool = False) -> LograftError:
+        """Why the table has no such partition."""
+        known = self.image.topic(topic)
+        if known is None:
+            return UnknownPartition(f"there is no topic {topic}")
+        return self._why_missing(known, index, to_produce)
+
+    def why_missing_id(
+        self, topic_id: UUID, index: int, *, to_produce: bool = False
+    ) -> LograftError:
+        known = self.image.topics.get(topic_id)
+        if known is None:
+            return UnknownTopicId(f"there is no topic with the id {topic_id}")
+        return self._why_missing(known, index, to_produce)
+
+    def _why_missing(self, topic: TopicState, index: int, to_produce: bool) -> LograftError:
+        if index in topic.partitions:
+            return NotLeader(f"this broker has no replica of {topic.name}-{index}")
+        if to_produce and index >= 0 and self.config.auto_create_partitions_enable:
+            return PartitionMissing(topic.name, index)
+        return UnknownPartition(f"{topic.name} has no partition {index}")
+
+    def endpoint_of(self, node_id: int, listener: str) -> NodeAddress | None:
+        """Where clients of a listener reach a broker; None if they cannot now."""
+        state = self.image.brokers.get(node_id)
+        end = None if state is None or state.fenced else state.endpoint(listener)
+        return None if end is None or state is None else NodeAddress(end.host, end.port, state.rack)
+
+    def statistics(self) -> dict[str, int]:
+        return {
+            "partitions": len(self.partitions),
+            "metadata_offset": self.image.offset,
+            **self.fetch_sessions.statistics(),
+            **self.logs.statistics(),
+        }

@@ -30,6 +30,10 @@ ZERO_UUID: Final = UUID(int=0)
 #: Topic id of ``__cluster_metadata``: fixed by the protocol.
 METADATA_TOPIC_ID: Final = UUID(int=1)
 METADATA_TOPIC: Final = "__cluster_metadata"
+#: Topics that the brokers keep for themselves: clients may read them, not write them.
+INTERNAL_TOPICS: Final = frozenset(
+    ("__consumer_offsets", "__transaction_state", "__share_group_state")
+)
 
 
 class TopicPartition(NamedTuple):

@@ -1,0 +1,67 @@
+"""The checkpoint files of a log dir: values taken on the loop, written by a worker.
+
+A recovery point promises that everything below it is fsynced; a checkpoint is only ever taken of
+what is durable already. An entry goes by the name of its partition: before a new log takes the
+name of an old one, the old one's entry must be gone from disk (`names_on_disk` knows).
+"""
+
+from collections.abc import Iterable
+from typing import NamedTuple
+
+from lograft.broker.partition import Partition
+from lograft.model.errors import DiskFailed
+from lograft.model.seams import Disk
+from lograft.model.types import Offset, TopicPartition
+from lograft.storage.log import Log
+from lograft.storage.log_dirs import HIGH_WATERMARKS, LOG_STARTS, RECOVERY_POINTS, write_checkpoint
+
+
+class KeptOffsets(NamedTuple):
+    """Of a log that could not be opened: its entries must survive until it can."""
+
+    recovery_point: Offset
+    log_start: Offset
+
+
+class Checkpoints(NamedTuple):
+    disk: Disk
+    log_dir: str
+    recovery_points: dict[TopicPartition, Offset]
+    log_starts: dict[TopicPartition, Offset]
+    high_watermarks: dict[TopicPartition, Offset]
+
+    @classmethod
+    def take(
+        cls,
+        disk: Disk,
+        log_dir: str,
+        logs: Iterable[tuple[Partition, Log]],
+        kept: dict[TopicPartition, KeptOffsets],
+    ) -> "Checkpoints":
+        taken = cls(disk, log_dir, {}, {}, {})
+        for topic_partition, offsets in kept.items():
+            taken.recovery_points[topic_partition] = offsets.recovery_point
+            if offsets.log_start:
+                taken.log_starts[topic_partition] = offsets.log_start
+        for partition, log in logs:
+            topic_partition = log.topic_partition
+            taken.recovery_points[topic_partition] = log.durable_offset
+            taken.high_watermarks[topic_partition] = partition.high_watermark
+            # Where the files begin is plain from their names.
+            if log.log_start_offset > log.segments[0].base_offset:
+                taken.log_starts[topic_partition] = log.log_start_offset
+        return taken
+
+    def write_all(self) -> None:
+        self._write(LOG_STARTS, self.log_starts)
+        self._write(RECOVERY_POINTS, self.recovery_points)
+        self.write_high_watermarks()
+
+    def write_high_watermarks(self) -> None:
+        self._write(HIGH_WATERMARKS, self.high_watermarks)
+
+    def _write(self, name: str, offsets: dict[TopicPartition, Offset]) -> None:
+        try:
+            write_checkpoint(self.disk, f"{self.log_dir}/{name}", offsets)
+        except OSError as error:
+            raise DiskFailed(self.log_dir, error) from error

@@ -1,0 +1,81 @@
+"""Why the broker refuses a request; `api/errors.py` knows the code of each."""
+
+from lograft.model.errors import LograftError
+
+
+class NotController(LograftError):
+    """This node is not the active controller (any more)."""
+
+
+class NotLeader(LograftError):
+    """Another replica leads the partition, or nobody does."""
+
+
+class UnknownPartition(LograftError):
+    """No such topic or partition here."""
+
+
+class UnknownTopicId(LograftError):
+    """The metadata image has no topic with this id."""
+
+
+class FencedLeaderEpoch(LograftError):
+    """The client knows an older leader epoch than ours: it must refresh its metadata."""
+
+
+class UnknownLeaderEpoch(LograftError):
+    """The client knows a newer leader epoch than ours: we are behind."""
+
+
+class PartitionOffline(LograftError):
+    """The partition's log dir failed; it stays offline until a restart."""
+
+
+class WaitTimedOut(LograftError):
+    """The records were appended but not committed within the request's timeout."""
+
+
+class FetchSessionNotFound(LograftError):
+    """Evicted, or of another life of this node: the client starts a full fetch."""
+
+
+class InvalidFetchSessionEpoch(LograftError):
+    """The request is not the one that follows the last of its session."""
+
+
+class PartitionOpening(NotLeader):
+    """A worker is still opening the partition's log; waiting for it is better than refusing."""
+
+
+class FetchSessionTopicIdMismatch(LograftError):
+    """A session began with topic names and went on with ids, or the other way round."""
+
+
+class InvalidTopic(LograftError):
+    """The topic's name is not legal, or the topic is not for clients."""
+
+
+class PartitionMissing(UnknownPartition):
+    """No such partition yet, but producing to it may create it."""
+
+    def __init__(self, topic: str, index: int) -> None:
+        super().__init__(f"{topic} has no partition {index}")
+        self.topic = topic
+        self.index = index
+
+
+class TooManyPartitions(LograftError):
+    """Creating partitions on demand has a limit (auto.create.partitions.max)."""
+
+
+class RecordsNotDeletable(LograftError):
+    """The topic is compacted only."""
+
+
+class MetadataCorrupt(LograftError):
+    """The metadata log or its snapshots cannot be read. The node stops rather than guess: what it
+    does not know it must not delete."""
+
+
+class MetadataBatchTooLarge(LograftError):
+    """The records of one decision do not fit into one batch of the metadata log."""

@@ -1,0 +1,67 @@
+"""Group commit: one worker's job at a time fsyncs all partitions of a log dir that asked for it.
+
+While a job runs, further requests gather; the next job serves them together. So a busy disk makes
+larger groups, not a longer queue.
+"""
+
+import asyncio
+from typing import TYPE_CHECKING
+
+from lograft.model.errors import DiskFailed
+from lograft.model.seams import Workers
+from lograft.storage.log import FlushPlan
+
+if TYPE_CHECKING:
+    from lograft.broker.log_directory import LogDirectory
+    from lograft.broker.partition import Partition
+
+
+class Flusher:
+    __slots__ = ("_directory", "_requested", "_wake", "_workers")
+
+    def __init__(self, directory: "LogDirectory", workers: Workers) -> None:
+        self._directory = directory
+        self._workers = workers
+        #: A dict for its order: first come, first named in the plan.
+        self._requested: dict[Partition, None] = {}
+        self._wake = asyncio.Event()
+
+    def request(self, partition: "Partition") -> None:
+        """Everything appended to the partition by now becomes durable soon."""
+        self._requested[partition] = None
+        self._wake.set()
+
+    async def run(self) -> None:
+        """Until the directory fails or the task is cancelled."""
+        while not self._directory.offline:
+            await self._wake.wait()
+            self._wake.clear()
+            await self.flush_requested()
+
+    async def flush_requested(self) -> None:
+        partitions, self._requested = list(self._requested), {}
+        if self._directory.offline:
+            return
+        plans: list[tuple[Partition, FlushPlan]] = []
+        for partition in partitions:
+            if partition.log is not None and not partition.deleted:
+                plan = partition.log.flush_plan()
+                if not plan.is_empty:
+                    plans.append((partition, plan))
+        if not plans:
+            return
+
+        def run_plans() -> None:
+            for _, plan in plans:
+                plan.run()
+
+        try:
+            await self._workers.run(run_plans, lane=self._directory.path)
+        except DiskFailed as error:
+            self._directory.fail(error)
+            return
+        for partition, plan in plans:
+            # A topic may have been deleted meanwhile: its fsync succeeded, nobody waits for it.
+            if partition.log is not None and not partition.deleted and not partition.offline:
+                partition.log.mark_durable(plan)
+                partition.on_durable()

@@ -1,0 +1,188 @@
+"""Finds and opens the logs of a log dir at start. Everything here blocks: it is workers' work.
+
+A log that the cluster does not know (its topic was deleted while this node was down, or the folder
+comes from elsewhere) is set aside as `-stray` and left for a person to look at, never deleted.
+"""
+
+import logging
+from collections.abc import Callable, Sequence
+from typing import Final, NamedTuple, TypeAlias
+from uuid import UUID
+
+from lograft.model.errors import DiskFailed, LograftError
+from lograft.model.seams import Disk
+from lograft.model.topic_configs import TopicConfig
+from lograft.model.types import METADATA_TOPIC, Offset, TopicPartition
+from lograft.storage.errors import InvalidCheckpoint
+from lograft.storage.log import Log
+from lograft.storage.log_dirs import (
+    LOG_STARTS,
+    NAME_LENGTH_MAX,
+    RECOVERY_POINTS,
+    folder_name,
+    is_doomed_folder,
+    parse_folder_name,
+    read_checkpoint,
+    read_partition_metadata,
+    take_clean_shutdown,
+    write_partition_metadata,
+)
+from lograft.storage.types import RecoveryPlan
+
+LOGGER: Final = logging.getLogger(__name__)
+STRAY_SUFFIX: Final = "-stray"
+
+#: The config of the log of a topic (name, id as far as the folder says), None for a stray one.
+ConfigOf: TypeAlias = Callable[[str, UUID | None], TopicConfig | None]
+
+
+class FoundLog(NamedTuple):
+    topic_partition: TopicPartition
+    #: None in folders of very old brokers.
+    topic_id: UUID | None
+    path: str
+    plan: RecoveryPlan
+
+
+class Survey(NamedTuple):
+    """What lies in one log dir."""
+
+    logs: list[FoundLog]
+    #: Folders that were on their way out when the node stopped.
+    doomed: list[str]
+    #: The broker epoch of a clean stop, None after any other.
+    clean_epoch: int | None
+    #: Partitions that the checkpoint files name.
+    names: set[TopicPartition]
+
+
+def survey(disk: Disk, log_dir: str) -> Survey:
+    """Raises DiskFailed when the dir cannot be read."""
+    try:
+        return _survey(disk, log_dir)
+    except OSError as error:
+        raise DiskFailed(log_dir, error) from error
+
+
+def _survey(disk: Disk, log_dir: str) -> Survey:
+    clean_epoch = take_clean_shutdown(disk, log_dir)
+    recovery_points = _checkpoint(disk, f"{log_dir}/{RECOVERY_POINTS}")
+    log_starts = _checkpoint(disk, f"{log_dir}/{LOG_STARTS}")
+    logs, doomed = [], []
+    for name in disk.list_dir(log_dir):
+        path = f"{log_dir}/{name}"
+        if is_doomed_folder(name) and name.endswith("-delete"):
+            doomed.append(path)
+            continue
+        topic_partition = parse_folder_name(name)
+        if topic_partition is None or topic_partition.topic == METADATA_TOPIC:
+            continue
+        if not disk.is_dir(path):
+            continue
+        plan = RecoveryPlan(
+            clean=clean_epoch is not None,
+            recovery_point=recovery_points.get(topic_partition, Offset(0)),
+            log_start=log_starts.get(topic_partition, Offset(0)),
+        )
+        logs.append(FoundLog(topic_partition, _topic_id(disk, path), path, plan))
+    return Survey(logs, doomed, clean_epoch, set(recovery_points) | set(log_starts))
+
+
+def _checkpoint(disk: Disk, path: str) -> dict[TopicPartition, Offset]:
+    """A checkpoint that does not read is as good as none: recovery then looks at more."""
+    try:
+        return read_checkpoint(disk, path)
+    except InvalidCheckpoint as error:
+        LOGGER.warning("%s; it is ignored", error)
+        return {}
+
+
+def _topic_id(disk: Disk, path: str) -> UUID | None:
+    try:
+        return read_partition_metadata(disk, path)
+    except InvalidCheckpoint as error:
+        LOGGER.warning("%s; the log is taken by its folder's name", error)
+        return None
+
+
+def open_found(
+    disk: Disk, found: FoundLog, *, config: TopicConfig, topic_id: UUID, now_ms: int
+) -> Log:
+    log = Log.open(
+        disk,
+        found.path,
+        topic_partition=found.topic_partition,
+        topic_id=topic_id,
+        config=config,
+        now_ms=now_ms,
+        recovery=found.plan,
+    )
+    if found.topic_id is None:
+        _write_topic_id(disk, log)
+    return log
+
+
+def open_new(
+    disk: Disk,
+    log_dir: str,
+    topic_partition: TopicPartition,
+    *,
+    topic_id: UUID,
+    config: TopicConfig,
+    now_ms: int,
+) -> Log:
+    log = Log.open(
+        disk,
+        f"{log_dir}/{folder_name(topic_partition)}",
+        topic_partition=topic_partition,
+        topic_id=topic_id,
+        config=config,
+        now_ms=now_ms,
+        recovery=RecoveryPlan(clean=False),
+    )
+    _write_topic_id(disk, log)
+    return log
+
+
+def _write_topic_id(disk: Disk, log: Log) -> None:
+    try:
+        write_partition_metadata(disk, log.directory, log.topic_id)
+    except OSError as error:
+        raise DiskFailed(log.log_dir, error) from error
+
+
+def set_stray_aside(disk: Disk, found: FoundLog, unique: UUID) -> str:
+    """Returns the folder's new path."""
+    tail = f"-{found.topic_partition.partition}.{unique.hex}{STRAY_SUFFIX}"
+    name = found.topic_partition.topic[: NAME_LENGTH_MAX - len(tail)] + tail
+    log_dir = found.path.rpartition("/")[0]
+    try:
+        disk.rename(found.path, f"{log_dir}/{name}")
+        disk.fsync_dir(log_dir)
+    except OSError as error:
+        raise DiskFailed(log_dir, error) from error
+    return f"{log_dir}/{name}"
+
+
+def rename_log(disk: Disk, log: Log, path: str) -> Log:
+    """Gives the folder of a deleted log another name; whoever reads its files reads on."""
+    try:
+        disk.rename(log.directory, path)
+        disk.fsync_dir(log.log_dir)
+    except OSError as error:
+        raise DiskFailed(log.log_dir, error) from error
+    return log
+
+
+def open_many(openers: Sequence[Callable[[], Log]]) -> list[Log | LograftError]:
+    """One after the other; a log that cannot be opened does not keep the others closed. A failed
+    disk does: DiskFailed is raised."""
+    results: list[Log | LograftError] = []
+    for opener in openers:
+        try:
+            results.append(opener())
+        except DiskFailed:
+            raise
+        except LograftError as error:
+            results.append(error)
+    return results

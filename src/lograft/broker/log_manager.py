@@ -1,0 +1,361 @@
+"""The logs of all log dirs: opened, made, deleted, closed.
+
+Nothing here runs per partition while nothing happens: `housekeeping` looks at the clock for all of
+them, one flusher per log dir sleeps until it is asked, new logs are made by worker jobs of many.
+
+A failed disk (DiskFailed) takes its log dir offline for good: its partitions answer
+KAFKA_STORAGE_ERROR. When it holds the metadata log, or was the last one, the node halts.
+"""
+
+import asyncio
+import logging
+from collections.abc import Callable, Mapping
+from functools import partial
+from typing import Final, NamedTuple
+from uuid import UUID
+
+from lograft.broker.checkpoints import Checkpoints, KeptOffsets
+from lograft.broker.log_directory import LogDirectory
+from lograft.broker.log_loading import (
+    ConfigOf,
+    FoundLog,
+    open_found,
+    open_many,
+    open_new,
+    rename_log,
+    set_stray_aside,
+    survey,
+)
+from lograft.broker.partition import Partition
+from lograft.model.broker_configs import BrokerConfig
+from lograft.model.errors import DiskFailed, LograftError
+from lograft.model.seams import Runtime, Task
+from lograft.model.types import Offset, TopicIdPartition, TopicPartition
+from lograft.storage.log import Log
+from lograft.storage.log_dirs import deleted_folder_name, write_clean_shutdown
+
+LOGGER: Final = logging.getLogger(__name__)
+#: Logs that one worker's job opens before the loop hears of them.
+LOGS_PER_JOB: Final = 64
+
+
+class Opened(NamedTuple):
+    """A log found at start, or why it could not be opened."""
+
+    result: Log | LograftError
+    directory: LogDirectory
+
+
+class Make(NamedTuple):
+    partition: Partition
+
+
+class Doom(NamedTuple):
+    partition: Partition
+    log: Log
+
+
+class LogManager:
+    def __init__(
+        self,
+        runtime: Runtime,
+        config: BrokerConfig,
+        *,
+        directory_ids: Mapping[str, UUID],
+        halt: Callable[[str], None],
+    ) -> None:
+        """`directory_ids`: each log dir that could be used at start, with its id."""
+        self._runtime = runtime
+        self._disk = runtime.disk
+        self._halt = halt
+        #: Replaced when dynamic settings change.
+        self.config = config
+        self.directories = [
+            LogDirectory(path, directory_id, workers=runtime.workers, on_failed=self._on_failed)
+            for path, directory_id in directory_ids.items()
+        ]
+        #: Log dirs of the configuration that could not even be read at start.
+        self.unusable = [path for path in config.log_dirs if path not in directory_ids]
+        #: Every partition that has or shall have a log here; a dict for its order.
+        self.partitions: dict[Partition, None] = {}
+        #: Folders of deleted partitions, with the time from which they may be removed.
+        self.doomed: list[tuple[int, LogDirectory, str]] = []
+        #: The broker epoch of the last life if all dirs were closed cleanly, else -1.
+        self.previous_broker_epoch = -1
+        self._found: dict[TopicIdPartition, Opened] = {}
+        self._work: dict[LogDirectory, list[Make | Doom]] = {}
+        self._tasks: list[Task] = []
+
+    @property
+    def online(self) -> list[LogDirectory]:
+        return [directory for directory in self.directories if not directory.offline]
+
+    def partitions_in(self, directory: LogDirectory) -> list[tuple[Partition, Log]]:
+        """Those with an open log."""
+        return [
+            (partition, partition.log)
+            for partition in self.partitions
+            if partition.directory is directory and partition.log is not None
+        ]
+
+    def statistics(self) -> dict[str, int]:
+        return {
+            "log_dirs": len(self.directories),
+            "log_dirs_offline": len(self.directories) - len(self.online) + len(self.unusable),
+            "logs": len(self.partitions),
+            "logs_to_be_removed": len(self.doomed),
+        }
+
+    # Start and stop.
+
+    async def load(self, config_of: ConfigOf, id_of: Callable[[str], UUID]) -> None:
+        """Opens every log that the cluster knows; `adopt` then takes them one by one."""
+        epochs: list[int | None] = []
+        for directory in self.directories:
+            try:
+                epochs.append(await self._load_directory(directory, config_of, id_of))
+            except DiskFailed as error:
+                directory.fail(error)
+        if epochs and not self.unusable and None not in epochs:
+            self.previous_broker_epoch = min(epoch for epoch in epochs if epoch is not None)
+
+    async def _load_directory(
+        self, directory: LogDirectory, config_of: ConfigOf, id_of: Callable[[str], UUID]
+    ) -> int | None:
+        workers, disk = self._runtime.workers, self._disk
+        found = await workers.run(partial(survey, disk, directory.path), lane=directory.path)
+        directory.names_on_disk = found.names
+        now_ms = self._runtime.clock.wall_ms()
+        due_ms = self._runtime.clock.mono_ms()
+        self.doomed += [(due_ms, directory, path) for path in found.doomed]
+        known: list[tuple[FoundLog, TopicIdPartition, Callable[[], Log]]] = []
+        for one in found.logs:
+            topic, index = one.topic_partition
+            config = config_of(topic, one.topic_id)
+            if config is None:
+                await self._set_aside(one)
+                continue
+            key = TopicIdPartition(id_of(topic), index)
+            opener = partial(
+                open_found, disk, one, config=config, topic_id=key.topic_id, now_ms=now_ms
+            )
+            known.append((one, key, opener))
+        if found.clean_epoch is None and known:
+            LOGGER.info("log dir %s was not closed cleanly: recovering its logs", directory.path)
+        chunks = [known[at : at + LOGS_PER_JOB] for at in range(0, len(known), LOGS_PER_JOB)]
+        jobs = [
+            workers.run(partial(open_many, [opener for _, _, opener in chunk])) for chunk in chunks
+        ]
+        for chunk, results in zip(chunks, await asyncio.gather(*jobs), strict=True):
+            for (one, key, _), result in zip(chunk, results, strict=True):
+                if isinstance(result, LograftError):
+                    LOGGER.error("%s stays offline: %s", one.topic_partition, result)
+                    plan = one.plan
+                    directory.kept[one.topic_partition] = KeptOffsets(
+                        plan.recovery_point, plan.log_start
+                    )
+                self._found[key] = Opened(result, directory)
+        return found.clean_epoch
+
+    async def _set_aside(self, found: FoundLog) -> None:
+        unique = self._runtime.randomness.uuid()
+        job = partial(set_stray_aside, self._disk, found, unique)
+        path = await self._runtime.workers.run(job)
+        LOGGER.warning("%s belongs to no topic of this cluster: set aside as %s", found.path, path)
+
+    def adopt(self, partition: Partition) -> bool:
+        """Gives the partition its log that `load` has found, if there is one."""
+        opened = self._found.pop(TopicIdPartition(partition.topic_id, partition.index), None)
+        if opened is None:
+            return False
+        self.partitions[partition] = None
+        opened.directory.log_count += 1
+        partition.directory = opened.directory
+        if isinstance(opened.result, LograftError):
+            partition.on_offline(str(opened.result))
+        elif opened.directory.offline:
+            partition.on_offline(f"log dir {opened.directory.path} is offline")
+        else:
+            self._opened(partition, opened.result, opened.directory)
+        return True
+
+    def _opened(self, partition: Partition, log: Log, directory: LogDirectory) -> None:
+        log.lower_recovery_point = partial(
+            self._lower_recovery_point, directory, log.topic_partition
+        )
+        partition.on_opened(log, directory)
+
+    def start(self) -> None:
+        for directory in self.online:
+            task = self._runtime.spawn(directory.flusher.run(), name=f"flush {directory.path}")
+            self._tasks.append(task)
+
+    async def stop(self, *, broker_epoch: int = -1) -> None:
+        """Closes every log cleanly and says so in each log dir; a dir that fails meanwhile will
+        be recovered at the next start."""
+        for task in self._tasks:
+            task.cancel()
+        for directory in self.online:
+            open_logs = self.partitions_in(directory)
+            try:
+                await self._runtime.workers.run(
+                    partial(_close_all, [log for _, log in open_logs]), lane=directory.path
+                )
+                await self.write_checkpoints(directory)
+                if not any(p.directory is directory and p.offline for p in self.partitions):
+                    await self._runtime.workers.run(
+                        partial(self._mark_clean, directory.path, broker_epoch),
+                        lane=directory.path,
+                    )
+            except DiskFailed as error:
+                directory.fail(error)
+
+    def take_checkpoints(self, directory: LogDirectory) -> Checkpoints:
+        logs = self.partitions_in(directory)
+        return Checkpoints.take(self._disk, directory.path, logs, directory.kept)
+
+    async def write_checkpoints(self, directory: LogDirectory) -> None:
+        """All files of the dir; raises DiskFailed."""
+        taken = self.take_checkpoints(directory)
+        await self._runtime.workers.run(taken.write_all, lane=directory.path)
+        directory.names_on_disk = set(taken.recovery_points) | set(taken.log_starts)
+
+    def _lower_recovery_point(
+        self, directory: LogDirectory, topic_partition: TopicPartition, offset: Offset
+    ) -> None:
+        """Blocks; a log asks for it before it cuts away what was durable."""
+        taken = self.take_checkpoints(directory)
+        taken.recovery_points[topic_partition] = offset
+        taken.write_all()
+
+    def _mark_clean(self, path: str, broker_epoch: int) -> None:
+        try:
+            write_clean_shutdown(self._disk, path, broker_epoch)
+        except OSError as error:
+            raise DiskFailed(path, error) from error
+
+    # Failing disks.
+
+    def _on_failed(self, directory: LogDirectory, error: DiskFailed) -> None:
+        LOGGER.error("log dir %s goes offline: %s", directory.path, error.cause)
+        reason = f"log dir {directory.path} is offline: {error.cause}"
+        for partition in list(self.partitions):
+            if partition.directory is directory:
+                partition.on_offline(reason)
+        if directory.path == self.config.metadata_log_dir:
+            self._halt(f"{reason}; it holds the metadata log")
+        elif not self.online:
+            self._halt(f"{reason}; it was the last log dir")
+
+    # Making and deleting logs: in one line per dir, so that a folder is never made before the old
+    # one of that name is out of the way, nor renamed while a worker writes in it.
+
+    def make(self, partition: Partition, *, directory_id: UUID | None, is_new: bool) -> None:
+        """Opens a new log for the partition soon; `directory_id` says where, if it matters. One
+        that is not new may lie in a dir that is offline: an empty log in its place would be a
+        loss of records."""
+        self.partitions[partition] = None
+        assigned = any(directory.directory_id == directory_id for directory in self.online)
+        if (
+            not is_new
+            and not assigned
+            and (self.unusable or len(self.online) < len(self.directories))
+        ):
+            partition.on_offline("its log may lie in a log dir that is offline")
+            return
+        directory = self._choose(directory_id)
+        if directory is None:
+            partition.on_offline("no log dir is online")
+            return
+        directory.log_count += 1
+        partition.directory = directory
+        self._queue(directory, Make(partition))
+
+    def _choose(self, directory_id: UUID | None) -> LogDirectory | None:
+        """The assigned dir, else the online one with the fewest logs."""
+        online = self.online
+        for directory in online:
+            if directory.directory_id == directory_id:
+                return directory
+        cordoned = self.config.cordoned_log_dirs
+        open_ones = [d for d in online if d.path not in cordoned and "*" not in cordoned]
+        return min(open_ones or online, key=lambda d: d.log_count, default=None)
+
+    def delete(self, partition: Partition) -> None:
+        """The folder is renamed soon and removed after `file.delete.delay.ms`."""
+        self.partitions.pop(partition, None)
+        directory = partition.directory
+        if directory is None:
+            return
+        directory.log_count -= 1
+        directory.changes += 1
+        directory.kept.pop(partition.topic_partition, None)
+        # A log that a worker is just making is deleted once it is there.
+        if partition.log is not None:
+            self._queue(directory, Doom(partition, partition.log))
+
+    def _queue(self, directory: LogDirectory, work: "Make | Doom") -> None:
+        waiting = self._work.get(directory)
+        if waiting is None:
+            self._work[directory] = [work]
+            self._runtime.spawn(self._do_work(directory), name=f"make logs {directory.path}")
+        else:
+            waiting.append(work)
+
+    async def _do_work(self, directory: LogDirectory) -> None:
+        waiting = self._work[directory]
+        while waiting and not directory.offline:
+            batch = [
+                w for w in waiting[:LOGS_PER_JOB] if type(w) is Doom or not w.partition.deleted
+            ]
+            del waiting[:LOGS_PER_JOB]
+            try:
+                if any(w.partition.topic_partition in directory.names_on_disk for w in batch):
+                    await self.write_checkpoints(directory)
+                jobs = [self._job(directory, work) for work in batch]
+                results = await self._runtime.workers.run(
+                    partial(open_many, jobs), lane=directory.path
+                )
+            except DiskFailed as error:
+                directory.fail(error)
+                break
+            for work, result in zip(batch, results, strict=True):
+                if type(work) is Make:
+                    self._made(work.partition, directory, result)
+        del self._work[directory]
+
+    def _job(self, directory: LogDirectory, work: "Make | Doom") -> Callable[[], Log]:
+        partition = work.partition
+        if isinstance(work, Doom):
+            name = deleted_folder_name(partition.topic_partition, self._runtime.randomness.uuid())
+            path = f"{directory.path}/{name}"
+            due_ms = self._runtime.clock.mono_ms() + partition.config.file_delete_delay_ms
+            self.doomed.append((due_ms, directory, path))
+            work.log.close(clean=False)
+            return partial(rename_log, self._disk, work.log, path)
+        return partial(
+            open_new,
+            self._disk,
+            directory.path,
+            partition.topic_partition,
+            topic_id=partition.topic_id,
+            config=partition.config,
+            now_ms=self._runtime.clock.wall_ms(),
+        )
+
+    def _made(
+        self, partition: Partition, directory: LogDirectory, result: Log | LograftError
+    ) -> None:
+        if isinstance(result, LograftError):
+            LOGGER.error("no log for %s: %s", partition.topic_partition, result)
+            partition.on_offline(str(result))
+        elif partition.deleted:
+            self._queue(directory, Doom(partition, result))
+        elif not partition.offline:
+            self._opened(partition, result, directory)
+            directory.changes += 1
+
+
+def _close_all(logs: list[Log]) -> None:
+    for log in logs:
+        log.close(clean=True)

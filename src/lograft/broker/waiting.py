@@ -1,0 +1,52 @@
+"""Long polls and acknowledgements that wait, without a task or a timer per partition.
+
+A fetch that finds too few bytes hangs one FetchWait on each of its partitions and sleeps. An
+append costs nothing for them when nobody waits (one truth test), and O(waiters) otherwise.
+"""
+
+import asyncio
+from collections.abc import Iterable
+from typing import Protocol
+
+
+class Waitable(Protocol):
+    #: The long polls to tell about new readable bytes; a dict for its order and O(1) removal.
+    fetch_waits: "dict[FetchWait, None]"
+
+
+class FetchWait:
+    """One parked fetch. `add` is called by the partitions, on the loop."""
+
+    __slots__ = ("_bytes_missing", "_future")
+
+    def __init__(self, bytes_missing: int, future: "asyncio.Future[None]") -> None:
+        self._bytes_missing = bytes_missing
+        self._future = future
+
+    def add(self, count: int) -> None:
+        """`count` more bytes can be read."""
+        self._bytes_missing -= count
+        if self._bytes_missing <= 0:
+            self.wake()
+
+    def wake(self) -> None:
+        """Look again now: the answer may have become an error, or another partition's data."""
+        if not self._future.done():
+            self._future.set_result(None)
+
+
+async def wait_any(partitions: Iterable[Waitable], *, bytes_missing: int, wait_ms: int) -> None:
+    """Until `bytes_missing` more bytes can be read from the partitions together, something about
+    one of them changed, or `wait_ms` passed. The caller looks again to learn which."""
+    loop = asyncio.get_running_loop()
+    wait = FetchWait(bytes_missing, loop.create_future())
+    hung = list(partitions)
+    for partition in hung:
+        partition.fetch_waits[wait] = None
+    timer = loop.call_later(wait_ms / 1000, wait.wake)
+    try:
+        await wait._future
+    finally:
+        timer.cancel()
+        for partition in hung:
+            partition.fetch_waits.pop(wait, None)

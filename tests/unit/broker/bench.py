@@ -1,0 +1,282 @@
+"""A broker on a simulated machine, without sockets: requests go in as frames, time is virtual.
+
+The controller is a stand-in that decides and commits at once; everything else is the real thing.
+"""
+
+import asyncio
+from collections.abc import Callable, Coroutine
+from typing import Any, TypeVar, cast
+from uuid import UUID
+
+from lograft.api.router import Router, Session
+from lograft.broker.broker import Broker
+from lograft.broker.errors import NotController
+from lograft.broker.partition import Partition
+from lograft.metadata.brokers import heartbeat, register_broker
+from lograft.metadata.features import SUPPORTED
+from lograft.metadata.image import MetadataImage
+from lograft.metadata.topics import create_topics
+from lograft.metadata.types import Outcome
+from lograft.model.broker_configs import BrokerConfig, broker_config
+from lograft.model.exchange import Answer, Waiting
+from lograft.model.seams import Address, Channel, FileSlice
+from lograft.model.types import Epoch, Offset
+from lograft.simulation.loop import SimulatedLoop
+from lograft.simulation.machine import Life, Machine
+from lograft.simulation.network import Network
+from lograft.wire.apis import response_class, response_header_version
+from lograft.wire.batches import Record, build_batch
+from lograft.wire.codec import read_all
+from lograft.wire.headers import frame_request, read_response_header
+from lograft.wire.message import Message
+from lograft.wire.messages.broker_heartbeat import BrokerHeartbeatRequest
+from lograft.wire.messages.broker_registration import BrokerRegistrationRequest, Feature, Listener
+from lograft.wire.messages.create_topics import (
+    CreatableTopic,
+    CreatableTopicConfig,
+    CreateTopicsRequest,
+)
+from lograft.wire.records.feature_level_record import FeatureLevelRecord
+
+T = TypeVar("T")
+M = TypeVar("M", bound=Message)
+CLUSTER_ID = "qO2lVZ6sTXWVlDXMwI2gRw"
+LISTENER = "PLAINTEXT"
+
+
+class StandInController:
+    """Commits every decision at once; `down` makes it refuse."""
+
+    def __init__(self) -> None:
+        self.image = MetadataImage()
+        self.on_committed: Callable[[Offset, Epoch, tuple[Message, ...]], None] | None = None
+        self.log: list[tuple[Offset, tuple[Message, ...]]] = []
+        self.down = False
+
+    async def submit(self, decision: Callable[[MetadataImage], Outcome[T]]) -> T:
+        if self.down:
+            raise NotController("down")
+        outcome = decision(self.image)
+        self.append(outcome.records)
+        await asyncio.sleep(0.0005)
+        return outcome.reply
+
+    def append(self, records: tuple[Message, ...]) -> None:
+        if not records:
+            return
+        offset = Offset(self.image.offset + len(records))
+        self.image.apply(records, offset=offset, epoch=Epoch(1))
+        self.log.append((offset, records))
+        if self.on_committed is not None:
+            self.on_committed(offset, Epoch(1), records)
+
+
+class StandInProducerIds:
+    def __init__(self) -> None:
+        self._next = 1000
+
+    async def next(self) -> int:
+        self._next += 1
+        return self._next
+
+
+class Peer:
+    peer = Address("10.0.0.1", 4711)
+
+
+def make_config(log_dirs: str = "/data", **settings: str) -> BrokerConfig:
+    return broker_config(
+        {
+            "node.id": "1",
+            "process.roles": "broker,controller",
+            "controller.listener.names": "CONTROLLER",
+            "listeners": "PLAINTEXT://localhost:9092,CONTROLLER://localhost:9093",
+            "controller.quorum.voters": "1@localhost:9093",
+            "log.dirs": log_dirs,
+            **{name.replace("_", "."): value for name, value in settings.items()},
+        }
+    )
+
+
+class Bench:
+    """`controller` outlives the broker's lives, as the metadata log does."""
+
+    def __init__(self, life: Life, config: BrokerConfig, controller: StandInController) -> None:
+        self.life = life
+        self.config = config
+        self.controller = controller
+        self.halted: list[str] = []
+        for path in config.log_dirs:
+            life.disk.make_dir(path)
+        self.broker = Broker(
+            life.runtime,
+            config,
+            cluster_id=CLUSTER_ID,
+            directory_ids={path: directory_id(path) for path in config.log_dirs},
+            controller=controller,
+            producer_ids=StandInProducerIds(),
+            halt=self.halted.append,
+        )
+        self._routers: dict[str, Session] = {}
+
+    async def start(self) -> None:
+        controller = self.controller
+        if controller.image.is_empty:
+            controller.append(
+                tuple(
+                    FeatureLevelRecord(name=name, feature_level=versions.max_version)
+                    for name, versions in SUPPORTED.items()
+                )
+            )
+        for offset, records in controller.log:
+            self.broker.on_committed(offset, Epoch(1), records)
+        controller.on_committed = self.broker.on_committed
+        await self.broker.load()
+        reply = await controller.submit(
+            lambda image: register_broker(
+                image, self._registration(), cluster_id=CLUSTER_ID, predecessor_alive=False
+            )
+        )
+        await controller.submit(
+            lambda image: heartbeat(
+                image,
+                BrokerHeartbeatRequest(
+                    broker_id=1,
+                    broker_epoch=reply.broker_epoch,
+                    current_metadata_offset=image.offset,
+                ),
+            )
+        )
+
+    def _registration(self) -> BrokerRegistrationRequest:
+        return BrokerRegistrationRequest(
+            broker_id=1,
+            cluster_id=CLUSTER_ID,
+            incarnation_id=self.life.runtime.randomness.uuid(),
+            listeners=[Listener(name=LISTENER, host="localhost", port=9092)],
+            features=[
+                Feature(
+                    name=name,
+                    min_supported_version=versions.min_version,
+                    max_supported_version=versions.max_version,
+                )
+                for name, versions in SUPPORTED.items()
+            ],
+            rack=None,
+            log_dirs=[directory.directory_id for directory in self.broker.logs.directories],
+        )
+
+    async def create_topic(self, name: str, partitions: int = 1, **configs: str) -> list[Partition]:
+        request = CreateTopicsRequest(
+            topics=[
+                CreatableTopic(
+                    name=name,
+                    num_partitions=partitions,
+                    replication_factor=1,
+                    configs=[
+                        CreatableTopicConfig(name=key.replace("_", "."), value=value)
+                        for key, value in configs.items()
+                    ],
+                )
+            ]
+        )
+        reply = await self.controller.submit(
+            lambda image: create_topics(
+                image, request, config=self.config, new_id=self.life.runtime.randomness.uuid
+            )
+        )
+        assert reply.topics[0].error_code == 0, reply.topics[0]
+        made = [self.partition(name, index) for index in range(partitions)]
+        for partition in made:
+            await partition.wait_open(timeout_ms=10_000)
+        return made
+
+    def partition(self, name: str, index: int = 0) -> Partition:
+        found = self.broker.partitions.get(name, index)
+        assert found is not None, f"no partition {name}-{index}"
+        return found
+
+    def topic_id(self, name: str) -> UUID:
+        return self.broker.image.topic_ids[name]
+
+    def send(
+        self, request: Message, version: int, *, client_id: str = "test", role: str = "broker"
+    ) -> Answer | Waiting | None:
+        """What the connection would get from the handler."""
+        frame = frame_request(request, version, correlation_id=7, client_id=client_id)[4:]
+        session = self._routers.get(role)
+        if session is None:
+            listener = LISTENER if role == "broker" else "CONTROLLER"
+            router = Router(self.broker, listener=listener, role=role)
+            session = self._routers[role] = router(cast(Channel, Peer()))
+        return session.handle_frame(memoryview(bytearray(frame)))
+
+    async def ask(
+        self,
+        request: Message,
+        version: int,
+        kind: type[M],
+        *,
+        client_id: str = "test",
+        role: str = "broker",
+    ) -> M:
+        reply = self.send(request, version, client_id=client_id, role=role)
+        if isinstance(reply, Waiting):
+            reply = await reply.answer
+        assert reply is not None, "there is no answer"
+        return self.read(reply, request.KEY, version, kind)
+
+    def read(self, answer: Answer, key: int, version: int, kind: type[M]) -> M:
+        assert kind is response_class(key)
+        data = b"".join(
+            part.file.pread(part.size, part.position) if isinstance(part, FileSlice) else part
+            for part in answer.parts
+        )[4:]
+        correlation_id, position = read_response_header(data, response_header_version(key, version))
+        assert correlation_id == 7
+        return read_all(kind, version, data, position)
+
+
+def directory_id(path: str) -> UUID:
+    return UUID(bytes=path.encode().rjust(16, b"\1")[-16:])
+
+
+def batch_of(*values: bytes, timestamp: int = 1_767_225_600_000, **settings: Any) -> bytes:
+    records = [
+        Record(offset, timestamp + offset, None, value) for offset, value in enumerate(values)
+    ]
+    return build_batch(records, **settings)
+
+
+Scenario = Callable[[Bench], Coroutine[Any, Any, None]]
+
+
+def new_machine(seed: int = 1) -> Machine:
+    loop = SimulatedLoop(seed)
+    return Machine(loop, Network(loop), "node")
+
+
+def run(
+    scenario: Scenario,
+    *,
+    machine: Machine | None = None,
+    controller: StandInController | None = None,
+    life: Life | None = None,
+    stop: bool = True,
+    **settings: str,
+) -> Bench:
+    """One life of a broker: starts, plays the scenario, stops cleanly if told so."""
+    machine = machine or new_machine()
+    life = life or machine.boot()
+    bench = Bench(life, make_config(**settings), controller or StandInController())
+
+    async def live() -> None:
+        await bench.start()
+        await scenario(bench)
+        if stop:
+            await bench.broker.stop()
+
+    task = life.run(live(), name="test")
+    machine.loop.run_until_complete(task)
+    assert not life.failures, life.failures
+    return bench
