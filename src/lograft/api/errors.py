@@ -28,7 +28,7 @@ CODE_OF: Final[dict[type[LograftError], ErrorCode]] = {
     wire.UnwritableMessage: ErrorCode.unknown_server_error,
     wire.FrameTooLarge: ErrorCode.invalid_request,
     MalformedBatch: ErrorCode.corrupt_message,
-    UnsupportedMagic: ErrorCode.unsupported_for_message_format,
+    UnsupportedMagic: ErrorCode.invalid_record,
     DecompressionFailed: ErrorCode.corrupt_message,
     DecompressedTooLarge: ErrorCode.invalid_record,
     # The log.
@@ -38,7 +38,7 @@ CODE_OF: Final[dict[type[LograftError], ErrorCode]] = {
     storage.MessageTooLarge: ErrorCode.message_too_large,
     storage.RecordListTooLarge: ErrorCode.record_list_too_large,
     storage.InvalidRecord: ErrorCode.invalid_record,
-    storage.UnsupportedBatchFormat: ErrorCode.unsupported_for_message_format,
+    storage.UnsupportedBatchFormat: ErrorCode.invalid_record,
     storage.UnsupportedCompression: ErrorCode.unsupported_compression_type,
     storage.InvalidTimestamp: ErrorCode.invalid_timestamp,
     storage.OutOfOrderSequence: ErrorCode.out_of_order_sequence_number,
@@ -71,6 +71,8 @@ CODE_OF: Final[dict[type[LograftError], ErrorCode]] = {
     broker.TooManyPartitions: ErrorCode.invalid_partitions,
     broker.RecordsNotDeletable: ErrorCode.policy_violation,
     # The controller and its quorum.
+    broker.MetadataBatchTooLarge: ErrorCode.policy_violation,
+    broker.MetadataCorrupt: ErrorCode.kafka_storage_error,
     metadata.Refused: ErrorCode.unknown_server_error,  # carries its own code, see code_of
     metadata.InconsistentRecord: ErrorCode.unknown_server_error,
     consensus.IllegalMove: ErrorCode.unknown_server_error,
