@@ -10,6 +10,7 @@ import re
 from typing import Final
 
 from lograft.api.context import Api, Context
+from lograft.metadata.features import SUPPORTED, effective_levels
 from lograft.model.errors import ErrorCode
 from lograft.wire.apis import API_VERSIONS, ApiSpec
 from lograft.wire.messages.api_versions import (
@@ -33,22 +34,22 @@ def handle(context: Context, request: ApiVersionsRequest) -> ApiVersionsResponse
         and _SOFTWARE.fullmatch(request.client_software_version)
     ):
         return error_response(request, ErrorCode.invalid_request, "")
-    image = context.broker.image
-    registration = image.brokers.get(context.broker.node_id)
-    supported = {} if registration is None else registration.features
+    broker = context.broker
+    # The quorum's own version lies in control records, which are not part of the image.
+    finalized = effective_levels(broker.image, kraft_version=getattr(broker, "kraft_version", 0))
     return ApiVersionsResponse(
         api_keys=[_range_of(spec) for spec in context.served],
         supported_features=[
             SupportedFeatureKey(
                 name=name, min_version=levels.min_version, max_version=levels.max_version
             )
-            for name, levels in sorted(supported.items())
+            for name, levels in sorted(SUPPORTED.items())
             if levels.min_version > 0 or context.api_version >= LEVEL_ZERO_SINCE
         ],
-        finalized_features_epoch=image.offset,
+        finalized_features_epoch=broker.image.offset,
         finalized_features=[
             FinalizedFeatureKey(name=name, max_version_level=level, min_version_level=level)
-            for name, level in sorted(image.features.items())
+            for name, level in sorted(finalized.items())
         ],
     )
 

@@ -1,7 +1,7 @@
 """ApiVersions on a broker's and on a controller's listener."""
 
 from types import SimpleNamespace
-from typing import Any, cast
+from typing import cast
 
 import pytest
 
@@ -9,6 +9,7 @@ from lograft.api import api_versions
 from lograft.api.context import ANONYMOUS, Context
 from lograft.api.router import served_apis
 from lograft.broker.broker import Broker
+from lograft.metadata.features import SUPPORTED
 from lograft.metadata.image import MetadataImage
 from lograft.metadata.types import VersionRange
 from lograft.model.errors import ErrorCode
@@ -21,11 +22,11 @@ REQUEST = ApiVersionsRequest(client_software_name="librdkafka", client_software_
 
 
 def context(version: int, role: str = "broker") -> Context:
-    image = MetadataImage(offset=Offset(42), features={"metadata.version": 30, "group.version": 1})
-    features = {"metadata.version": VersionRange(7, 30), "group.version": VersionRange(0, 1)}
-    cast(Any, image.brokers)[1] = SimpleNamespace(features=features)
+    # A log that Apache Kafka wrote may finalize features that we do not have.
+    features = {"metadata.version": 30, "feature.of.tomorrow": 1}
+    image = MetadataImage(offset=Offset(42), features=features)
     return Context(
-        cast(Broker, SimpleNamespace(image=image, node_id=1)),
+        cast(Broker, SimpleNamespace(image=image, kraft_version=1)),
         api_key=18,
         api_version=version,
         client_id=None,
@@ -50,21 +51,24 @@ def test_advertises_what_is_served(version: int, role: str) -> None:
 
 def test_features() -> None:
     response = api_versions.handle(context(4), REQUEST)
-    supported = [
-        (each.name, each.min_version, each.max_version) for each in response.supported_features
-    ]
-    assert supported == [("group.version", 0, 1), ("metadata.version", 7, 30)]
+    supported = {
+        each.name: VersionRange(each.min_version, each.max_version)
+        for each in response.supported_features
+    }
+    assert supported == SUPPORTED
     finalized = [
         (each.name, each.min_version_level, each.max_version_level)
         for each in response.finalized_features
     ]
-    assert finalized == [("group.version", 1, 1), ("metadata.version", 30, 30)]
+    assert finalized == [("kraft.version", 1, 1), ("metadata.version", 30, 30)]
     assert response.finalized_features_epoch == 42
 
 
 def test_version_three_leaves_out_features_from_level_zero() -> None:
     response = api_versions.handle(context(3), REQUEST)
-    assert [each.name for each in response.supported_features] == ["metadata.version"]
+    names = {each.name for each in response.supported_features}
+    assert names == {name for name, levels in SUPPORTED.items() if levels.min_version > 0}
+    assert "metadata.version" in names
 
 
 @pytest.mark.parametrize(
