@@ -12,7 +12,7 @@ import time
 from pathlib import Path
 
 from confluent_kafka import Consumer, KafkaError, Producer, TopicPartition
-from confluent_kafka.admin import AdminClient, NewTopic
+from confluent_kafka.admin import AdminClient, NewTopic  # type: ignore[attr-defined]
 from rich.console import Console
 from rich.progress import track
 from rich.table import Table
@@ -93,10 +93,10 @@ def main() -> None:
                 table.add_row(name, f"{RECORDS:,}", f"{seconds:.2f}", f"{RECORDS / seconds:,.0f}")
             console.print(table)
             segment = next(Path(folder).glob(f"{TOPIC}-0/*.log"))
+            lograft = str(Path(sys.executable).with_name("lograft"))
+            console.print(f"the first bytes of {segment.name}, as Kafka's own tools see them:")
             subprocess.run(
-                [Path(sys.executable).with_name("lograft"), "dump-log", "--files", str(segment)]
-                + ["--max-bytes", "300"],
-                check=True,
+                [lograft, "dump-log", "--files", str(segment), "--max-bytes", "300"], check=True
             )
         finally:
             node.send_signal(signal.SIGINT)

@@ -1,0 +1,108 @@
+"""`lograft start` and `lograft server`: from a command line to a running node."""
+
+import logging
+import sys
+from typing import TYPE_CHECKING, Final
+
+from lograft.model.broker_configs import BrokerConfig, broker_config, unknown_settings
+from lograft.model.errors import InvalidInput
+from lograft.model.properties import parse_properties
+
+if TYPE_CHECKING:
+    from lograft.node import Node
+
+#: Where the controller of an embedded node is, relative to the port of its clients.
+CONTROLLER_PORT_STEP: Final = 1
+EMBEDDED_NODE_ID: Final = "1"
+
+
+def read_properties(path: str) -> dict[str, str]:
+    try:
+        with open(path, "rb") as file:
+            text = file.read().decode("utf-8", errors="replace")
+    except OSError as error:
+        raise InvalidInput(f"cannot read {path}: {error.strerror}") from None
+    try:
+        return parse_properties(text)
+    except InvalidInput as error:
+        raise InvalidInput(f"{path}: {error}") from None
+
+
+def read_config(path: str) -> BrokerConfig:
+    """The settings of a file; those that nobody knows are named on stderr."""
+    properties = read_properties(path)
+    try:
+        config = broker_config(properties)
+    except InvalidInput as error:
+        raise InvalidInput(f"{path}: {error}") from None
+    unknown = unknown_settings(properties)
+    if unknown:
+        print(
+            f"lograft: warning: {path}: unknown settings do nothing: {', '.join(unknown)}",
+            file=sys.stderr,
+        )
+    return config
+
+
+def embedded_properties(data: str, port: int, *, node_id: str = EMBEDDED_NODE_ID) -> dict[str, str]:
+    """One node that is its own quorum, reachable from this machine."""
+    if port + CONTROLLER_PORT_STEP > 65535:
+        raise InvalidInput(f"--port {port} leaves no port for the controller: take a smaller one")
+    controller_port = port + CONTROLLER_PORT_STEP if port else 0
+    return {
+        "process.roles": "broker,controller",
+        "node.id": node_id,
+        "listeners": f"PLAINTEXT://localhost:{port},CONTROLLER://localhost:{controller_port}",
+        "controller.listener.names": "CONTROLLER",
+        # A quorum of one asks nobody; the setting only has to be there.
+        "controller.quorum.bootstrap.servers": f"localhost:{controller_port or 9093}",
+        "log.dirs": data,
+        "offsets.topic.replication.factor": "1",
+        "transaction.state.log.replication.factor": "1",
+        "transaction.state.log.min.isr": "1",
+        "share.coordinator.state.topic.replication.factor": "1",
+        "share.coordinator.state.topic.min.isr": "1",
+    }
+
+
+def start_embedded(data: str, port: int) -> None:
+    from lograft.broker.formatting import FormatRequest, Standalone, format_directories
+    from lograft.runtime.clock import SystemClock
+    from lograft.runtime.disk import RealDisk
+    from lograft.runtime.randomness import SystemRandomness
+    from lograft.storage.log_dirs import read_meta_properties
+
+    if "," in data:
+        raise InvalidInput("--data takes one folder, without a comma in its name")
+    disk = RealDisk()
+    meta = read_meta_properties(disk, data)
+    # A folder that another node wrote is served under that node's number.
+    node_id = EMBEDDED_NODE_ID if meta is None else str(meta.node_id)
+    config = broker_config(embedded_properties(data, port, node_id=node_id))
+    if meta is None:
+        randomness = SystemRandomness()
+        request = FormatRequest.for_new_cluster(randomness, controllers=Standalone())
+        format_directories(
+            disk, config, request, randomness=randomness, now_ms=SystemClock().wall_ms()
+        )
+        print(f"formatted {data}", flush=True)
+    _run(config)
+
+
+def serve_file(path: str) -> None:
+    _run(read_config(path))
+
+
+def _run(config: BrokerConfig) -> None:
+    from lograft import node
+
+    logging.basicConfig(
+        level=logging.INFO, format="%(asctime)s %(levelname)s %(name)s: %(message)s"
+    )
+    node.run(config, _say_where)
+
+
+def _say_where(serving: "Node") -> None:
+    names = [endpoint.name for endpoint in serving.config.broker_listeners]
+    where = " and ".join(str(serving.addresses[name]) for name in names)
+    print(f"Lograft is listening on {where} (Ctrl-C stops it)", flush=True)

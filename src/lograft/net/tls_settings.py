@@ -1,0 +1,50 @@
+"""From Kafka's `ssl.*` settings of a listener to a server-side SSLContext. PEM files only."""
+
+import ssl
+from typing import Final
+
+from lograft.model.broker_configs import BrokerConfig
+from lograft.model.errors import InvalidConfig
+from lograft.net.tls import server_context
+
+_CLIENT_AUTH: Final = {
+    "none": ssl.CERT_NONE,
+    "requested": ssl.CERT_OPTIONAL,
+    "required": ssl.CERT_REQUIRED,
+}
+
+
+def listener_context(config: BrokerConfig, listener: str) -> ssl.SSLContext:
+    """Refuses by name what cannot be served: a listener must never fall back to less."""
+    for store in ("ssl.keystore", "ssl.truststore"):
+        location = config.text(f"{store}.location", listener=listener)
+        kind = config.text(f"{store}.type", listener=listener)
+        if location and (kind or "").upper() != "PEM":
+            raise InvalidConfig(
+                f"listener {listener}: {store}.type is {kind}, but only PEM is read: set"
+                f" {store}.type=PEM and {store}.location to a file with the certificates in PEM"
+            )
+    certificate_file = config.text("ssl.keystore.location", listener=listener)
+    if not certificate_file:
+        raise InvalidConfig(
+            f"listener {listener} speaks TLS, so it needs ssl.keystore.type=PEM and"
+            " ssl.keystore.location with the private key and certificate chain in PEM"
+        )
+    client_auth = (config.text("ssl.client.auth", listener=listener) or "none").lower()
+    trust_file = config.text("ssl.truststore.location", listener=listener)
+    if client_auth == "required" and not trust_file:
+        raise InvalidConfig(
+            f"listener {listener}: ssl.client.auth=required needs ssl.truststore.location with the"
+            " certificates of those who may sign clients' certificates"
+        )
+    try:
+        return server_context(
+            certificate_file=certificate_file,
+            key_password=config.secret("ssl.key.password", listener=listener),
+            trust_file=trust_file or None,
+            client_certificate=_CLIENT_AUTH[client_auth],
+        )
+    except (OSError, ssl.SSLError) as error:
+        raise InvalidConfig(
+            f"listener {listener}: {certificate_file} cannot be used: {error}"
+        ) from None

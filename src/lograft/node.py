@@ -1,0 +1,354 @@
+"""The composition root: wires the rooms into one node and owns everything that runs in it.
+
+`Node` takes its settings and seams and knows nothing of processes or signals, so the simulator
+runs many of them in one loop; `run` gives one the real seams and a process.
+"""
+
+import asyncio
+import gc
+import logging
+import signal
+import socket
+from collections.abc import Callable, Coroutine, Mapping
+from functools import partial
+from typing import Any, Final
+from uuid import UUID
+
+from lograft.api.router import Router
+from lograft.broker.broker import Broker
+from lograft.broker.controller import Controller
+from lograft.broker.formatting import check_identities
+from lograft.broker.metadata_loading import load_metadata
+from lograft.broker.producer_ids import ProducerIds
+from lograft.broker.raft_driver import RaftDriver
+from lograft.broker.registration import BrokerRegistration, controller_registration_request
+from lograft.broker.snapshotting import Snapshotter
+from lograft.metadata.producer_ids import allocate_producer_ids
+from lograft.metadata.types import Endpoint as RegisteredEndpoint
+from lograft.model.broker_configs import BrokerConfig
+from lograft.model.errors import InvalidConfig, InvalidInput, LograftError
+from lograft.model.listeners import Endpoint
+from lograft.model.seams import Address, DirectoryLock, Runtime, Task, Transport
+from lograft.model.types import Offset
+from lograft.net.frame_memory import FrameBudget
+from lograft.net.serving import ConnectionQuota, Server, ServerLimits
+from lograft.storage.log_dirs import LOCK, MetaProperties, write_meta_properties
+
+LOGGER: Final = logging.getLogger(__name__)
+
+
+class Node:
+    """One combined node: broker and controller, a quorum of one.
+
+    start: folders → metadata log → logs → listeners → registration → serving.
+    stop: the same way back, so that nothing is acknowledged that a closed log cannot keep.
+    """
+
+    def __init__(
+        self,
+        config: BrokerConfig,
+        runtime: Runtime,
+        *,
+        halt: Callable[[str], None],
+        host_name: str = "localhost",
+    ) -> None:
+        """`halt` is called, with the reason, when the node can no longer do its duty.
+        `host_name` is advertised for listeners on every interface."""
+        _check_supported(config)
+        self.config = config
+        self._runtime = runtime
+        self._halt = halt
+        self._host_name = host_name
+        self._locks: list[DirectoryLock] = []
+        self._servers: dict[str, Server] = {}
+        self._tasks: list[Task] = []
+        self._driver: RaftDriver | None = None
+        self._broker: Broker | None = None
+        self._registration: BrokerRegistration | None = None
+        self._quota = ConnectionQuota(
+            connections_max=config.max_connections,
+            per_ip_max=config.max_connections_per_ip,
+            overrides=config.max_connections_per_ip_overrides,
+        )
+
+    @property
+    def broker(self) -> Broker:
+        assert self._broker is not None, "not started"
+        return self._broker
+
+    @property
+    def addresses(self) -> Mapping[str, Address]:
+        """By listener name, with the ports that were really bound."""
+        return {name: server.address for name, server in self._servers.items()}
+
+    async def start(self) -> None:
+        identities = await self._runtime.workers.run(self._open_folders)
+        metadata_dir = identities[self.config.metadata_log_dir]
+        driver = await self._start_quorum(metadata_dir)
+        broker = self._make_broker(driver, identities)
+        driver.start()
+        await driver.wait_ready()
+        await broker.load()
+        await self._listen()
+        await self._join(broker)
+
+    async def stop(self) -> None:
+        if self._registration is not None:
+            await self._registration.shut_down()
+        for server in self._servers.values():
+            await server.stop()
+        for task in self._tasks:
+            task.cancel()
+        if self._broker is not None:
+            await self._broker.stop()
+        if self._driver is not None:
+            await self._driver.stop()
+        for lock in self._locks:
+            lock.release()
+
+    # ── the steps of a start ─────────────────────────────────────────────────────────────────
+
+    def _open_folders(self) -> dict[str, MetaProperties]:
+        """Locks every log dir that can be used and reads whose it is. Blocks."""
+        disk, config = self._runtime.disk, self.config
+        identities = check_identities(disk, config)
+        cluster_id = identities[config.metadata_log_dir].cluster_id
+        for path in dict.fromkeys((*config.log_dirs, config.metadata_log_dir)):
+            try:
+                disk.make_dir(path)
+                self._locks.append(disk.lock(f"{path}/{LOCK}"))
+                known = identities.get(path)
+                if known is None or known.directory_id is None:
+                    # A new log dir beside formatted ones, or one from before directory ids.
+                    identities[path] = MetaProperties(
+                        node_id=config.node_id,
+                        cluster_id=cluster_id,
+                        directory_id=self._runtime.randomness.uuid(),
+                    )
+                    write_meta_properties(disk, path, identities[path])
+            except BlockingIOError:
+                raise InvalidInput(
+                    f"{path} is in use by another process: stop that one, or take another folder"
+                ) from None
+            except OSError as error:
+                if path == config.metadata_log_dir:
+                    raise
+                LOGGER.error("log dir %s stays offline: %s", path, error)
+                identities.pop(path, None)
+        return identities
+
+    async def _start_quorum(self, metadata_dir: MetaProperties) -> RaftDriver:
+        assert metadata_dir.directory_id is not None
+        load = partial(
+            load_metadata,
+            self._runtime.disk,
+            self.config,
+            directory_id=metadata_dir.directory_id,
+            now_ms=self._runtime.clock.wall_ms(),
+        )
+        loaded = await self._runtime.workers.run(load)
+        for reason in loaded.damaged:
+            LOGGER.error("a snapshot of the metadata cannot be read: %s", reason)
+        self._driver = RaftDriver(self._runtime, loaded)
+        self._bootstrap = loaded.bootstrap
+        return self._driver
+
+    def _make_broker(self, driver: RaftDriver, identities: Mapping[str, MetaProperties]) -> Broker:
+        config = self.config
+        cluster_id = identities[config.metadata_log_dir].cluster_id
+        controller = Controller(
+            self._runtime,
+            driver,
+            config,
+            cluster_id=cluster_id,
+            committed=lambda: self.broker.image,
+            bootstrap=self._bootstrap,
+        )
+        producer_ids = ProducerIds(
+            config.node_id,
+            broker_epoch=lambda: self._registered().broker_epoch,
+            allocate=lambda request: controller.submit(
+                lambda image: allocate_producer_ids(image, request)
+            ),
+        )
+        directory_ids = {
+            path: identity.directory_id
+            for path, identity in identities.items()
+            if identity.directory_id is not None and path in config.log_dirs
+        }
+        broker = Broker(
+            self._runtime,
+            config,
+            cluster_id=cluster_id,
+            directory_ids=directory_ids,
+            controller=controller,
+            producer_ids=producer_ids,
+            quorum=driver,
+            halt=self._halt,
+        )
+        self._broker, self._controller, self._directory_ids = broker, controller, directory_ids
+        driver.add_listener(broker.on_committed)
+        self._snapshotter = Snapshotter(
+            self._runtime, driver, config, committed=lambda: broker.image
+        )
+        driver.add_listener(self._snapshotter.on_committed)
+        return broker
+
+    async def _listen(self) -> None:
+        budget = FrameBudget()
+        limits = ServerLimits(idle_ms_max=self.config.connections_max_idle_ms)
+        for endpoint in self.config.listeners:
+            role = "controller" if endpoint in self.config.controller_listeners else "broker"
+            server = Server(
+                endpoint.name,
+                Router(
+                    self.broker,
+                    listener=endpoint.name,
+                    role=role,
+                    frame_bytes_max=self.config.socket_request_max_bytes,
+                ),
+                runtime=self._runtime,
+                quota=self._quota,
+                budget=budget,
+                limits=limits,
+                transport=self._transport_of(endpoint),
+            )
+            await server.start(endpoint.address)
+            self._servers[endpoint.name] = server
+
+    def _transport_of(self, endpoint: Endpoint) -> Transport:
+        if not endpoint.security.uses_tls:
+            return self._runtime.transport
+        from lograft.net.tls import TlsTransport
+        from lograft.net.tls_settings import listener_context
+
+        context = listener_context(self.config, endpoint.name)
+        return TlsTransport(self._runtime.transport, server=context)
+
+    async def _join(self, broker: Broker) -> None:
+        """Registers with the controller and returns when clients are told about this broker."""
+        controller = self._controller
+        await controller.wait_active()
+        await controller.register_controller(
+            controller_registration_request(
+                self.config,
+                incarnation_id=self._runtime.randomness.uuid(),
+                endpoints=self._bound(self.config.advertised_controller_listeners),
+            )
+        )
+        registration = BrokerRegistration(
+            self._runtime,
+            self.config,
+            controller,
+            cluster_id=broker.cluster_id,
+            endpoints=self._bound(self.config.advertised_listeners),
+            directory_ids=self._directory_ids.values(),
+            applied_offset=lambda: Offset(broker.image.offset),
+            previous_epoch=broker.logs.previous_broker_epoch,
+            offline_directories=self._offline_directories,
+        )
+        self._registration = registration
+        broker.logs.on_directory_failed = registration.report_soon
+        await registration.register()
+        self._spawn(registration.run(), name="broker registration")
+        self._spawn(controller.run(), name="controller")
+        self._spawn(self._snapshotter.run(), name="metadata snapshots")
+        await registration.wait_unfenced()
+
+    def _bound(self, endpoints: tuple[Endpoint, ...]) -> list[RegisteredEndpoint]:
+        """Advertised endpoints, with the real port where the system chose one."""
+        return [
+            RegisteredEndpoint(
+                endpoint.name,
+                endpoint.host or self._host_name,
+                endpoint.port or self._servers[endpoint.name].address.port,
+                endpoint.security,
+            )
+            for endpoint in endpoints
+        ]
+
+    def _offline_directories(self) -> list[UUID]:
+        return [d.directory_id for d in self.broker.logs.directories if d.offline]
+
+    def _registered(self) -> BrokerRegistration:
+        assert self._registration is not None, "not registered"
+        return self._registration
+
+    def _spawn(self, work: Coroutine[Any, Any, None], *, name: str) -> None:
+        self._tasks.append(self._runtime.spawn(work, name=name))
+
+
+def _check_supported(config: BrokerConfig) -> None:
+    """What comes in later versions is refused by name, not ignored."""
+    if not (config.is_broker and config.is_controller):
+        raise InvalidConfig(
+            f"process.roles={','.join(sorted(config.process_roles))}: this version of Lograft runs"
+            " combined nodes only, set process.roles=broker,controller"
+        )
+    for endpoint in config.listeners:
+        if endpoint.security.uses_sasl:
+            raise InvalidConfig(
+                f"listener {endpoint.name} uses {endpoint.security.name}: SASL comes in a later"
+                " version, use PLAINTEXT or SSL"
+            )
+
+
+# ── a node as a process ──────────────────────────────────────────────────────────────────────
+
+
+class _Stopping(Exception):
+    """Ends the task group, and with it every task of the node."""
+
+
+def run(config: BrokerConfig, on_serving: Callable[[Node], None]) -> None:
+    """Serves until SIGINT or SIGTERM. Raises LograftError when the node cannot go on."""
+    from lograft.runtime import event_loop
+
+    event_loop.run(_serve(config, on_serving))
+
+
+async def _serve(config: BrokerConfig, on_serving: Callable[[Node], None]) -> None:
+    from lograft.net.sockets import SocketTransport
+    from lograft.runtime.system import system_runtime
+    from lograft.runtime.workers import ThreadWorkers
+
+    loop = asyncio.get_running_loop()
+    stop = asyncio.Event()
+    halted: list[str] = []
+
+    def halt(reason: str) -> None:
+        halted.append(reason)
+        stop.set()
+
+    for number in (signal.SIGINT, signal.SIGTERM):
+        loop.add_signal_handler(number, stop.set)
+    workers = ThreadWorkers()
+    try:
+        async with asyncio.TaskGroup() as group:
+            runtime = system_runtime(transport=SocketTransport(), workers=workers, task_group=group)
+            node = Node(config, runtime, halt=halt, host_name=socket.gethostname())
+            await node.start()
+            # What the start has made lives as long as the process: the collector need not look.
+            gc.collect()
+            gc.freeze()
+            on_serving(node)
+            await stop.wait()
+            if halted:
+                raise LograftError(f"the node stops: {halted[0]}")
+            LOGGER.info("stopping")
+            await node.stop()
+            raise _Stopping
+    except* _Stopping:
+        LOGGER.info("stopped")
+    except* LograftError as group_of_errors:
+        raise _first(group_of_errors) from None
+    finally:
+        workers.close()
+
+
+def _first(group: BaseExceptionGroup[LograftError]) -> LograftError:
+    error: BaseException = group
+    while isinstance(error, BaseExceptionGroup):
+        error = error.exceptions[0]
+    assert isinstance(error, LograftError)
+    return error
