@@ -8,13 +8,14 @@ How the composition root uses it, in this order:
         cluster_id=...,              # str, as in meta.properties
         directory_ids=...,           # Mapping[path, UUID]: the log dirs that can be used
         controller=...,              # .submit(decision) -> awaitable reply (broker/controller.py)
+        quorum=...,                  # the RaftDriver, to be described
         producer_ids=...,            # broker/producer_ids.py
         halt=...,                    # Callable[[str], None]: stop the node, with the reason
     )
     driver.add_listener(broker.on_committed)   # sync, in order, from the first record on
     ... wait until the driver has delivered what is committed ...
     await broker.load()              # opens and recovers every log, makes missing ones
-    ... register, unfence, open the listeners ...
+    ... register (logs.previous_broker_epoch, logs.offline_ids), unfence, open the listeners ...
     await broker.stop()              # after the listeners are closed: flush, snapshots, checkpoints
 
 `on_committed(offset, epoch, records)` before `load()` only builds the image; after it each call
@@ -42,6 +43,7 @@ from lograft.broker.housekeeping import Housekeeping
 from lograft.broker.log_manager import LogManager
 from lograft.broker.partition import Partition
 from lograft.broker.partition_table import PartitionTable
+from lograft.broker.snapshots import Quorum
 from lograft.metadata.delta import MetadataDelta
 from lograft.metadata.image import MetadataImage
 from lograft.metadata.types import Outcome, PartitionState, ResourceType, TopicState
@@ -50,7 +52,13 @@ from lograft.model.errors import InvalidInput, LograftError
 from lograft.model.seams import Runtime, Task
 from lograft.model.topic_configs import TopicConfig, resolve_topic_config
 from lograft.model.types import ZERO_UUID, Epoch, NodeId, Offset
+from lograft.storage.log import Log
 from lograft.wire.message import Message
+from lograft.wire.messages.broker_heartbeat import BrokerHeartbeatRequest, BrokerHeartbeatResponse
+from lograft.wire.messages.broker_registration import (
+    BrokerRegistrationRequest,
+    BrokerRegistrationResponse,
+)
 
 T = TypeVar("T")
 LOGGER: Final = logging.getLogger(__name__)
@@ -67,6 +75,31 @@ class ControllerPort(Protocol):
 
     def submit(self, decision: Callable[[MetadataImage], Outcome[T]]) -> Awaitable[T]:
         """The decision's reply, once its records are committed. Raises NotController."""
+
+    def register_broker(
+        self, request: BrokerRegistrationRequest
+    ) -> Awaitable[BrokerRegistrationResponse]: ...
+
+    def heartbeat(self, request: BrokerHeartbeatRequest) -> Awaitable[BrokerHeartbeatResponse]: ...
+
+
+class QuorumView(Protocol):
+    """The metadata quorum as this node sees it (broker/raft_driver.py)."""
+
+    @property
+    def leader(self) -> NodeId: ...
+
+    @property
+    def epoch(self) -> Epoch: ...
+
+    @property
+    def high_watermark(self) -> Offset: ...
+
+    @property
+    def quorum(self) -> Quorum: ...
+
+    @property
+    def log(self) -> Log: ...
 
 
 class ProducerIdSource(Protocol):
@@ -88,6 +121,7 @@ class Broker:
         cluster_id: str,
         directory_ids: Mapping[str, UUID],
         controller: ControllerPort,
+        quorum: QuorumView,
         producer_ids: ProducerIdSource,
         halt: Callable[[str], None],
     ) -> None:
@@ -96,6 +130,7 @@ class Broker:
         self.node_id: NodeId = config.node_id
         self.cluster_id = cluster_id
         self.controller = controller
+        self.quorum = quorum
         self.producer_ids = producer_ids
         #: The settings of the file, without the dynamic ones.
         self.static_config = config

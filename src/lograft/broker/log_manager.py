@@ -80,6 +80,8 @@ class LogManager:
         self.partitions: dict[Partition, None] = {}
         #: Folders of deleted partitions, with the time from which they may be removed.
         self.doomed: list[tuple[int, LogDirectory, str]] = []
+        #: Called when a log dir went offline; the controller should hear of it soon.
+        self.on_directory_failed: Callable[[], None] = lambda: None
         #: The broker epoch of the last life if all dirs were closed cleanly, else -1.
         self.previous_broker_epoch = -1
         self._found: dict[TopicIdPartition, Opened] = {}
@@ -89,6 +91,10 @@ class LogManager:
     @property
     def online(self) -> list[LogDirectory]:
         return [directory for directory in self.directories if not directory.offline]
+
+    def offline_ids(self) -> list[UUID]:
+        """What the controller must hear of."""
+        return [directory.directory_id for directory in self.directories if directory.offline]
 
     def partitions_in(self, directory: LogDirectory) -> list[tuple[Partition, Log]]:
         """Those with an open log."""
@@ -242,6 +248,7 @@ class LogManager:
         for partition in list(self.partitions):
             if partition.directory is directory:
                 partition.on_offline(reason)
+        self.on_directory_failed()
         if directory.path == self.config.metadata_log_dir:
             self._halt(f"{reason}; it holds the metadata log")
         elif not self.online:

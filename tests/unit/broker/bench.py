@@ -12,6 +12,8 @@ from lograft.api.router import Router, Session
 from lograft.broker.broker import Broker
 from lograft.broker.errors import NotController
 from lograft.broker.partition import Partition
+from lograft.broker.snapshots import Quorum
+from lograft.consensus.types import ReplicaKey, VoterSet
 from lograft.metadata.brokers import heartbeat, register_broker
 from lograft.metadata.features import SUPPORTED
 from lograft.metadata.image import MetadataImage
@@ -20,17 +22,23 @@ from lograft.metadata.types import Outcome
 from lograft.model.broker_configs import BrokerConfig, broker_config
 from lograft.model.exchange import Answer, Waiting
 from lograft.model.seams import Address, Channel, FileSlice
-from lograft.model.types import Epoch, Offset
+from lograft.model.types import Epoch, NodeId, Offset
 from lograft.simulation.loop import SimulatedLoop
 from lograft.simulation.machine import Life, Machine
 from lograft.simulation.network import Network
+from lograft.storage.log import Log
 from lograft.wire.apis import response_class, response_header_version
 from lograft.wire.batches import Record, build_batch
 from lograft.wire.codec import read_all
 from lograft.wire.headers import frame_request, read_response_header
 from lograft.wire.message import Message
-from lograft.wire.messages.broker_heartbeat import BrokerHeartbeatRequest
-from lograft.wire.messages.broker_registration import BrokerRegistrationRequest, Feature, Listener
+from lograft.wire.messages.broker_heartbeat import BrokerHeartbeatRequest, BrokerHeartbeatResponse
+from lograft.wire.messages.broker_registration import (
+    BrokerRegistrationRequest,
+    BrokerRegistrationResponse,
+    Feature,
+    Listener,
+)
 from lograft.wire.messages.create_topics import (
     CreatableTopic,
     CreatableTopicConfig,
@@ -52,6 +60,18 @@ class StandInController:
         self.on_committed: Callable[[Offset, Epoch, tuple[Message, ...]], None] | None = None
         self.log: list[tuple[Offset, tuple[Message, ...]]] = []
         self.down = False
+
+    async def register_broker(
+        self, request: BrokerRegistrationRequest
+    ) -> BrokerRegistrationResponse:
+        return await self.submit(
+            lambda image: register_broker(
+                image, request, cluster_id=CLUSTER_ID, predecessor_alive=False
+            )
+        )
+
+    async def heartbeat(self, request: BrokerHeartbeatRequest) -> BrokerHeartbeatResponse:
+        return await self.submit(lambda image: heartbeat(image, request))
 
     async def submit(self, decision: Callable[[MetadataImage], Outcome[T]]) -> T:
         if self.down:
@@ -78,6 +98,19 @@ class StandInProducerIds:
     async def next(self) -> int:
         self._next += 1
         return self._next
+
+
+class StandInQuorum:
+    leader = NodeId(1)
+    epoch = Epoch(3)
+    high_watermark = Offset(42)
+    quorum = Quorum(kraft_version=1, voters=VoterSet.of([ReplicaKey(NodeId(1), UUID(int=77))]))
+
+    @property
+    def log(self) -> Log:
+        log = Log.__new__(Log)
+        log.end_offset = Offset(43)
+        return log
 
 
 class Peer:
@@ -114,6 +147,7 @@ class Bench:
             cluster_id=CLUSTER_ID,
             directory_ids={path: directory_id(path) for path in config.log_dirs},
             controller=controller,
+            quorum=StandInQuorum(),
             producer_ids=StandInProducerIds(),
             halt=self.halted.append,
         )
@@ -132,19 +166,12 @@ class Bench:
             self.broker.on_committed(offset, Epoch(1), records)
         controller.on_committed = self.broker.on_committed
         await self.broker.load()
-        reply = await controller.submit(
-            lambda image: register_broker(
-                image, self._registration(), cluster_id=CLUSTER_ID, predecessor_alive=False
-            )
-        )
-        await controller.submit(
-            lambda image: heartbeat(
-                image,
-                BrokerHeartbeatRequest(
-                    broker_id=1,
-                    broker_epoch=reply.broker_epoch,
-                    current_metadata_offset=image.offset,
-                ),
+        reply = await controller.register_broker(self._registration())
+        await controller.heartbeat(
+            BrokerHeartbeatRequest(
+                broker_id=1,
+                broker_epoch=reply.broker_epoch,
+                current_metadata_offset=controller.image.offset,
             )
         )
 

@@ -207,7 +207,8 @@ def test_a_damaged_log_is_offline_alone_and_keeps_its_recovery_point() -> None:
             bench.partition("bad").leader_log()
         fill(bench, bench.partition("good"))
         await asyncio.sleep(70)
-        assert read_checkpoint(bench.life.disk, f"/data/{RECOVERY_POINTS}")[TopicPartition("bad", 0)] == 5
+        points = read_checkpoint(bench.life.disk, f"/data/{RECOVERY_POINTS}")
+        assert points[TopicPartition("bad", 0)] == 5
 
     for _ in range(2):
         run(second, machine=machine, controller=controller, stop=False)

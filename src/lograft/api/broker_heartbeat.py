@@ -1,0 +1,17 @@
+"""BrokerHeartbeat, versions 0-2, controller listener: a broker is alive, and says what it wants."""
+
+from typing import Final
+
+from lograft.api.context import Api, Context
+from lograft.api.errors import code_of
+from lograft.model.errors import LograftError
+from lograft.wire.messages.broker_heartbeat import BrokerHeartbeatRequest, BrokerHeartbeatResponse
+
+API: Final = Api(key=63, versions=range(3))
+
+
+async def handle(context: Context, request: BrokerHeartbeatRequest) -> BrokerHeartbeatResponse:
+    try:
+        return await context.broker.controller.heartbeat(request)
+    except LograftError as error:
+        return BrokerHeartbeatResponse(error_code=code_of(error))

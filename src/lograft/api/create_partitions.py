@@ -1,0 +1,33 @@
+"""CreatePartitions, versions 0-3: more partitions for topics that exist, never fewer."""
+
+from typing import Final
+
+from lograft.api.context import Api, Context
+from lograft.api.decisions import decide
+from lograft.api.errors import code_of
+from lograft.metadata.partitions import create_partitions
+from lograft.model.errors import LograftError
+from lograft.wire.messages.create_partitions import (
+    CreatePartitionsRequest,
+    CreatePartitionsResponse,
+    CreatePartitionsTopicResult,
+)
+
+API: Final = Api(key=37, versions=range(4))
+
+
+async def handle(context: Context, request: CreatePartitionsRequest) -> CreatePartitionsResponse:
+    try:
+        return await decide(
+            context,
+            lambda image: create_partitions(image, request),
+            timeout_ms=request.timeout_ms,
+        )
+    except LograftError as error:
+        code, message = code_of(error), str(error)
+        return CreatePartitionsResponse(
+            results=[
+                CreatePartitionsTopicResult(name=name, error_code=code, error_message=message)
+                for name in dict.fromkeys(topic.name for topic in request.topics)
+            ]
+        )

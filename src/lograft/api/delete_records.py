@@ -1,0 +1,65 @@
+"""DeleteRecords, versions 0-2: everything below an offset goes; -1 stands for the high watermark.
+
+Only what is committed can be deleted. A topic that is only compacted refuses (POLICY_VIOLATION):
+its records stand for the last value of their keys.
+"""
+
+from typing import Final
+
+from lograft.api.context import Api, Context
+from lograft.api.errors import code_of
+from lograft.broker.broker import Broker
+from lograft.broker.errors import InvalidTopic, RecordsNotDeletable
+from lograft.model.errors import LograftError
+from lograft.model.types import INTERNAL_TOPICS, NO_OFFSET, Offset
+from lograft.storage.errors import OffsetOutOfRange
+from lograft.wire.messages.delete_records import (
+    DeleteRecordsPartition,
+    DeleteRecordsPartitionResult,
+    DeleteRecordsRequest,
+    DeleteRecordsResponse,
+    DeleteRecordsTopicResult,
+)
+
+API: Final = Api(key=21, versions=range(3))
+
+HIGH_WATERMARK: Final = -1
+
+
+def handle(context: Context, request: DeleteRecordsRequest) -> DeleteRecordsResponse:
+    return DeleteRecordsResponse(
+        topics=[
+            DeleteRecordsTopicResult(
+                name=topic.name,
+                partitions=[
+                    _delete(context.broker, topic.name, asked) for asked in topic.partitions
+                ],
+            )
+            for topic in request.topics
+        ]
+    )
+
+
+def _delete(
+    broker: Broker, topic: str, asked: DeleteRecordsPartition
+) -> DeleteRecordsPartitionResult:
+    answer = DeleteRecordsPartitionResult(
+        partition_index=asked.partition_index, low_watermark=NO_OFFSET
+    )
+    try:
+        if topic in INTERNAL_TOPICS:
+            raise InvalidTopic(f"records of the internal topic {topic} cannot be deleted")
+        partition = broker.partitions.get(topic, asked.partition_index)
+        if partition is None:
+            raise broker.why_missing(topic, asked.partition_index)
+        log = partition.leader_log()
+        if not partition.config.cleanup_delete:
+            raise RecordsNotDeletable(f"cleanup.policy of {topic} does not have delete")
+        high_watermark = partition.high_watermark
+        offset = high_watermark if asked.offset == HIGH_WATERMARK else asked.offset
+        if not 0 <= offset <= high_watermark:
+            raise OffsetOutOfRange(offset, log_start=log.log_start_offset, end=high_watermark)
+        answer.low_watermark = partition.advance_log_start(Offset(offset))
+    except LograftError as error:
+        answer.error_code = code_of(error)
+    return answer

@@ -1,0 +1,72 @@
+"""DescribeCluster, versions 0-2: who is in the cluster.
+
+On a broker's listener it lists brokers, on a controller's listener controllers; asking one for the
+other's endpoints is MISMATCHED_ENDPOINT_TYPE. v2: fenced brokers on request.
+"""
+
+from typing import Final
+
+from lograft.api.context import Api, Context
+from lograft.api.operations import CLUSTER_OPERATIONS
+from lograft.broker.broker import Broker
+from lograft.model.errors import ErrorCode
+from lograft.wire.messages.describe_cluster import (
+    DescribeClusterBroker,
+    DescribeClusterRequest,
+    DescribeClusterResponse,
+)
+
+API: Final = Api(key=60, versions=range(3))
+
+BROKERS: Final = 1
+CONTROLLERS: Final = 2
+
+
+def handle(context: Context, request: DescribeClusterRequest) -> DescribeClusterResponse:
+    broker = context.broker
+    served = CONTROLLERS if context.role == "controller" else BROKERS
+    if request.endpoint_type != served:
+        known = request.endpoint_type in (BROKERS, CONTROLLERS)
+        return DescribeClusterResponse(
+            error_code=(
+                ErrorCode.mismatched_endpoint_type if known else ErrorCode.unsupported_endpoint_type
+            ),
+            error_message=(
+                f"This listener tells about endpoints of type {served},"
+                f" not {request.endpoint_type}."
+            ),
+            endpoint_type=request.endpoint_type,
+        )
+    response = DescribeClusterResponse(
+        cluster_id=broker.cluster_id, controller_id=broker.node_id, endpoint_type=served
+    )
+    if served == CONTROLLERS:
+        response.brokers = _controllers(broker, context.listener)
+    else:
+        response.brokers = _brokers(broker, context.listener, request.include_fenced_brokers)
+    if request.include_cluster_authorized_operations:
+        response.cluster_authorized_operations = CLUSTER_OPERATIONS
+    return response
+
+
+def _brokers(broker: Broker, listener: str, with_fenced: bool) -> list[DescribeClusterBroker]:
+    return [
+        DescribeClusterBroker(
+            broker_id=state.broker_id,
+            host=end.host,
+            port=end.port,
+            rack=state.rack,
+            is_fenced=state.fenced,
+        )
+        for state in broker.image.brokers.values()
+        if (end := state.endpoint(listener)) is not None and (with_fenced or not state.fenced)
+    ]
+
+
+def _controllers(broker: Broker, listener: str) -> list[DescribeClusterBroker]:
+    return [
+        DescribeClusterBroker(broker_id=state.controller_id, host=end.host, port=end.port)
+        for state in broker.image.controllers.values()
+        for end in state.endpoints
+        if end.name == listener
+    ]

@@ -1,0 +1,72 @@
+"""DescribeLogDirs, versions 1-5: the log dirs of this broker and the size of each partition in
+them.
+
+No topics (null) means every partition. A dir that failed is listed with KAFKA_STORAGE_ERROR. v3: an
+error for the whole answer. v4: total and usable bytes of the volume. v5: cordoned dirs.
+"""
+
+from typing import Final
+
+from lograft.api.context import Api, Context
+from lograft.broker.broker import Broker
+from lograft.broker.log_directory import LogDirectory
+from lograft.model.errors import ErrorCode
+from lograft.wire.messages.describe_log_dirs import (
+    DescribeLogDirsPartition,
+    DescribeLogDirsRequest,
+    DescribeLogDirsResponse,
+    DescribeLogDirsResult,
+    DescribeLogDirsTopic,
+)
+
+API: Final = Api(key=35, versions=range(1, 6))
+
+
+def handle(context: Context, request: DescribeLogDirsRequest) -> DescribeLogDirsResponse:
+    broker: Broker = context.broker
+    wanted: set[tuple[str, int]] | None = None
+    if request.topics is not None:
+        wanted = {(topic.topic, index) for topic in request.topics for index in topic.partitions}
+    results = [_describe(broker, directory, wanted) for directory in broker.logs.directories]
+    results += [_failed(path) for path in broker.logs.unusable]
+    return DescribeLogDirsResponse(results=results)
+
+
+def _failed(path: str) -> DescribeLogDirsResult:
+    return DescribeLogDirsResult(error_code=ErrorCode.kafka_storage_error, log_dir=path)
+
+
+def _describe(
+    broker: Broker, directory: LogDirectory, wanted: set[tuple[str, int]] | None
+) -> DescribeLogDirsResult:
+    if directory.offline:
+        return _failed(directory.path)
+    topics: dict[str, list[DescribeLogDirsPartition]] = {}
+    for partition in broker.partitions:
+        log = partition.log
+        if partition.directory is not directory or log is None:
+            continue
+        if wanted is None or (partition.topic, partition.index) in wanted:
+            topics.setdefault(partition.topic, []).append(
+                DescribeLogDirsPartition(
+                    partition_index=partition.index,
+                    partition_size=log.size_bytes,
+                    offset_lag=max(0, partition.high_watermark - log.end_offset),
+                )
+            )
+    result = DescribeLogDirsResult(
+        log_dir=directory.path,
+        topics=[
+            DescribeLogDirsTopic(name=name, partitions=partitions)
+            for name, partitions in topics.items()
+        ],
+    )
+    cordoned = broker.config.cordoned_log_dirs
+    result.is_cordoned = directory.path in cordoned or "*" in cordoned
+    try:
+        usage = broker.runtime.disk.usage(directory.path)
+        result.total_bytes = usage.total_bytes
+        result.usable_bytes = usage.free_bytes
+    except OSError:
+        result.error_code = ErrorCode.kafka_storage_error
+    return result

@@ -1,0 +1,90 @@
+"""DescribeQuorum, versions 0-2: the leader, voters and observers of the metadata log.
+
+Only `__cluster_metadata-0` has a quorum so far. v1: when each replica was last heard of. v2:
+directory ids, the voters' endpoints, error sentences.
+"""
+
+from typing import Final
+
+from lograft.api.context import Api, Context
+from lograft.broker.broker import Broker
+from lograft.model.errors import ErrorCode
+from lograft.model.types import METADATA_TOPIC, NO_OFFSET
+from lograft.wire.messages.describe_quorum import (
+    DescribeQuorumRequest,
+    DescribeQuorumResponse,
+    DescribeQuorumResponsePartitionData,
+    DescribeQuorumResponseTopicData,
+    Listener,
+    Node,
+    ReplicaState,
+)
+
+API: Final = Api(key=55, versions=range(3))
+
+
+def handle(context: Context, request: DescribeQuorumRequest) -> DescribeQuorumResponse:
+    broker = context.broker
+    response = DescribeQuorumResponse(error_message=None)
+    for topic in request.topics:
+        described = DescribeQuorumResponseTopicData(topic_name=topic.topic_name)
+        response.topics.append(described)
+        for asked in topic.partitions:
+            if topic.topic_name == METADATA_TOPIC and asked.partition_index == 0:
+                described.partitions.append(_metadata_quorum(broker, context.api_version))
+            else:
+                described.partitions.append(_unknown(topic.topic_name, asked.partition_index))
+    if context.api_version >= 2:
+        response.nodes = _nodes(broker)
+    return response
+
+
+def _unknown(topic: str, index: int) -> DescribeQuorumResponsePartitionData:
+    return DescribeQuorumResponsePartitionData(
+        partition_index=index,
+        error_code=ErrorCode.unknown_topic_or_partition,
+        error_message=f"{topic}-{index} has no quorum.",
+    )
+
+
+def _metadata_quorum(broker: Broker, version: int) -> DescribeQuorumResponsePartitionData:
+    view = broker.quorum
+    now_ms = broker.clock.wall_ms()
+    answer = DescribeQuorumResponsePartitionData(
+        partition_index=0,
+        error_message=None,
+        leader_id=view.leader,
+        leader_epoch=view.epoch,
+        high_watermark=view.high_watermark,
+    )
+    for voter in view.quorum.voters.voters:
+        is_leader = voter.key.node_id == view.leader
+        state = ReplicaState(
+            replica_id=voter.key.node_id,
+            log_end_offset=view.log.end_offset if is_leader else NO_OFFSET,
+            last_fetch_timestamp=now_ms if is_leader else -1,
+            last_caught_up_timestamp=now_ms if is_leader else -1,
+        )
+        if version >= 2:
+            state.replica_directory_id = voter.key.directory_id
+        answer.current_voters.append(state)
+    return answer
+
+
+def _nodes(broker: Broker) -> list[Node]:
+    """Where the voters can be reached: as the log says, or as they registered."""
+    nodes = []
+    for voter in broker.quorum.quorum.voters.voters:
+        controller = broker.image.controllers.get(voter.key.node_id)
+        endpoints = [(end.name, end.host, end.port) for end in voter.endpoints]
+        if not endpoints and controller is not None:
+            endpoints = [(end.name, end.host, end.port) for end in controller.endpoints]
+        nodes.append(
+            Node(
+                node_id=voter.key.node_id,
+                listeners=[
+                    Listener(name=name, host=host, port=port) for name, host, port in endpoints
+                ],
+            )
+        )
+    return nodes

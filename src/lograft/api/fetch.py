@@ -1,0 +1,278 @@
+"""Fetch, versions 4-18. Answers with slices of log files, no record is looked at.
+
+A fetch that finds fewer than min_bytes waits up to max_wait_ms and is woken by the append that
+completes it. max_bytes bounds the answer, but its first batch is sent whole however large it is, so
+that a consumer never gets stuck. read_committed stops at the last stable offset and names the
+aborted transactions. v7: sessions (KIP-227). v9, v12: leader epochs, divergence. v13: topic ids.
+v16: new leaders in the answer (KIP-951).
+"""
+
+from collections.abc import Coroutine, Iterable
+from typing import Any, Final
+
+from lograft.api.context import Api, Context
+from lograft.api.errors import code_of
+from lograft.broker.broker import Broker
+from lograft.broker.errors import NotLeader, PartitionOpening
+from lograft.broker.fetch_sessions import (
+    EPOCH_FINAL,
+    EPOCH_INITIAL,
+    NO_SESSION,
+    TOPIC_IDS_SINCE,
+    FetchSession,
+    Wanted,
+    wanted_of,
+)
+from lograft.broker.partition import Partition
+from lograft.broker.waiting import wait_any
+from lograft.model.errors import ErrorCode, LograftError
+from lograft.model.types import NO_EPOCH, NO_OFFSET, Epoch, Offset
+from lograft.storage.errors import OffsetOutOfRange
+from lograft.wire.messages.fetch import (
+    AbortedTransaction,
+    EpochEndOffset,
+    FetchableTopicResponse,
+    FetchRequest,
+    FetchResponse,
+    LeaderIdAndEpoch,
+    NodeEndpoint,
+    PartitionData,
+)
+
+API: Final = Api(key=1, versions=range(4, 19))
+
+READ_COMMITTED: Final = 1
+LEADER_HINTS_SINCE: Final = 16
+NO_RECORDS: Final = b""
+HINTED_ERRORS: Final = (ErrorCode.not_leader_or_follower, ErrorCode.fenced_leader_epoch)
+
+
+def handle(
+    context: Context, request: FetchRequest
+) -> FetchResponse | Coroutine[Any, Any, FetchResponse]:
+    broker: Broker = context.broker
+    version = context.api_version
+    session: FetchSession | None = None
+    if request.session_epoch in (EPOCH_INITIAL, EPOCH_FINAL):
+        if request.session_id != NO_SESSION:
+            broker.fetch_sessions.close(request.session_id)
+        wanted = wanted_of(request)
+        if request.session_epoch == EPOCH_INITIAL:
+            session = broker.fetch_sessions.open(
+                request, version=version, now_ms=broker.clock.mono_ms()
+            )
+        incremental = False
+    else:
+        try:
+            session = broker.fetch_sessions.resume(
+                request, version=version, now_ms=broker.clock.mono_ms()
+            )
+        except LograftError as error:
+            return FetchResponse(error_code=code_of(error), session_id=NO_SESSION)
+        wanted = wanted_of(request) if session is None else session.wanted()
+        incremental = session is not None
+    fetch = Fetch(context, request, wanted)
+    fetch.read()
+    if fetch.may_answer:
+        return _answer(context, session, incremental, fetch.answers)
+    return _wait(context, session, incremental, fetch)
+
+
+class Fetch:
+    """One reading of all wanted partitions, and what is needed to do it again."""
+
+    __slots__ = (
+        "_broker",
+        "_by_id",
+        "_bytes_left",
+        "_bytes_max",
+        "_committed_only",
+        "_replica_id",
+        "answers",
+        "bytes_read",
+        "may_answer",
+        "opening",
+        "partitions",
+        "request",
+        "wanted",
+    )
+
+    def __init__(self, context: Context, request: FetchRequest, wanted: list[Wanted]) -> None:
+        self._broker: Broker = context.broker
+        self.request = request
+        self.wanted = wanted
+        self._by_id = context.api_version >= TOPIC_IDS_SINCE
+        self._bytes_max = min(request.max_bytes, self._broker.config.fetch_max_bytes)
+        self._committed_only = request.isolation_level == READ_COMMITTED
+        state = request.replica_state
+        self._replica_id = request.replica_id if state is None else state.replica_id
+        self.answers: list[tuple[Wanted, PartitionData]] = []
+        self.partitions: list[Partition] = []
+        self.opening: list[Partition] = []
+        self.bytes_read = 0
+        self.may_answer = False
+
+    def read(self) -> None:
+        request = self.request
+        answers: list[tuple[Wanted, PartitionData]] = []
+        self.answers = answers
+        self.partitions = []
+        self.opening = []
+        self.bytes_read = 0
+        self._bytes_left = self._bytes_max
+        urgent = request.max_wait_ms <= 0 or not self.wanted
+        for wanted in self.wanted:
+            try:
+                answer = self._read_one(wanted)
+                urgent = urgent or answer.diverging_epoch is not None
+            except PartitionOpening:
+                answer = _refused(wanted, ErrorCode.not_leader_or_follower)
+            except LograftError as error:
+                answer = _refused(wanted, code_of(error))
+                urgent = True
+            answers.append((wanted, answer))
+        self.may_answer = urgent or (self.bytes_read >= request.min_bytes and not self.opening)
+
+    def _read_one(self, wanted: Wanted) -> PartitionData:
+        topic, topic_id, asked = wanted
+        table = self._broker.partitions
+        index = asked.partition
+        if self._by_id:
+            partition = table.get_by_id(topic_id, index)
+            if partition is None:
+                raise self._broker.why_missing_id(topic_id, index)
+        else:
+            partition = table.get(topic, index)
+            if partition is None:
+                raise self._broker.why_missing(topic, index)
+        partition.check_epoch(asked.current_leader_epoch)
+        try:
+            log = partition.leader_log()
+        except PartitionOpening:
+            self.opening.append(partition)
+            raise
+        if self._replica_id >= 0:
+            raise NotLeader(f"{self._replica_id} is no replica of {partition.topic_partition}")
+        self.partitions.append(partition)
+        high_watermark = partition.rule.high_watermark
+        stable = partition.last_stable_offset
+        answer = PartitionData(
+            partition_index=index,
+            high_watermark=high_watermark,
+            last_stable_offset=stable,
+            log_start_offset=log.log_start_offset,
+            aborted_transactions=None,
+            records=NO_RECORDS,
+        )
+        if asked.last_fetched_epoch != NO_EPOCH:
+            answer.diverging_epoch = _divergence(
+                partition, asked.last_fetched_epoch, asked.fetch_offset
+            )
+            if answer.diverging_epoch is not None:
+                return answer
+        offset = Offset(asked.fetch_offset)
+        bound = stable if self._committed_only else high_watermark
+        first = self.bytes_read == 0
+        part = partition.read(
+            offset,
+            bytes_max=min(asked.partition_max_bytes, self._bytes_left),
+            bound=bound,
+            at_least_one=first,
+        )
+        if part is not None:
+            answer.records = part
+            self.bytes_read += part.size
+            self._bytes_left = max(0, self._bytes_left - part.size)
+        if self._committed_only:
+            answer.aborted_transactions = (
+                []
+                if part is None
+                else [
+                    AbortedTransaction(producer_id=a.producer_id, first_offset=a.first_offset)
+                    for a in log.aborted_transactions(offset, bound)
+                ]
+            )
+        return answer
+
+
+async def _wait(
+    context: Context, session: FetchSession | None, incremental: bool, fetch: Fetch
+) -> FetchResponse:
+    clock = context.broker.clock
+    deadline_ms = clock.mono_ms() + fetch.request.max_wait_ms
+    while not fetch.may_answer and (wait_ms := deadline_ms - clock.mono_ms()) > 0:
+        if fetch.opening:
+            await fetch.opening[0].wait_open(timeout_ms=wait_ms)
+        else:
+            missing = fetch.request.min_bytes - fetch.bytes_read
+            await wait_any(fetch.partitions, bytes_missing=missing, wait_ms=wait_ms)
+        fetch.read()
+    return _answer(context, session, incremental, fetch.answers)
+
+
+def _divergence(partition: Partition, epoch: int, fetch_offset: int) -> EpochEndOffset | None:
+    """Where the reader's log parts from ours, if it does: it must go back to there."""
+    end_epoch, end_offset = partition.leader_log().epoch_end(Epoch(epoch))
+    if end_epoch == NO_EPOCH or end_offset == NO_OFFSET:
+        raise OffsetOutOfRange(
+            fetch_offset,
+            log_start=partition.leader_log().log_start_offset,
+            end=partition.leader_log().end_offset,
+        )
+    if end_epoch < epoch or end_offset < fetch_offset:
+        return EpochEndOffset(epoch=end_epoch, end_offset=end_offset)
+    return None
+
+
+def _refused(wanted: Wanted, code: int) -> PartitionData:
+    return PartitionData(
+        partition_index=wanted.asked.partition,
+        error_code=code,
+        high_watermark=NO_OFFSET,
+        records=NO_RECORDS,
+    )
+
+
+def _answer(
+    context: Context,
+    session: FetchSession | None,
+    incremental: bool,
+    answers: Iterable[tuple[Wanted, PartitionData]],
+) -> FetchResponse:
+    response = FetchResponse()
+    if session is not None:
+        response.session_id = session.session_id
+        news = list(session.keep_news(answers))
+        if incremental:
+            answers = news
+    topic: FetchableTopicResponse | None = None
+    for wanted, answer in answers:
+        if topic is None or topic.topic != wanted.topic or topic.topic_id != wanted.topic_id:
+            topic = FetchableTopicResponse(topic=wanted.topic, topic_id=wanted.topic_id)
+            response.responses.append(topic)
+        topic.partitions.append(answer)
+        if answer.error_code and context.api_version >= LEADER_HINTS_SINCE:
+            _hint_leader(context, response, wanted, answer)
+    return response
+
+
+def _hint_leader(
+    context: Context, response: FetchResponse, wanted: Wanted, answer: PartitionData
+) -> None:
+    """Tells a client that came to the wrong broker, or with an old epoch, where to go."""
+    if answer.error_code not in HINTED_ERRORS:
+        return
+    broker: Broker = context.broker
+    state = broker.partition_state(wanted.topic, wanted.topic_id, wanted.asked.partition)
+    if state is None:
+        return
+    answer.current_leader = LeaderIdAndEpoch(
+        leader_id=state.leader, leader_epoch=state.leader_epoch
+    )
+    if any(node.node_id == state.leader for node in response.node_endpoints):
+        return
+    end = broker.endpoint_of(state.leader, context.listener)
+    if end is not None:
+        response.node_endpoints.append(
+            NodeEndpoint(node_id=state.leader, host=end.host, port=end.port, rack=end.rack)
+        )

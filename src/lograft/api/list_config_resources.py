@@ -1,0 +1,46 @@
+"""ListConfigResources, versions 0-1: what has settings of its own.
+
+v0 (ListClientMetricsResources in older clients) lists client metrics only. v1 lists the types asked
+for, or all: topics, brokers, loggers, client metrics and groups.
+"""
+
+from collections.abc import Iterable
+from typing import Final
+
+from lograft.api.context import Api, Context
+from lograft.broker.broker import Broker
+from lograft.metadata.types import ResourceType
+from lograft.model.errors import ErrorCode
+from lograft.wire.messages.list_config_resources import (
+    ConfigResource,
+    ListConfigResourcesRequest,
+    ListConfigResourcesResponse,
+)
+
+API: Final = Api(key=74, versions=range(2))
+
+
+def handle(context: Context, request: ListConfigResourcesRequest) -> ListConfigResourcesResponse:
+    types: Iterable[int] = (ResourceType.client_metrics,)
+    if context.api_version >= 1:
+        types = dict.fromkeys(request.resource_types) or tuple(ResourceType)
+    if any(one not in tuple(ResourceType) for one in types):
+        return ListConfigResourcesResponse(error_code=ErrorCode.unsupported_version)
+    return ListConfigResourcesResponse(
+        config_resources=[
+            ConfigResource(resource_name=name, resource_type=one)
+            for one in types
+            for name in _names(context.broker, one)
+        ]
+    )
+
+
+def _names(broker: Broker, resource_type: int) -> list[str]:
+    image = broker.image
+    match resource_type:
+        case ResourceType.topic:
+            return list(image.topic_ids)
+        case ResourceType.broker | ResourceType.broker_logger:
+            return [str(broker_id) for broker_id in image.brokers]
+        case _:
+            return [resource.name for resource in image.configs if resource.type == resource_type]

@@ -1,0 +1,155 @@
+"""Metadata, versions 0-13: brokers, topics, partitions and their leaders, as this broker knows
+them.
+
+Topics that do not exist are created on demand where `auto.create.topics.enable` and the request
+allow it; the answer then already has them. v0 takes an empty list for "all topics", later versions
+null. v5: offline replicas. v7: leader epochs. v8: authorized operations on request. v10: topic ids.
+v12: look-up by id. v13: an error for the whole answer, which is never set here.
+"""
+
+from collections.abc import Coroutine
+from typing import Any, Final
+from uuid import UUID
+
+from lograft.api.context import Api, Context
+from lograft.api.operations import CLUSTER_OPERATIONS, TOPIC_OPERATIONS
+from lograft.broker.broker import Broker
+from lograft.broker.topic_creation import create_on_demand
+from lograft.metadata.errors import Refused
+from lograft.metadata.names import check_topic_name
+from lograft.metadata.types import PartitionState, TopicState
+from lograft.model.errors import ErrorCode, InvalidInput
+from lograft.model.types import INTERNAL_TOPICS, NO_NODE, ZERO_UUID
+from lograft.wire.messages.metadata import (
+    MetadataRequest,
+    MetadataResponse,
+    MetadataResponseBroker,
+    MetadataResponsePartition,
+    MetadataResponseTopic,
+)
+
+API: Final = Api(key=3, versions=range(14))
+
+IDS_SINCE: Final = 12
+
+
+def handle(
+    context: Context, request: MetadataRequest
+) -> MetadataResponse | Coroutine[Any, Any, MetadataResponse]:
+    version = context.api_version
+    if request.topics is None or (version == 0 and not request.topics):
+        return _answer(context, request, {})
+    names = []
+    for topic in request.topics:
+        if version < IDS_SINCE and (topic.name is None or topic.topic_id != ZERO_UUID):
+            raise InvalidInput(f"topic ids need Metadata version {IDS_SINCE} or later")
+        if topic.name is not None and topic.topic_id == ZERO_UUID:
+            names.append(topic.name)
+    broker: Broker = context.broker
+    missing = [name for name in dict.fromkeys(names) if name not in broker.image.topic_ids]
+    refused = {name: code for name in missing if (code := _illegal(name))}
+    missing = [name for name in missing if name not in refused]
+    if missing and request.allow_auto_topic_creation and broker.config.auto_create_topics_enable:
+        return _create_first(context, request, missing, refused)
+    return _answer(context, request, refused)
+
+
+async def _create_first(
+    context: Context, request: MetadataRequest, missing: list[str], refused: dict[str, int]
+) -> MetadataResponse:
+    refused |= await create_on_demand(context.broker, missing)
+    return _answer(context, request, refused)
+
+
+def _illegal(name: str) -> int:
+    try:
+        check_topic_name(name)
+    except Refused as refusal:
+        return refusal.code
+    return 0
+
+
+def _answer(
+    context: Context, request: MetadataRequest, refused: dict[str, int]
+) -> MetadataResponse:
+    broker: Broker = context.broker
+    image = broker.image
+    version = context.api_version
+    response = MetadataResponse(cluster_id=broker.cluster_id, controller_id=NO_NODE)
+    for state in image.brokers.values():
+        end = broker.endpoint_of(state.broker_id, context.listener)
+        if end is not None:
+            response.brokers.append(
+                MetadataResponseBroker(
+                    node_id=state.broker_id, host=end.host, port=end.port, rack=end.rack
+                )
+            )
+    alive = {answer.node_id for answer in response.brokers}
+    # Any broker takes requests for the controller; this one is as good as the next.
+    response.controller_id = broker.node_id if broker.node_id in alive else min(alive, default=-1)
+    if request.topics is None or (version == 0 and not request.topics):
+        response.topics = [_topic(state, alive, version) for state in image.topics.values()]
+    else:
+        for asked in request.topics:
+            known = (
+                image.topics.get(asked.topic_id)
+                if asked.topic_id != ZERO_UUID
+                else image.topic(asked.name or "")
+            )
+            response.topics.append(
+                _topic(known, alive, version)
+                if known is not None
+                else _unknown(asked.name, asked.topic_id, refused)
+            )
+    if request.include_topic_authorized_operations:
+        for topic in response.topics:
+            if not topic.error_code:
+                topic.topic_authorized_operations = TOPIC_OPERATIONS
+    if request.include_cluster_authorized_operations:
+        response.cluster_authorized_operations = CLUSTER_OPERATIONS
+    return response
+
+
+def _unknown(name: str | None, topic_id: UUID, refused: dict[str, int]) -> MetadataResponseTopic:
+    if topic_id != ZERO_UUID:
+        return MetadataResponseTopic(
+            error_code=ErrorCode.unknown_topic_id, name=None, topic_id=topic_id
+        )
+    code = refused.get(name or "", ErrorCode.unknown_topic_or_partition)
+    return MetadataResponseTopic(error_code=code, name=name, is_internal=name in INTERNAL_TOPICS)
+
+
+def _topic(topic: TopicState, alive: set[int], version: int) -> MetadataResponseTopic:
+    return MetadataResponseTopic(
+        name=topic.name,
+        topic_id=topic.topic_id,
+        is_internal=topic.name in INTERNAL_TOPICS,
+        partitions=[
+            _partition(index, state, alive, version) for index, state in topic.partitions.items()
+        ],
+    )
+
+
+def _partition(
+    index: int, state: PartitionState, alive: set[int], version: int
+) -> MetadataResponsePartition:
+    answer = MetadataResponsePartition(
+        partition_index=index,
+        leader_id=state.leader,
+        leader_epoch=state.leader_epoch,
+        replica_nodes=list(state.replicas),
+        isr_nodes=list(state.isr),
+        offline_replicas=[node for node in state.replicas if node not in alive],
+    )
+    if state.leader not in alive:
+        # Up to v5 a leader without an endpoint for this client was no leader at all; since v6 a
+        # leader that runs but has no such listener is told apart, and here nobody can be that.
+        answer.error_code = ErrorCode.leader_not_available
+        answer.leader_id = NO_NODE
+    elif version == 0:
+        # Clients of v0 cannot resolve replicas that are not among the brokers.
+        answer.replica_nodes = [node for node in state.replicas if node in alive]
+        answer.isr_nodes = [node for node in state.isr if node in alive]
+        if len(answer.replica_nodes) < len(state.replicas):
+            answer.error_code = ErrorCode.replica_not_available
+    return answer

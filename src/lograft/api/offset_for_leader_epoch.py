@@ -1,0 +1,50 @@
+"""OffsetForLeaderEpoch, versions 2-4: where a leader epoch ended in this log.
+
+A consumer whose position is beyond that end has read records that a later leader does not have, and
+goes back. An epoch newer than the log's, or older than all it holds, has no end: (-1, -1).
+"""
+
+from typing import Final
+
+from lograft.api.context import Api, Context
+from lograft.api.errors import code_of
+from lograft.broker.broker import Broker
+from lograft.model.errors import LograftError
+from lograft.model.types import Epoch
+from lograft.wire.messages.offset_for_leader_epoch import (
+    EpochEndOffset,
+    OffsetForLeaderEpochRequest,
+    OffsetForLeaderEpochResponse,
+    OffsetForLeaderPartition,
+    OffsetForLeaderTopicResult,
+)
+
+API: Final = Api(key=23, versions=range(2, 5))
+
+
+def handle(context: Context, request: OffsetForLeaderEpochRequest) -> OffsetForLeaderEpochResponse:
+    return OffsetForLeaderEpochResponse(
+        topics=[
+            OffsetForLeaderTopicResult(
+                topic=topic.topic,
+                partitions=[
+                    _find(context.broker, topic.topic, asked) for asked in topic.partitions
+                ],
+            )
+            for topic in request.topics
+        ]
+    )
+
+
+def _find(broker: Broker, topic: str, asked: OffsetForLeaderPartition) -> EpochEndOffset:
+    answer = EpochEndOffset(partition=asked.partition)
+    try:
+        partition = broker.partitions.get(topic, asked.partition)
+        if partition is None:
+            raise broker.why_missing(topic, asked.partition)
+        partition.check_epoch(asked.current_leader_epoch)
+        log = partition.leader_log()
+        answer.leader_epoch, answer.end_offset = log.epoch_end(Epoch(asked.leader_epoch))
+    except LograftError as error:
+        answer.error_code = code_of(error)
+    return answer

@@ -1,0 +1,263 @@
+"""Produce, versions 3-13. Appends each batch at once; waits only for what acks asks for.
+
+acks=0 has no answer, and closes the connection on an error, which is all that such a producer can
+notice. acks=1 answers when the leader has written, acks=-1 when the records are committed; a topic
+with flush.messages=1 is fsynced before either. One partition's error never spoils another's.
+v7: zstd. v8: error sentences. v10: the new leader with NOT_LEADER_OR_FOLLOWER (KIP-951).
+v13: topic ids.
+"""
+
+from collections.abc import Coroutine
+from typing import Any, Final, NamedTuple
+
+from lograft.api.context import Api, Context
+from lograft.api.errors import code_of
+from lograft.broker.broker import Broker
+from lograft.broker.errors import InvalidTopic, PartitionMissing, PartitionOpening
+from lograft.broker.partition import Partition
+from lograft.broker.topic_creation import grow_on_demand
+from lograft.model.errors import ErrorCode, LograftError
+from lograft.model.exchange import CloseConnection
+from lograft.model.types import INTERNAL_TOPICS, NO_OFFSET, Offset
+from lograft.storage.errors import InvalidRecord, InvalidTransactionState, UnsupportedCompression
+from lograft.wire.batches import CODEC_MASK, HEADER_SIZE, MAGIC, TRANSACTIONAL_FLAG
+from lograft.wire.compression import Codec
+from lograft.wire.messages.produce import (
+    LeaderIdAndEpoch,
+    NodeEndpoint,
+    PartitionProduceData,
+    PartitionProduceResponse,
+    ProduceRequest,
+    ProduceResponse,
+    TopicProduceData,
+    TopicProduceResponse,
+)
+
+API: Final = Api(key=0, versions=range(3, 14))
+
+ACKS_NONE: Final = 0
+ACKS_LEADER: Final = 1
+ACKS_ALL: Final = -1
+ZSTD_SINCE: Final = 7
+TOPIC_IDS_SINCE: Final = 13
+LEADER_HINTS_SINCE: Final = 10
+#: Where a batch has its magic, and the low byte of its attributes.
+MAGIC_AT: Final = 16
+ATTRIBUTES_AT: Final = 22
+NO_BATCH: Final = "a produce request needs one record batch for each partition"
+#: Kafka's admin tools may write to internal topics under this name.
+ADMIN_CLIENT_ID: Final = "__admin_client"
+
+
+class Pending(NamedTuple):
+    """Appended, not yet to be acknowledged."""
+
+    answer: PartitionProduceResponse
+    partition: Partition
+    end: Offset
+
+
+class Deferred(NamedTuple):
+    """Not yet appended: its partition is being made."""
+
+    answer: PartitionProduceResponse
+    topic: TopicProduceData
+    data: PartitionProduceData
+
+
+def handle(
+    context: Context, request: ProduceRequest
+) -> ProduceResponse | Coroutine[Any, Any, ProduceResponse | None] | None:
+    acks = request.acks
+    if not -1 <= acks <= 1:
+        return _refuse_all(request)
+    broker: Broker = context.broker
+    now_ms = broker.clock.wall_ms()
+    version = context.api_version
+    failed: LograftError | None = None
+    pending: list[Pending] = []
+    deferred: list[Deferred] = []
+    topics = []
+    for topic in request.topic_data:
+        answers = []
+        for data in topic.partition_data:
+            answer = PartitionProduceResponse(index=data.index, base_offset=-1)
+            answers.append(answer)
+            try:
+                partition = _partition_of(broker, topic, data.index, version)
+                records = _checked(context, partition, data)
+                _append(answer, partition, records, now_ms, acks, pending)
+            except (PartitionOpening, PartitionMissing):
+                # The frame's buffer is used again once we wait: the records need their own.
+                data.records = memoryview(bytearray(records_of(data)))
+                deferred.append(Deferred(answer, topic, data))
+            except LograftError as error:
+                failed = error
+                _refuse(answer, error)
+        topics.append(
+            TopicProduceResponse(
+                name=topic.name, topic_id=topic.topic_id, partition_responses=answers
+            )
+        )
+    response = ProduceResponse(responses=topics)
+    if deferred or pending:
+        # Once everything is appended, the order of requests is kept: the next may come.
+        context.lets_next = not deferred
+        return _finish(context, request, response, deferred, pending)
+    if acks == ACKS_NONE:
+        if failed is not None:
+            raise CloseConnection(f"produce with acks=0 failed: {failed}")
+        return None
+    if failed is not None:
+        _hint_leaders(context, response)
+    return response
+
+
+def _refuse_all(request: ProduceRequest) -> ProduceResponse:
+    return ProduceResponse(
+        responses=[
+            TopicProduceResponse(
+                name=topic.name,
+                topic_id=topic.topic_id,
+                partition_responses=[
+                    PartitionProduceResponse(
+                        index=data.index,
+                        error_code=ErrorCode.invalid_required_acks,
+                        base_offset=NO_OFFSET,
+                        error_message=f"acks must be -1, 0 or 1, not {request.acks}",
+                    )
+                    for data in topic.partition_data
+                ],
+            )
+            for topic in request.topic_data
+        ]
+    )
+
+
+def _partition_of(broker: Broker, topic: TopicProduceData, index: int, version: int) -> Partition:
+    if version >= TOPIC_IDS_SINCE:
+        partition = broker.partitions.get_by_id(topic.topic_id, index)
+    else:
+        partition = broker.partitions.get(topic.name, index)
+    if partition is None:
+        if version >= TOPIC_IDS_SINCE:
+            raise broker.why_missing_id(topic.topic_id, index, to_produce=True)
+        raise broker.why_missing(topic.name, index, to_produce=True)
+    return partition
+
+
+def records_of(data: PartitionProduceData) -> memoryview:
+    records = data.records
+    assert not isinstance(records, tuple), "a request's records lie in memory"
+    if records is None:
+        raise InvalidRecord(NO_BATCH)
+    return records if isinstance(records, memoryview) else memoryview(records)
+
+
+def _checked(context: Context, partition: Partition, data: PartitionProduceData) -> memoryview:
+    """What the log cannot know: rules that depend on the request, not on the batch alone."""
+    records = records_of(data)
+    if len(records) < HEADER_SIZE:
+        raise InvalidRecord(NO_BATCH)
+    if records[MAGIC_AT] != MAGIC:
+        raise InvalidRecord(f"record batches must be of magic {MAGIC}, not {records[MAGIC_AT]}")
+    attributes = records[ATTRIBUTES_AT]
+    if attributes & CODEC_MASK == Codec.zstd and context.api_version < ZSTD_SINCE:
+        raise UnsupportedCompression(f"zstd needs Produce version {ZSTD_SINCE} or later")
+    if attributes & TRANSACTIONAL_FLAG:
+        raise InvalidTransactionState("this broker has no transaction coordinator yet")
+    if partition.topic in INTERNAL_TOPICS and context.client_id != ADMIN_CLIENT_ID:
+        raise InvalidTopic(f"clients cannot write to the internal topic {partition.topic}")
+    return records
+
+
+def _append(
+    answer: PartitionProduceResponse,
+    partition: Partition,
+    records: memoryview,
+    now_ms: int,
+    acks: int,
+    pending: list[Pending],
+) -> None:
+    result = partition.append(records, now_ms=now_ms)
+    answer.base_offset = result.base_offset
+    answer.log_append_time_ms = result.log_append_time_ms
+    answer.log_start_offset = result.log_start_offset
+    if acks != ACKS_NONE and not partition.is_committed(result.end_offset):
+        # With a single replica the high watermark is the durable offset where a flush must come
+        # before the acknowledgement, so acks=1 and acks=-1 wait for the same.
+        pending.append(Pending(answer, partition, result.end_offset))
+
+
+async def _finish(
+    context: Context,
+    request: ProduceRequest,
+    response: ProduceResponse,
+    deferred: list[Deferred],
+    pending: list[Pending],
+) -> ProduceResponse | None:
+    clock = context.broker.clock
+    deadline_ms = clock.mono_ms() + max(0, request.timeout_ms)
+    for answer, topic, data in deferred:
+        try:
+            partition = await _made(context, topic, data.index, deadline_ms)
+            records = _checked(context, partition, data)
+            _append(answer, partition, records, clock.wall_ms(), request.acks, pending)
+        except LograftError as error:
+            _refuse(answer, error)
+    for answer, partition, end in pending:
+        try:
+            await partition.wait_committed(end, timeout_ms=max(0, deadline_ms - clock.mono_ms()))
+        except LograftError as error:
+            _refuse(answer, error)
+    if request.acks == ACKS_NONE:
+        return None
+    _hint_leaders(context, response)
+    return response
+
+
+async def _made(
+    context: Context, topic: TopicProduceData, index: int, deadline_ms: int
+) -> Partition:
+    """The partition, once its log is open; makes partitions on demand where that is allowed."""
+    broker = context.broker
+    version = context.api_version
+    try:
+        partition = _partition_of(broker, topic, index, version)
+    except PartitionMissing as missing:
+        await grow_on_demand(broker, missing.topic, index)
+        partition = _partition_of(broker, topic, index, version)
+    await partition.wait_open(timeout_ms=max(0, deadline_ms - broker.clock.mono_ms()))
+    return partition
+
+
+def _refuse(answer: PartitionProduceResponse, error: LograftError) -> None:
+    answer.error_code = code_of(error)
+    answer.error_message = str(error)
+    answer.base_offset = NO_OFFSET
+    answer.log_append_time_ms = -1
+    answer.log_start_offset = NO_OFFSET
+
+
+def _hint_leaders(context: Context, response: ProduceResponse) -> None:
+    """Tells a client that came to the wrong broker where to go, sparing it a Metadata request."""
+    if context.api_version < LEADER_HINTS_SINCE:
+        return
+    broker = context.broker
+    leaders: dict[int, None] = {}
+    for topic in response.responses:
+        for answer in topic.partition_responses:
+            if answer.error_code != ErrorCode.not_leader_or_follower:
+                continue
+            state = broker.partition_state(topic.name, topic.topic_id, answer.index)
+            if state is not None:
+                leaders[state.leader] = None
+                answer.current_leader = LeaderIdAndEpoch(
+                    leader_id=state.leader, leader_epoch=state.leader_epoch
+                )
+    for node_id in leaders:
+        end = broker.endpoint_of(node_id, context.listener)
+        if end is not None:
+            response.node_endpoints.append(
+                NodeEndpoint(node_id=node_id, host=end.host, port=end.port, rack=end.rack)
+            )

@@ -1,0 +1,22 @@
+"""UnregisterBroker, version 0: forgets a broker that will not come back."""
+
+from typing import Final
+
+from lograft.api.context import Api, Context
+from lograft.api.decisions import decide
+from lograft.api.errors import code_of
+from lograft.metadata.brokers import unregister_broker
+from lograft.model.errors import LograftError
+from lograft.wire.messages.unregister_broker import (
+    UnregisterBrokerRequest,
+    UnregisterBrokerResponse,
+)
+
+API: Final = Api(key=64, versions=range(1))
+
+
+async def handle(context: Context, request: UnregisterBrokerRequest) -> UnregisterBrokerResponse:
+    try:
+        return await decide(context, lambda image: unregister_broker(image, request))
+    except LograftError as error:
+        return UnregisterBrokerResponse(error_code=code_of(error), error_message=str(error))
