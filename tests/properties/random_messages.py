@@ -1,4 +1,4 @@
-"""Random messages of any class and version, for the tests of the codec."""
+"""Random messages of any class and version, for the tests of the codec and the fuzzer."""
 
 import random
 from uuid import UUID
@@ -15,7 +15,7 @@ class RandomMessages:
     """`fullness` is how likely an array has elements, a nullable is there, a tag is set."""
 
     def __init__(self, seed: int | str, *, fullness: float) -> None:
-        self._chance = random.Random(seed)
+        self.chance = random.Random(seed)
         self._fullness = fullness
 
     def build(self, kind: type[Message], version: int) -> Message:
@@ -29,7 +29,7 @@ class RandomMessages:
         return kind(**values)
 
     def _is_full(self) -> bool:
-        return self._chance.random() < self._fullness
+        return self.chance.random() < self._fullness
 
     def _field(self, field: Field, version: int) -> object:
         if field.is_nullable_in(version) and not self._is_full():
@@ -37,10 +37,10 @@ class RandomMessages:
         element = field.element
         if field.kind == "array":
             assert element is not None
-            count = self._chance.randint(1, 3) if self._is_full() else 0
+            count = self.chance.randint(1, 3) if self._is_full() else 0
             if isinstance(element, str):
-                count *= self._chance.choice((1, 1, 20))
-                return [self._scalar(element, field.name) for _ in range(count)]
+                count *= self.chance.choice((1, 1, 20))
+                return [self.scalar(element, field.name) for _ in range(count)]
             return [self.build(element, version) for _ in range(count)]
         if field.kind == "struct":
             assert isinstance(element, type)
@@ -48,10 +48,11 @@ class RandomMessages:
             # A tagged struct of defaults is not written, so it would come back as None.
             hidden = field.is_tagged and value == element()
             return field.default if hidden and field.default is not FRESH else value
-        return self._scalar(field.kind, field.name)
+        return self.scalar(field.kind, field.name)
 
-    def _scalar(self, kind: str, name: str) -> object:
-        chance = self._chance
+    def scalar(self, kind: str, name: str) -> object:
+        """A value for a field of that type; the fuzzer knows better ones for some names."""
+        chance = self.chance
         if kind == "bool":
             return chance.random() < 0.5
         if name.endswith("error_code"):
