@@ -111,6 +111,8 @@ class Partition:
 
     def on_opened(self, log: Log, directory: LogDirectory) -> None:
         assert self.log is None, self
+        # The settings may have changed while a worker opened it.
+        log.config = self.config
         self.log = log
         self.directory = directory
         self.rule = SoleReplica(
