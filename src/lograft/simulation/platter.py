@@ -145,6 +145,8 @@ class Platter:
         self.root = FolderNode(0)
         self.capacity_bytes = capacity_bytes
         self.used_bytes = 0
+        #: How likely a restarted process no longer finds cached bytes that the metal never got.
+        self.eviction_chance = 0.5
         #: Lock path -> the process that holds it; a dead holder holds nothing.
         self.locks: dict[str, object] = {}
 
@@ -191,7 +193,7 @@ class Platter:
     def process_killed(self, random: Random) -> None:
         """The page cache survives; pages the metal never got may be evicted meanwhile."""
         for _, node in self.files():
-            if node.is_suspect and random.random() < 0.5:
+            if node.is_suspect and random.random() < self.eviction_chance:
                 node.evict()
 
     def power_lost(self, random: Random) -> None:

@@ -1,0 +1,91 @@
+"""`python -m lograft.simulation run | replay | mutants`: simulation from the command line."""
+
+import argparse
+import sys
+from collections import Counter
+from pathlib import Path
+from time import process_time
+from typing import TextIO
+
+from lograft.simulation import run as running
+from lograft.simulation.mutants import MUTANTS, hunt
+
+FAILURES = Path("simulation-failures")
+
+
+def main(arguments: list[str] | None = None, out: TextIO = sys.stdout) -> int:
+    options = _parser().parse_args(arguments)
+    if options.command == "run":
+        return _run(options, out)
+    if options.command == "replay":
+        return _replay(options, out)
+    return _mutants(options, out)
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(prog="python -m lograft.simulation", description=__doc__)
+    commands = parser.add_subparsers(dest="command", required=True)
+    kinds = ["all", *running.KINDS]
+    run = commands.add_parser("run", help="try many seeds")
+    run.add_argument("--seeds", type=int, default=1_000_000, help="how many")
+    run.add_argument("--seconds", type=float, default=60, help="CPU seconds, at most")
+    run.add_argument("--first", type=int, default=0, help="the first seed")
+    replay = commands.add_parser("replay", help="run one seed and print its trace hash")
+    replay.add_argument("seed", type=int)
+    for command in (run, replay):
+        command.add_argument("--kind", choices=kinds, default="all")
+        command.add_argument("--failures", type=Path, default=FAILURES, help="folder for failures")
+    mutants = commands.add_parser("mutants", help="take out safeguards; each must be noticed")
+    mutants.add_argument("--seeds", type=int, default=400, help="per mutant, at most")
+    return parser
+
+
+def _kinds(choice: str) -> list[str]:
+    return list(running.KINDS) if choice == "all" else [choice]
+
+
+def _run(options: argparse.Namespace, out: TextIO) -> int:
+    figures: Counter[str] = Counter()
+    failed = 0
+    started = process_time()
+    for report in running.run_many(
+        _kinds(options.kind), first=options.first, seeds=options.seeds, seconds=options.seconds
+    ):
+        figures[f"{report.kind} seeds"] += 1
+        figures.update({f"{report.kind} {name}": n for name, n in report.figures.items()})
+        if report.failed:
+            failed += 1
+            path = running.failure_file(report, options.failures)
+            out.write(f"{report.kind} seed {report.seed}: {report.message}\n  see {path}\n")
+    out.write("".join(f"{name:>28} {figures[name]}\n" for name in figures))
+    out.write(f"{'CPU seconds':>28} {process_time() - started:.1f}\n")
+    out.write(f"{'violations':>28} {failed}\n")
+    return 1 if failed else 0
+
+
+def _replay(options: argparse.Namespace, out: TextIO) -> int:
+    failed = False
+    for kind in _kinds(options.kind):
+        report = running.KINDS[kind](options.seed)
+        out.write(f"{kind} seed {options.seed} trace {report.trace_hash}\n")
+        if report.failed:
+            failed = True
+            out.writelines(f"  {event}\n" for event in report.last_events[-30:])
+            path = running.failure_file(report, options.failures)
+            out.write(f"  {report.message}\n  see {path}\n")
+    return 1 if failed else 0
+
+
+def _mutants(options: argparse.Namespace, out: TextIO) -> int:
+    survivors = 0
+    for name, (meaning, _) in MUTANTS.items():
+        seeds = hunt(name, seeds_max=options.seeds)
+        survivors += seeds is None
+        verdict = "NOT CAUGHT" if seeds is None else f"{seeds} seeds"
+        out.write(f"{name:<40} {verdict:>12}   {meaning}\n")
+    out.write(f"{len(MUTANTS) - survivors} of {len(MUTANTS)} caught\n")
+    return 1 if survivors else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,117 @@
+"""Many seeds, or one again: the shape of a run and what is written down when it fails."""
+
+import hashlib
+import json
+import platform
+import subprocess
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+from time import process_time
+from typing import Any, Final
+
+from lograft.simulation.storage_torture import LIVES, torture
+
+
+@dataclass(slots=True)
+class RunReport:
+    """One seed of one kind of run."""
+
+    kind: str
+    seed: int
+    trace_hash: str
+    options: dict[str, Any] = field(default_factory=dict)
+    #: What was tried, to be added up over seeds.
+    figures: dict[str, int] = field(default_factory=dict)
+    #: The first violated invariant and what it said; empty if all held.
+    invariant: str = ""
+    message: str = ""
+    last_events: list[str] = field(default_factory=list)
+    history: str = ""
+
+    @property
+    def failed(self) -> bool:
+        return bool(self.invariant)
+
+
+def run_storage(seed: int, *, lives: int = LIVES) -> RunReport:
+    report = torture(seed, lives=lives)
+    violation = report.violation
+    return RunReport(
+        kind="storage",
+        seed=seed,
+        trace_hash=report.trace_hash,
+        options={"lives": lives},
+        figures={
+            "crashes": report.crashes,
+            "power losses": report.power_losses,
+            "kills": report.kills,
+            "in recovery": report.crashes_in_recovery,
+            "clean stops": report.clean_stops,
+            "failed disks": report.disk_failures,
+            "batches": report.batches,
+        },
+        invariant=violation.invariant if violation else "",
+        message=str(violation) if violation else "",
+        last_events=report.last_events,
+    )
+
+
+def shrink_storage(seed: int) -> RunReport:
+    """The same seed with as few lives as still fail: the draws before do not change."""
+    for lives in range(1, LIVES):
+        report = run_storage(seed, lives=lives)
+        if report.failed:
+            return report
+    return run_storage(seed)
+
+
+Runner = Callable[[int], RunReport]
+
+KINDS: Final[dict[str, Runner]] = {"storage": run_storage}
+
+
+def run_many(kinds: list[str], *, first: int, seeds: int, seconds: float) -> Iterator[RunReport]:
+    """Seeds in order, all kinds each, until their number or the CPU time is used up."""
+    end = process_time() + seconds
+    for seed in range(first, first + seeds):
+        for kind in kinds:
+            if process_time() >= end:
+                return
+            yield KINDS[kind](seed)
+
+
+def failure_file(report: RunReport, folder: Path) -> Path:
+    """All that is needed to see the failure again, and to know that it is the same one."""
+    folder.mkdir(parents=True, exist_ok=True)
+    path = folder / f"{report.kind}-{report.seed}.json"
+    commit, changes = _revision()
+    content = {
+        "commit": commit,
+        "uncommitted": changes,
+        "python": platform.python_version(),
+        "kind": report.kind,
+        "seed": report.seed,
+        "options": report.options,
+        "trace_hash": report.trace_hash,
+        "invariant": report.invariant,
+        "message": report.message,
+        "last_events": report.last_events,
+    }
+    path.write_text(json.dumps(content, indent=1) + "\n")
+    if report.history:
+        path.with_suffix(".jsonl").write_text(report.history)
+    return path
+
+
+def _revision() -> tuple[str, str]:
+    """The commit, and a hash of what differs from it; empty outside of a repository."""
+
+    def git(*words: str) -> bytes:
+        folder = Path(__file__).parent
+        done = subprocess.run(["git", *words], cwd=folder, capture_output=True, check=False)
+        return done.stdout if done.returncode == 0 else b""
+
+    commit = git("rev-parse", "HEAD").decode().strip()
+    difference = git("diff", "HEAD")
+    return commit, hashlib.sha256(difference).hexdigest() if difference else ""
