@@ -1,0 +1,137 @@
+"""A server under measurement: topics, identities and load orders against it."""
+
+import json
+import socket
+import subprocess
+import sys
+from dataclasses import dataclass
+from typing import Any, Final, TypeVar
+from uuid import UUID
+
+from tests.compatibility.servers import HOST, SERVER_JVM, Server
+from tools.kafka_jars import REPOSITORY
+
+from bench.latency import receive_frame
+from lograft.wire.apis import response_class, response_header_version
+from lograft.wire.codec import read_all
+from lograft.wire.headers import frame_request, read_response_header
+from lograft.wire.message import Message
+from lograft.wire.messages.create_topics import (
+    CreatableTopic,
+    CreatableTopicConfig,
+    CreateTopicsRequest,
+    CreateTopicsResponse,
+)
+from lograft.wire.messages.delete_topics import (
+    DeleteTopicsRequest,
+    DeleteTopicsResponse,
+    DeleteTopicState,
+)
+from lograft.wire.messages.init_producer_id import InitProducerIdRequest, InitProducerIdResponse
+from lograft.wire.messages.metadata import (
+    MetadataRequest,
+    MetadataRequestTopic,
+    MetadataResponse,
+    MetadataResponseTopic,
+)
+
+M = TypeVar("M", bound=Message)
+ANSWER_SECONDS_MAX: Final = 120
+#: Bounds the disk: a topic never holds much more than this, in segments small enough to go early.
+TOPIC_CONFIGS: Final = {
+    "segment.bytes": str(128 << 20),
+    "retention.bytes": str(2 << 30),
+    "file.delete.delay.ms": "1000",
+}
+SETTINGS: Final = {
+    "log.retention.check.interval.ms": "1000",
+    "num.network.threads": "3",
+    "num.io.threads": "8",
+}
+
+
+class BenchFailed(Exception):
+    """A server or a load did not do what the benchmark needs."""
+
+
+def make_server(kind: Any, folder: Any) -> Server:
+    server = Server.of(kind, folder, settings=SETTINGS)
+    server.jvm = SERVER_JVM
+    return server
+
+
+@dataclass(slots=True)
+class Node:
+    server: Server
+
+    @property
+    def name(self) -> str:
+        return self.server.kind
+
+    @property
+    def port(self) -> int:
+        return self.server.port
+
+    @property
+    def pid(self) -> int:
+        return self.server.pid
+
+    def ask(self, request: Message, version: int, answer: type[M]) -> M:
+        assert response_class(request.KEY) is answer
+        with socket.create_connection((HOST, self.port), ANSWER_SECONDS_MAX) as connection:
+            connection.sendall(frame_request(request, version, correlation_id=1, client_id="bench"))
+            data = receive_frame(connection)
+        header_version = response_header_version(request.KEY, version)
+        _correlation_id, position = read_response_header(data, header_version)
+        return read_all(answer, version, data, position)
+
+    def create_topic(self, name: str, *, partitions: int = 1, **configs: str) -> UUID:
+        settings = TOPIC_CONFIGS | {key.replace("_", "."): value for key, value in configs.items()}
+        topic = CreatableTopic(
+            name=name,
+            num_partitions=partitions,
+            replication_factor=1,
+            configs=[CreatableTopicConfig(name=key, value=text) for key, text in settings.items()],
+        )
+        request = CreateTopicsRequest(topics=[topic], timeout_ms=60_000)
+        (made,) = self.ask(request, 7, CreateTopicsResponse).topics
+        if made.error_code:
+            raise BenchFailed(f"{self.name} did not create {name}: {made.error_message}")
+        while len(self.describe(name).partitions) < partitions:
+            pass  # the broker hears of it a moment after the controller
+        return made.topic_id
+
+    def describe(self, topic: str) -> MetadataResponseTopic:
+        request = MetadataRequest(
+            topics=[MetadataRequestTopic(name=topic)], allow_auto_topic_creation=False
+        )
+        (described,) = self.ask(request, 12, MetadataResponse).topics
+        return described
+
+    def delete_topic(self, name: str) -> None:
+        request = DeleteTopicsRequest(topics=[DeleteTopicState(name=name)], timeout_ms=60_000)
+        self.ask(request, 6, DeleteTopicsResponse)
+
+    def producer_id(self) -> int:
+        request = InitProducerIdRequest(transactional_id=None, transaction_timeout_ms=60_000)
+        return self.ask(request, 4, InitProducerIdResponse).producer_id
+
+    def start_load(self, load: str, **order: Any) -> subprocess.Popen[str]:
+        spec = json.dumps({"load": load, "port": self.port, **order})
+        return subprocess.Popen(
+            [sys.executable, "-m", "bench.generator", spec],
+            stdout=subprocess.PIPE,
+            text=True,
+            cwd=REPOSITORY,
+        )
+
+    def run_load(self, load: str, **order: Any) -> dict[str, float]:
+        return result_of(self.start_load(load, **order))
+
+
+def result_of(load: subprocess.Popen[str]) -> dict[str, float]:
+    said, _nothing = load.communicate()
+    if load.returncode != 0:
+        raise BenchFailed(f"a load ended with {load.returncode}")
+    answer: dict[str, float] = json.loads(said)
+    return answer

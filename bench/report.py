@@ -1,0 +1,108 @@
+"""Tables for the eye, markdown and JSON for the record, a plot of the ratios."""
+
+import json
+import os
+import platform
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Final
+
+from tests.compatibility.servers import KINDS
+
+from bench.targets import TARGETS, Results
+
+FOLDER: Final = Path(__file__).parent / "results"
+
+
+def markdown(results: Results, about: dict[str, str]) -> str:
+    lines = ["# Lograft beside Apache Kafka 4.3.1", ""]
+    lines += [f"- {name}: {value}" for name, value in about.items()]
+    lines += ["", "## Targets", "", "| workload | figure | Lograft | Kafka | value | target | |"]
+    lines.append("|---|---|---:|---:|---:|---:|---|")
+    for target in TARGETS:
+        value = target.value(results)
+        ours = figure(results, "lograft", target.workload, target.figure)
+        theirs = figure(results, "kafka", target.workload, target.figure)
+        verdict = "–" if value is None else ("met" if target.is_met(value) else "**missed**")
+        shown = "–" if value is None else f"{value:.3g}"
+        cells = [target.workload, target.figure, ours, theirs, shown, target.text, verdict]
+        lines.append(f"| {' | '.join(cells)} |")
+    lines += ["", "## All figures", "", "| workload | figure | Lograft | Kafka | ratio |"]
+    lines.append("|---|---|---:|---:|---:|")
+    for workload, name in all_figures(results):
+        numbers = [results.get(kind, {}).get(workload, {}).get(name) for kind in KINDS]
+        cells = [workload, name, *map(show, numbers), ratio_of(*numbers)]
+        lines.append(f"| {' | '.join(cells)} |")
+    return "\n".join(lines) + "\n"
+
+
+def ratio_of(ours: float | None, theirs: float | None) -> str:
+    return f"{ours / theirs:.3g}" if ours is not None and theirs else "–"
+
+
+def all_figures(results: Results) -> list[tuple[str, str]]:
+    found: dict[tuple[str, str], None] = {}
+    for workloads in results.values():
+        for workload, figures in workloads.items():
+            for name in figures:
+                found[(workload, name)] = None
+    return list(found)
+
+
+def figure(results: Results, server: str, workload: str, name: str) -> str:
+    return show(results.get(server, {}).get(workload, {}).get(name))
+
+
+def show(value: float | None) -> str:
+    if value is None:
+        return "–"
+    return f"{value:,.0f}" if abs(value) >= 1000 else f"{value:.3g}"
+
+
+def about_this_run(form: str) -> dict[str, str]:
+    return {
+        "when": datetime.now(UTC).strftime("%Y-%m-%d %H:%M UTC"),
+        "form": form,
+        "machine": f"{os.cpu_count()} cores, {platform.system()} {platform.release()}",
+        "python": platform.python_version(),
+    }
+
+
+def write(results: Results, form: str) -> Path:
+    """Into bench/results: table, figures and plot of this run, replacing the last of its form."""
+    FOLDER.mkdir(exist_ok=True)
+    about = about_this_run(form)
+    text = markdown(results, about)
+    path = FOLDER / f"{form}.md"
+    path.write_text(text)
+    record = {"about": about, "results": results}
+    (FOLDER / f"{form}.json").write_text(json.dumps(record, indent=1) + "\n")
+    plot(results, FOLDER / f"{form}.svg")
+    return path
+
+
+def plot(results: Results, path: Path) -> None:
+    """Ratios on a logarithmic axis, with their targets as marks; left is less."""
+    import matplotlib
+
+    matplotlib.use("Agg")
+    from matplotlib import pyplot
+
+    ratios = [(target, target.value(results)) for target in TARGETS if target.ratio is not None]
+    shown = [(target, value) for target, value in ratios if value is not None]
+    if not shown:
+        return
+    figure, axes = pyplot.subplots(figsize=(9, 0.36 * len(shown) + 1.4))
+    for row, (target, value) in enumerate(reversed(shown)):
+        colour = "#2a7f62" if target.is_met(value) else "#b3423a"
+        axes.barh(row, value - 1, left=1, height=0.6, color=colour)
+        axes.plot([target.ratio or 1] * 2, [row - 0.4, row + 0.4], color="black", linewidth=1.5)
+        axes.text(value, row, f" {value:.2f} ", va="center", ha="left" if value > 1 else "right")
+    names = [f"{target.workload} {target.figure}" for target, _value in reversed(shown)]
+    axes.set_yticks(range(len(shown)), names)
+    axes.set_xscale("log")
+    axes.axvline(1, color="grey", linewidth=0.8)
+    axes.set_title("Lograft / Apache Kafka 4.3.1 (black mark: target)")
+    figure.tight_layout()
+    figure.savefig(path, metadata={"Date": None})
+    pyplot.close(figure)

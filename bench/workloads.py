@@ -1,0 +1,188 @@
+"""What is measured. A workload runs once against one node and gives its figures by name."""
+
+import itertools
+import os
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Final
+from uuid import UUID
+
+from bench.node import Node, result_of
+from bench.process import CpuMeter, rss_mb
+
+Figures = dict[str, float]
+GIGABYTE: Final = 1e9
+MILLION: Final = 1e6
+PRODUCE_PARTITIONS: Final = 2
+PRODUCE_IN_FLIGHT: Final = 4
+#: Small batches: each partition has a producer of its own, with the five requests in flight that
+#: Kafka's de-duplication remembers.
+SMALL_PARTITIONS: Final = 4
+SMALL_IN_FLIGHT: Final = 5
+SMALL_RECORDS: Final = 10
+#: The disk's bound while a writer runs at full speed for minutes.
+WRITER_RETENTION_BYTES: Final = 1 << 30
+
+_serials = itertools.count()
+
+
+@dataclass(frozen=True, slots=True)
+class Plan:
+    """How long things take."""
+
+    seconds: float
+    latency_seconds: float
+    loaded_seconds: float
+    repetitions: int
+    #: Rounds of warming a JVM at most; it ends earlier when its figures stop improving.
+    warm_rounds: int
+    idle_seconds: float
+
+
+FULL: Final = Plan(8, 10, 180, 3, 20, 20)
+QUICK: Final = Plan(3, 3, 10, 1, 4, 5)
+
+
+def new_name(base: str) -> str:
+    return f"{base}-{next(_serials)}"
+
+
+def produce(node: Node, plan: Plan, *, value_bytes: int, acks: int) -> Figures:
+    topic = new_name("produce")
+    node.create_topic(topic, partitions=PRODUCE_PARTITIONS)
+    os.sync()
+    cpu = CpuMeter(node.pid)
+    done = node.run_load(
+        "produce",
+        topic=topic,
+        partitions=PRODUCE_PARTITIONS,
+        value_bytes=value_bytes,
+        acks=acks,
+        in_flight=PRODUCE_IN_FLIGHT,
+        seconds=plan.seconds,
+    )
+    figures = throughput(done, cpu.read()) | {"rss_mb": rss_mb(node.pid)}
+    node.delete_topic(topic)
+    return figures
+
+
+def consume(node: Node, plan: Plan, *, value_bytes: int) -> Figures:
+    topic = new_name("consume")
+    topic_id = node.create_topic(topic, partitions=PRODUCE_PARTITIONS, retention_bytes="-1")
+    written = node.run_load(
+        "produce",
+        topic=topic,
+        partitions=PRODUCE_PARTITIONS,
+        value_bytes=value_bytes,
+        acks=-1,
+        in_flight=PRODUCE_IN_FLIGHT,
+        seconds=plan.seconds / 2,
+    )
+    ends = [int(written["end_offset_min"])] * PRODUCE_PARTITIONS
+    os.sync()
+    totals = {"seconds": 0.0, "messages": 0.0, "bytes": 0.0}
+    cpu = CpuMeter(node.pid)
+    while totals["seconds"] < plan.seconds:
+        done = node.run_load(
+            "consume",
+            topic_id=str(topic_id),
+            ends=ends,
+            value_bytes=value_bytes,
+            seconds=plan.seconds,
+        )
+        for name in totals:
+            totals[name] += done[name]
+    figures = throughput(totals, cpu.read()) | {"rss_mb": rss_mb(node.pid)}
+    node.delete_topic(topic)
+    return figures
+
+
+def small_batches(node: Node, plan: Plan) -> Figures:
+    topic = new_name("small")
+    node.create_topic(topic, partitions=SMALL_PARTITIONS)
+    first_id = min(node.producer_id() for _partition in range(SMALL_PARTITIONS))
+    os.sync()
+    cpu = CpuMeter(node.pid)
+    done = node.run_load(
+        "produce_small",
+        topic=topic,
+        partitions=SMALL_PARTITIONS,
+        records=SMALL_RECORDS,
+        value_bytes=100,
+        producer_id=first_id,
+        in_flight=SMALL_IN_FLIGHT,
+        seconds=plan.seconds,
+    )
+    used = cpu.read()
+    figures = throughput(done, used) | {
+        "cpu_us_per_request": used / done["requests"] * MILLION,
+        "rss_mb": rss_mb(node.pid),
+    }
+    node.delete_topic(topic)
+    return figures
+
+
+def latency(node: Node, plan: Plan) -> Figures:
+    topic = new_name("latency")
+    topic_id = node.create_topic(topic)
+    os.sync()
+    cpu = CpuMeter(node.pid)
+    done = run_latency(node, topic, topic_id, plan.latency_seconds)
+    done["cpu_ms_per_message"] = cpu.read() / done["messages"] * 1000
+    node.delete_topic(topic)
+    return done
+
+
+def loaded_latency(node: Node, plan: Plan) -> Figures:
+    """The same while another client writes 1 KB records as fast as it can."""
+    noise, topic = new_name("writer"), new_name("latency")
+    node.create_topic(
+        noise, partitions=PRODUCE_PARTITIONS, retention_bytes=str(WRITER_RETENTION_BYTES)
+    )
+    topic_id = node.create_topic(topic)
+    os.sync()
+    writer = node.start_load(
+        "produce",
+        topic=noise,
+        partitions=PRODUCE_PARTITIONS,
+        value_bytes=1000,
+        acks=-1,
+        in_flight=PRODUCE_IN_FLIGHT,
+        seconds=plan.loaded_seconds,
+    )
+    done = run_latency(node, topic, topic_id, plan.loaded_seconds * 0.95)
+    written = result_of(writer)
+    done["writer_mb_per_s"] = written["bytes"] / written["seconds"] / MILLION
+    done["rss_mb"] = rss_mb(node.pid)
+    node.delete_topic(noise)
+    node.delete_topic(topic)
+    return done
+
+
+def run_latency(node: Node, topic: str, topic_id: UUID, seconds: float) -> Figures:
+    return node.run_load(
+        "latency", topic=topic, topic_id=str(topic_id), value_bytes=100, seconds=seconds
+    )
+
+
+def throughput(done: dict[str, float], used: float) -> Figures:
+    return {
+        "messages_per_s": done["messages"] / done["seconds"],
+        "mb_per_s": done["bytes"] / done["seconds"] / MILLION,
+        "cpu_s_per_gb": used / done["bytes"] * GIGABYTE,
+        "cpu_s_per_million": used / done["messages"] * MILLION,
+    }
+
+
+Workload = Callable[[Node, Plan], Figures]
+WORKLOADS: Final[dict[str, Workload]] = {
+    "produce-100B-all": lambda node, plan: produce(node, plan, value_bytes=100, acks=-1),
+    "produce-100B-1": lambda node, plan: produce(node, plan, value_bytes=100, acks=1),
+    "produce-1KB-all": lambda node, plan: produce(node, plan, value_bytes=1000, acks=-1),
+    "produce-1KB-1": lambda node, plan: produce(node, plan, value_bytes=1000, acks=1),
+    "consume-100B": lambda node, plan: consume(node, plan, value_bytes=100),
+    "consume-1KB": lambda node, plan: consume(node, plan, value_bytes=1000),
+    "small-idempotent": small_batches,
+    "latency": latency,
+    "latency-under-load": loaded_latency,
+}
