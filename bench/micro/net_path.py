@@ -87,6 +87,9 @@ def serve(pipe: Pipe, path: str, fetch_bytes: int, loop_name: str) -> None:
             while True:
                 await asked.wait()
                 asked.clear()
+                # The loop may have called twice for one message.
+                if not pipe.poll():
+                    continue
                 if pipe.recv() == "stop":
                     break
                 times = os.times()
