@@ -14,7 +14,7 @@ from functools import partial
 from typing import Any, Final
 from uuid import UUID
 
-from lograft.api.router import Router
+from lograft.api.router import Router, served_apis
 from lograft.broker.broker import Broker
 from lograft.broker.controller import Controller
 from lograft.broker.formatting import check_identities
@@ -35,6 +35,9 @@ from lograft.net.serving import ConnectionQuota, Server, ServerLimits
 from lograft.storage.log_dirs import LOCK, MetaProperties, write_meta_properties
 
 LOGGER: Final = logging.getLogger(__name__)
+FETCH: Final = 1
+#: Fetch of the metadata log by other nodes comes with clusters; data is not served there.
+NOT_YET: Final = {"broker": frozenset[int](), "controller": frozenset({FETCH})}
 
 
 class Node:
@@ -205,6 +208,7 @@ class Node:
                     self.broker,
                     listener=endpoint.name,
                     role=role,
+                    served=served_apis(role, withheld=NOT_YET[role]),
                     frame_bytes_max=self.config.socket_request_max_bytes,
                 ),
                 runtime=self._runtime,

@@ -35,8 +35,7 @@ def handle(context: Context, request: ApiVersionsRequest) -> ApiVersionsResponse
     ):
         return error_response(request, ErrorCode.invalid_request, "")
     broker = context.broker
-    # The quorum's own version lies in control records, which are not part of the image.
-    finalized = effective_levels(broker.image, kraft_version=getattr(broker, "kraft_version", 0))
+    finalized = effective_levels(broker.image, kraft_version=broker.kraft_version)
     return ApiVersionsResponse(
         api_keys=[_range_of(spec) for spec in context.served],
         supported_features=[

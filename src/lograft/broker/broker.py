@@ -147,6 +147,11 @@ class Broker:
         self._tasks: list[Task] = []
         self._image_waits: list[ImageWait] = []
 
+    @property
+    def kraft_version(self) -> int:
+        """Of the metadata quorum; it lies in control records, which are not part of the image."""
+        return self.quorum.quorum.kraft_version
+
     async def load(self) -> None:
         """Once, when the image has everything that is committed."""
         self._follow_dynamic_config()
