@@ -134,7 +134,7 @@ def format_directories(
             while directory_id in taken:
                 directory_id = randomness.uuid()
         taken.add(directory_id)
-        disk.make_dir(path)
+        _make_durable(disk, path)
         write_atomically(disk, f"{path}/{BOOTSTRAP_FILE}", bootstrap)
         kind = "data"
         if path == config.metadata_log_dir:
@@ -147,6 +147,16 @@ def format_directories(
         write_meta_properties(disk, path, meta)
         done.append(FormattedDirectory(path, kind, directory_id))
     return FormatReport(directories=tuple(done), features=levels)
+
+
+def _make_durable(disk: Disk, path: str) -> None:
+    """With its parents; a power loss must not take a folder whose content was fsynced."""
+    if disk.is_dir(path):
+        return
+    parent = path.rpartition("/")[0] or ("/" if path.startswith("/") else ".")
+    _make_durable(disk, parent)
+    disk.make_dir(path)
+    disk.fsync_dir(parent)
 
 
 def directories_of(config: BrokerConfig) -> tuple[str, ...]:

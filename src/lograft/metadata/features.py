@@ -18,7 +18,7 @@ from lograft.wire.records.feature_level_record import FeatureLevelRecord
 #: metadata.version 30 is Kafka 4.3-IV0. A feature gets its row when it is built: clients choose
 #: what they do by what is finalised.
 SUPPORTED: Final[dict[str, VersionRange]] = {
-    METADATA_VERSION: VersionRange(19, 30),
+    METADATA_VERSION: VersionRange(7, 30),
     KRAFT_VERSION: VersionRange(0, 1),
 }
 LATEST_METADATA_VERSION: Final = SUPPORTED[METADATA_VERSION].max_version

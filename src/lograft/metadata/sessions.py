@@ -50,6 +50,12 @@ class BrokerSessions:
             if now_ms - session.heard_ms > self._timeout_ms
         ]
 
+    def excuse(self, late_ms: int) -> None:
+        """Nobody could have been heard for so long: it counts for no session."""
+        if late_ms > 0:
+            for session in self._sessions.values():
+                session.heard_ms += late_ms
+
     def metadata_offset(self, broker_id: int) -> int:
         session = self._sessions.get(broker_id)
         return -1 if session is None else session.metadata_offset

@@ -1,0 +1,205 @@
+"""The active controller: runs decisions on an image of its own, ahead of what is committed.
+
+The image begins as a copy of the committed one when this node becomes leader, and takes every
+record at the moment it is appended; so the next decision sees it. Replies wait until the records
+that they rest on are committed: nobody is told what a crash could still take back.
+"""
+
+import asyncio
+import logging
+from collections.abc import Callable, Sequence
+from functools import partial
+from typing import Final, TypeVar
+
+from lograft.broker.errors import NotController
+from lograft.broker.raft_driver import RaftDriver
+from lograft.metadata.activation import activation_records
+from lograft.metadata.brokers import (
+    fence_broker,
+    heartbeat,
+    register_broker,
+    register_controller,
+)
+from lograft.metadata.image import MetadataImage
+from lograft.metadata.producer_ids import allocate_producer_ids
+from lograft.metadata.sessions import BrokerSessions
+from lograft.metadata.types import Outcome
+from lograft.model.broker_configs import BrokerConfig
+from lograft.model.seams import Runtime
+from lograft.model.types import Epoch
+from lograft.wire.message import Message
+from lograft.wire.messages.allocate_producer_ids import (
+    AllocateProducerIdsRequest,
+    AllocateProducerIdsResponse,
+)
+from lograft.wire.messages.broker_heartbeat import BrokerHeartbeatRequest, BrokerHeartbeatResponse
+from lograft.wire.messages.broker_registration import (
+    BrokerRegistrationRequest,
+    BrokerRegistrationResponse,
+)
+from lograft.wire.messages.controller_registration import (
+    ControllerRegistrationRequest,
+    ControllerRegistrationResponse,
+)
+
+LOGGER: Final = logging.getLogger(__name__)
+R = TypeVar("R")
+
+#: How often in a session's time silent brokers are looked for.
+CHECKS_PER_SESSION: Final = 4
+
+
+class Controller:
+    def __init__(
+        self,
+        runtime: Runtime,
+        driver: RaftDriver,
+        config: BrokerConfig,
+        *,
+        cluster_id: str,
+        committed: Callable[[], MetadataImage],
+        bootstrap: Sequence[Message] = (),
+    ) -> None:
+        """`committed`: the image of this node that follows the log, after all that the driver has
+        delivered. `bootstrap`: what the storage was formatted with."""
+        self._runtime = runtime
+        self._driver = driver
+        self._config = config
+        self._cluster_id = cluster_id
+        self._committed = committed
+        self._bootstrap = bootstrap
+        #: None while another node leads.
+        self._image: MetadataImage | None = None
+        self.sessions = BrokerSessions(config.broker_session_timeout_ms)
+        self._active = asyncio.Event()
+        driver.add_leader_listener(self._on_leader)
+
+    @property
+    def is_active(self) -> bool:
+        return self._image is not None and self._driver.is_leader
+
+    async def wait_active(self) -> None:
+        await self._active.wait()
+
+    async def submit(self, decision: Callable[[MetadataImage], Outcome[R]]) -> R:
+        """Decides at once, in the order of the calls; returns the reply once it is safe to. What
+        the decision raises comes out unchanged."""
+        image = self._image
+        if image is None or not self._driver.is_leader:
+            raise NotController("this node is not the active controller")
+        outcome = decision(image)
+        if outcome.records:
+            self._append(image, outcome.records)
+        # Also without records of its own: the reply may rest on records of others.
+        if image.offset >= self._driver.high_watermark:
+            await self._driver.wait_committed(image.offset)
+        return outcome.reply
+
+    def _append(self, image: MetadataImage, records: Sequence[Message]) -> None:
+        offset = self._driver.append(records)
+        assert offset == image.offset + len(records), (offset, image.offset, len(records))
+        image.apply(records, offset=offset, epoch=self._driver.epoch)
+
+    def _on_leader(self, epoch: Epoch) -> None:
+        image = self._committed().copy()
+        assert image.offset == self._driver.log.end_offset - 1, (image.offset, epoch)
+        self._image = image
+        self.sessions = BrokerSessions(self._config.broker_session_timeout_ms)
+        now_ms = self._runtime.clock.mono_ms()
+        for broker in image.brokers.values():
+            if not broker.fenced:
+                self.sessions.expect(broker.broker_id, epoch=broker.epoch, now_ms=now_ms)
+        records = activation_records(image, self._bootstrap)
+        if records:
+            self._append(image, records)
+        LOGGER.info(
+            "controller %d is active in epoch %d from offset %d",
+            self._config.node_id,
+            epoch,
+            image.offset,
+        )
+        self._active.set()
+
+    # ── brokers ──────────────────────────────────────────────────────────────────────────────
+
+    async def register_broker(
+        self, request: BrokerRegistrationRequest
+    ) -> BrokerRegistrationResponse:
+        now_ms = self._runtime.clock.mono_ms()
+
+        def decide(image: MetadataImage) -> Outcome[BrokerRegistrationResponse]:
+            before = image.brokers.get(request.broker_id)
+            alive = (
+                before is not None
+                and not before.fenced
+                and self.sessions.is_alive(before.broker_id, epoch=before.epoch, now_ms=now_ms)
+            )
+            return register_broker(
+                image, request, cluster_id=self._cluster_id, predecessor_alive=alive
+            )
+
+        reply = await self.submit(decide)
+        self.sessions.heard(
+            request.broker_id,
+            epoch=reply.broker_epoch,
+            metadata_offset=0,
+            now_ms=self._runtime.clock.mono_ms(),
+        )
+        return reply
+
+    async def heartbeat(self, request: BrokerHeartbeatRequest) -> BrokerHeartbeatResponse:
+        def decide(image: MetadataImage) -> Outcome[BrokerHeartbeatResponse]:
+            outcome = heartbeat(image, request)
+            if outcome.reply.should_shut_down:
+                self.sessions.forget(request.broker_id)
+            else:
+                self.sessions.heard(
+                    request.broker_id,
+                    epoch=request.broker_epoch,
+                    metadata_offset=request.current_metadata_offset,
+                    now_ms=self._runtime.clock.mono_ms(),
+                )
+            return outcome
+
+        return await self.submit(decide)
+
+    async def allocate_producer_ids(
+        self, request: AllocateProducerIdsRequest
+    ) -> AllocateProducerIdsResponse:
+        return await self.submit(lambda image: allocate_producer_ids(image, request))
+
+    async def register_controller(
+        self, request: ControllerRegistrationRequest
+    ) -> ControllerRegistrationResponse:
+        return await self.submit(lambda image: register_controller(image, request))
+
+    async def run(self) -> None:
+        """Fences brokers that fell silent; a task of the node."""
+        interval_ms = max(1, self._config.broker_session_timeout_ms // CHECKS_PER_SESSION)
+        clock = self._runtime.clock
+        while True:
+            due_ms = clock.mono_ms() + interval_ms
+            await asyncio.sleep(interval_ms / 1000)
+            if not self.is_active:
+                continue
+            # A process that was itself stopped for a while has heard nobody: that is not theirs.
+            self.sessions.excuse(clock.mono_ms() - due_ms)
+            for broker_id in self.sessions.expired(clock.mono_ms()):
+                self.sessions.forget(broker_id)
+                LOGGER.warning(
+                    "broker %d was silent for %d ms: it is fenced",
+                    broker_id,
+                    self._config.broker_session_timeout_ms,
+                )
+                try:
+                    await self.submit(partial(fence_broker, broker_id=broker_id))
+                except NotController:
+                    break
+
+    def statistics(self) -> dict[str, int]:
+        image = self._image
+        return {
+            "active": int(self.is_active),
+            **self.sessions.statistics(),
+            **({} if image is None else image.statistics()),
+        }

@@ -1,0 +1,54 @@
+"""Producer ids for idempotent producers: handed out from blocks that the controller allocates."""
+
+import asyncio
+from collections.abc import Awaitable, Callable
+from typing import Protocol
+
+from lograft.model.types import NodeId, ProducerId
+from lograft.wire.messages.allocate_producer_ids import (
+    AllocateProducerIdsRequest,
+    AllocateProducerIdsResponse,
+)
+
+
+class Allocate(Protocol):
+    def __call__(
+        self, request: AllocateProducerIdsRequest
+    ) -> Awaitable[AllocateProducerIdsResponse]: ...
+
+
+class ProducerIds:
+    """Ids that a stopped broker had left in its block are never used: there are 2^63 of them."""
+
+    __slots__ = ("_allocate", "_asking", "_broker_epoch", "_end", "_next", "_node_id")
+
+    def __init__(
+        self, node_id: NodeId, *, broker_epoch: Callable[[], int], allocate: Allocate
+    ) -> None:
+        self._node_id = node_id
+        self._broker_epoch = broker_epoch
+        self._allocate = allocate
+        self._next = 0
+        self._end = 0
+        self._asking = asyncio.Lock()
+
+    async def next(self) -> ProducerId:
+        """At once, but for one caller in a thousand, who waits for the controller."""
+        while self._next >= self._end:
+            async with self._asking:
+                if self._next >= self._end:
+                    await self._fetch()
+        producer_id = ProducerId(self._next)
+        self._next += 1
+        return producer_id
+
+    async def _fetch(self) -> None:
+        request = AllocateProducerIdsRequest(
+            broker_id=self._node_id, broker_epoch=self._broker_epoch()
+        )
+        reply = await self._allocate(request)
+        self._next = reply.producer_id_start
+        self._end = self._next + reply.producer_id_len
+
+    def statistics(self) -> dict[str, int]:
+        return {"producer_ids_left": self._end - self._next}

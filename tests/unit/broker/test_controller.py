@@ -1,0 +1,272 @@
+"""The active controller, the life of its broker, producer ids, and silence when idle."""
+
+import asyncio
+from collections.abc import Awaitable, Callable
+from functools import partial
+from typing import TypeVar
+from uuid import UUID
+
+import pytest
+from tests.unit.broker.metadata_nodes import ControlNode, decision, new_machine, node_config
+
+from lograft.broker.errors import NotController
+from lograft.broker.producer_ids import ProducerIds
+from lograft.broker.registration import (
+    NEXT_STAGES,
+    BrokerRegistration,
+    Stage,
+    controller_registration_request,
+)
+from lograft.metadata.errors import Refused
+from lograft.metadata.types import Endpoint
+from lograft.model.errors import ErrorCode
+from lograft.model.types import NodeId
+from lograft.simulation.machine import Life, Machine
+from lograft.wire.messages.allocate_producer_ids import (
+    AllocateProducerIdsRequest,
+    AllocateProducerIdsResponse,
+)
+from lograft.wire.records.begin_transaction_record import BeginTransactionRecord
+from lograft.wire.records.feature_level_record import FeatureLevelRecord
+
+T = TypeVar("T")
+
+
+def run(work: Callable[[Life], Awaitable[T]], machine: Machine | None = None) -> T:
+    machine = machine or new_machine()
+    life = machine.boot()
+
+    async def main() -> T:
+        return await work(life)
+
+    result = machine.loop.run_until_complete(life.run(main(), name="main"))
+    assert not life.failures
+    machine.kill()
+    return result
+
+
+def stage_of(registration: BrokerRegistration) -> str:
+    return registration.stage.value
+
+
+def is_fenced(node: ControlNode) -> bool:
+    return node.image.brokers[1].fenced
+
+
+def test_what_a_decision_raises_comes_out_and_changes_nothing() -> None:
+    async def work(life: Life) -> None:
+        node = await ControlNode.start(life)
+        end = node.driver.log.end_offset
+
+        def refuse(image: object) -> object:
+            raise Refused(ErrorCode.invalid_request, "no")
+
+        with pytest.raises(Refused, match="no"):
+            await node.controller.submit(refuse)  # type: ignore[arg-type]
+        assert node.driver.log.end_offset == end
+
+    run(work)
+
+
+def test_decisions_see_each_other_before_they_are_committed() -> None:
+    async def work(life: Life) -> None:
+        node = await (await ControlNode.start(life)).with_broker()
+        replies = await asyncio.gather(*(node.create("same") for _ in range(5)))
+        codes = sorted(reply.topics[0].error_code for reply in replies)
+        assert codes == [0] + [ErrorCode.topic_already_exists] * 4
+        assert list(node.image.topic_ids) == ["same"]
+
+    run(work)
+
+
+def test_a_transaction_that_a_crash_left_open_is_aborted() -> None:
+    machine = new_machine()
+
+    async def first(life: Life) -> None:
+        node = await ControlNode.start(life)
+        record = FeatureLevelRecord(name="x", feature_level=1)
+        await node.controller.submit(decision(BeginTransactionRecord(), record))
+        assert await node.snapshotter.take() is None  # an image in a transaction is no state
+
+    async def second(life: Life) -> None:
+        node = await ControlNode.start(life)
+        assert not node.image.in_transaction
+        assert node.image.features == {"metadata.version": 30}
+
+    run(first, machine)
+    run(second, machine)
+
+
+def test_a_broker_lives_from_registration_to_stop_and_again() -> None:
+    machine = new_machine()
+
+    async def life_of_one(life: Life) -> tuple[int, int]:
+        node = await ControlNode.start(life)
+        registration = node.registration()
+        assert stage_of(registration) == "starting"
+        epoch = await registration.register()
+        assert is_fenced(node)
+        assert node.image.offset >= epoch
+        life.runtime.spawn(registration.run(), name="heartbeats")
+        await registration.wait_unfenced()
+        assert not is_fenced(node)
+        reply = await node.create("t")
+        assert reply.topics[0].error_code in (0, ErrorCode.topic_already_exists)
+        topic = node.image.topic("t")
+        assert topic is not None
+        state = topic.partitions[0]
+        assert (state.leader, state.directories) == (1, (node.directory_id,))
+        await registration.shut_down()
+        assert stage_of(registration) == "stopped"
+        assert is_fenced(node)
+        assert node.image.topics[topic.topic_id].partitions[0].leader == -1
+        await node.driver.stop()
+        return epoch, state.leader_epoch
+
+    first, second = run(life_of_one, machine), run(life_of_one, machine)
+    assert second[0] > first[0]
+    assert (first[1], second[1]) == (0, 2)
+
+
+def test_after_a_crash_partitions_get_a_new_leader_epoch() -> None:
+    machine = new_machine()
+
+    async def work(life: Life) -> int:
+        node = await (await ControlNode.start(life)).with_broker()
+        await node.create("t")
+        topic = node.image.topic("t")
+        assert topic is not None
+        assert topic.partitions[0].leader == 1
+        return topic.partitions[0].leader_epoch
+
+    assert [run(work, machine) for _ in range(3)] == [0, 2, 4]
+
+
+def test_a_registration_that_cannot_be_is_an_error() -> None:
+    async def work(life: Life) -> None:
+        node = await ControlNode.start(life)
+        registration = node.registration()
+        registration._request.cluster_id = "other"
+        with pytest.raises(Refused, match="belongs to cluster other"):
+            await registration.register()
+        await registration.shut_down()
+        assert stage_of(registration) == "stopped"
+
+    run(work)
+
+
+def test_a_silent_broker_is_fenced_and_comes_back() -> None:
+    async def work(life: Life) -> None:
+        node = await ControlNode.start(life, node_config(broker_session_timeout_ms="9000"))
+        life.runtime.spawn(node.controller.run(), name="controller")
+        registration = node.registration()
+        await registration.register()
+        task = life.runtime.spawn(registration.run(), name="heartbeats")
+        await registration.wait_unfenced()
+        await asyncio.sleep(60)
+        assert not is_fenced(node)
+        task.cancel()
+        await asyncio.sleep(12)
+        assert is_fenced(node)
+        life.runtime.spawn(registration.run(), name="heartbeats")
+        await asyncio.sleep(1)
+        assert not is_fenced(node)
+        assert stage_of(registration) == "unfenced"
+
+    run(work)
+
+
+def test_a_stopped_process_does_not_blame_its_brokers() -> None:
+    async def work(life: Life) -> None:
+        node = await ControlNode.start(life)
+        sessions = node.controller.sessions
+        sessions.heard(1, epoch=1, metadata_offset=1, now_ms=0)
+        sessions.excuse(100_000)
+        assert sessions.expired(100_000) == []
+
+    run(work)
+
+
+def test_the_controller_registers_itself() -> None:
+    async def work(life: Life) -> None:
+        node = await ControlNode.start(life)
+        request = controller_registration_request(
+            node.config,
+            incarnation_id=UUID(int=9),
+            endpoints=[Endpoint("CONTROLLER", "localhost", 9093, 0)],
+        )
+        await node.controller.register_controller(request)
+        assert node.image.controllers[1].endpoints == (
+            Endpoint("CONTROLLER", "localhost", 9093, 0),
+        )
+
+    run(work)
+
+
+def test_an_idle_node_writes_nothing() -> None:
+    async def work(life: Life) -> None:
+        node = await (await ControlNode.start(life)).with_broker()
+        life.runtime.spawn(node.controller.run(), name="controller")
+        await node.create("t", partitions=100)
+        end = node.driver.log.end_offset
+        await asyncio.sleep(600)
+        assert node.driver.log.end_offset == end
+
+    run(work)
+
+
+def test_producer_ids_never_come_twice() -> None:
+    machine = new_machine()
+
+    async def work(life: Life) -> list[int]:
+        node = await ControlNode.start(life)
+        registration = node.registration()
+        await registration.register()
+        ids = ProducerIds(
+            node.config.node_id,
+            broker_epoch=lambda: registration.broker_epoch,
+            allocate=node.controller.allocate_producer_ids,
+        )
+        return list(await asyncio.gather(*(ids.next() for _ in range(1500))))
+
+    first, second = run(work, machine), run(work, machine)
+    assert sorted(first) == list(range(1500))
+    assert sorted(second) == list(range(2000, 3500))
+
+
+def test_an_allocation_that_fails_is_told_and_tried_again() -> None:
+    calls = 0
+
+    async def allocate(request: AllocateProducerIdsRequest) -> AllocateProducerIdsResponse:
+        nonlocal calls
+        calls += 1
+        if calls == 1:
+            raise NotController("not yet")
+        return AllocateProducerIdsResponse(producer_id_start=50, producer_id_len=2)
+
+    async def work(life: Life) -> None:
+        ids = ProducerIds(NodeId(1), broker_epoch=lambda: 5, allocate=allocate)
+        with pytest.raises(NotController):
+            await ids.next()
+        assert [await ids.next(), await ids.next()] == [50, 51]
+
+    run(work)
+
+
+def test_the_table_of_stages_ends_in_stopped() -> None:
+    assert NEXT_STAGES.keys() == set(Stage)
+    reached = {Stage.STARTING}
+    for _ in Stage:
+        reached |= {after for stage in reached for after in NEXT_STAGES[stage]}
+    assert reached == set(Stage)
+    assert NEXT_STAGES[Stage.STOPPED] == frozenset()
+
+
+def test_submit_takes_plain_functions() -> None:
+    """The decisions of metadata/ are given with functools.partial or a lambda."""
+
+    async def work(life: Life) -> None:
+        node = await ControlNode.start(life)
+        assert await node.controller.submit(partial(decision())) == "done"
+
+    run(work)
