@@ -88,6 +88,7 @@ class Fetch:
         "_bytes_max",
         "_committed_only",
         "_replica_id",
+        "_urgent",
         "answers",
         "bytes_read",
         "may_answer",
@@ -120,18 +121,18 @@ class Fetch:
         self.opening = []
         self.bytes_read = 0
         self._bytes_left = self._bytes_max
-        urgent = request.max_wait_ms <= 0 or not self.wanted
+        self._urgent = request.max_wait_ms <= 0 or not self.wanted
         for wanted in self.wanted:
             try:
                 answer = self._read_one(wanted)
-                urgent = urgent or answer.diverging_epoch is not None
             except PartitionOpening:
                 answer = _refused(wanted, ErrorCode.not_leader_or_follower)
             except LograftError as error:
                 answer = _refused(wanted, code_of(error))
-                urgent = True
+                self._urgent = True
             answers.append((wanted, answer))
-        self.may_answer = urgent or (self.bytes_read >= request.min_bytes and not self.opening)
+        enough = self.bytes_read >= request.min_bytes and not self.opening
+        self.may_answer = self._urgent or enough
 
     def _read_one(self, wanted: Wanted) -> PartitionData:
         topic, topic_id, asked = wanted
@@ -169,6 +170,7 @@ class Fetch:
                 partition, asked.last_fetched_epoch, asked.fetch_offset
             )
             if answer.diverging_epoch is not None:
+                self._urgent = True
                 return answer
         offset = Offset(asked.fetch_offset)
         bound = stable if self._committed_only else high_watermark
@@ -183,6 +185,9 @@ class Fetch:
             answer.records = part
             self.bytes_read += part.size
             self._bytes_left = max(0, self._bytes_left - part.size)
+            if offset < log.active.base_offset:
+                # A slice ends with its segment: more bytes would not make it longer.
+                self._urgent = True
         if self._committed_only:
             answer.aborted_transactions = (
                 []
@@ -200,6 +205,8 @@ async def _wait(
 ) -> FetchResponse:
     clock = context.broker.clock
     deadline_ms = clock.mono_ms() + fetch.request.max_wait_ms
+    # This runs a turn of the loop after the first reading: an append may have come between.
+    fetch.read()
     while not fetch.may_answer and (wait_ms := deadline_ms - clock.mono_ms()) > 0:
         if fetch.opening:
             await fetch.opening[0].wait_open(timeout_ms=wait_ms)

@@ -193,7 +193,8 @@ class Bench:
             log_dirs=[directory.directory_id for directory in self.broker.logs.directories],
         )
 
-    async def create_topic(self, name: str, partitions: int = 1, **configs: str) -> list[Partition]:
+    def begin_topic(self, name: str, partitions: int = 1, **configs: str) -> list[Partition]:
+        """Its partitions are there, their logs not yet."""
         request = CreateTopicsRequest(
             topics=[
                 CreatableTopic(
@@ -207,13 +208,18 @@ class Bench:
                 )
             ]
         )
-        reply = await self.controller.submit(
-            lambda image: create_topics(
-                image, request, config=self.config, new_id=self.life.runtime.randomness.uuid
-            )
+        outcome = create_topics(
+            self.controller.image,
+            request,
+            config=self.config,
+            new_id=self.life.runtime.randomness.uuid,
         )
-        assert reply.topics[0].error_code == 0, reply.topics[0]
-        made = [self.partition(name, index) for index in range(partitions)]
+        assert outcome.reply.topics[0].error_code == 0, outcome.reply.topics[0]
+        self.controller.append(outcome.records)
+        return [self.partition(name, index) for index in range(partitions)]
+
+    async def create_topic(self, name: str, partitions: int = 1, **configs: str) -> list[Partition]:
+        made = self.begin_topic(name, partitions, **configs)
         for partition in made:
             await partition.wait_open(timeout_ms=10_000)
         return made

@@ -1,0 +1,417 @@
+import asyncio
+from uuid import UUID
+
+import pytest
+from tests.unit.broker.bench import Bench, batch_of, run
+
+from lograft.broker.partition import Partition
+from lograft.model.errors import ErrorCode
+from lograft.model.exchange import Answer, Waiting
+from lograft.model.seams import FileSlice
+from lograft.model.types import Epoch, NodeId, Offset
+from lograft.storage.types import Origin
+from lograft.wire.batches import Record, build_batch, iterate_headers
+from lograft.wire.messages.fetch import (
+    FetchPartition,
+    FetchRequest,
+    FetchResponse,
+    FetchTopic,
+    ForgottenTopic,
+    PartitionData,
+    ReplicaState,
+)
+
+VERSIONS = range(4, 19)
+
+
+def fill(bench: Bench, partition: Partition, *values: bytes) -> None:
+    for value in values:
+        batch = memoryview(bytearray(batch_of(value)))
+        partition.append(batch, now_ms=bench.broker.clock.wall_ms())
+
+
+def request_of(
+    bench: Bench,
+    topic: str = "a",
+    offsets: dict[int, int] | None = None,
+    *,
+    partition_max_bytes: int = 1 << 20,
+    max_wait_ms: int = 0,
+    min_bytes: int = 1,
+    max_bytes: int = 1 << 30,
+    isolation_level: int = 0,
+    session: tuple[int, int] = (0, -1),
+    current_leader_epoch: int = -1,
+    last_fetched_epoch: int = -1,
+) -> FetchRequest:
+    wanted = {0: 0} if offsets is None else offsets
+    topic_request = FetchTopic(
+        topic=topic,
+        topic_id=bench.broker.image.topic_ids.get(topic, UUID(int=404)),
+        partitions=[
+            FetchPartition(
+                partition=index,
+                fetch_offset=offset,
+                partition_max_bytes=partition_max_bytes,
+                current_leader_epoch=current_leader_epoch,
+                last_fetched_epoch=last_fetched_epoch,
+            )
+            for index, offset in wanted.items()
+        ],
+    )
+    return FetchRequest(
+        max_wait_ms=max_wait_ms,
+        min_bytes=min_bytes,
+        max_bytes=max_bytes,
+        isolation_level=isolation_level,
+        session_id=session[0],
+        session_epoch=session[1],
+        topics=[topic_request] if wanted else [],
+    )
+
+
+async def fetch(bench: Bench, request: FetchRequest, version: int = 18) -> list[PartitionData]:
+    response = await bench.ask(request, version, FetchResponse)
+    assert response.error_code == 0
+    return [answer for topic in response.responses for answer in topic.partitions]
+
+
+def values_of(answer: PartitionData) -> list[int]:
+    """Base offsets of the whole batches."""
+    assert not isinstance(answer.records, FileSlice)
+    return [header.base_offset for _, header in iterate_headers(answer.records or b"")]
+
+
+@pytest.mark.parametrize("version", VERSIONS)
+def test_every_version_reads(version: int) -> None:
+    async def scenario(bench: Bench) -> None:
+        (partition,) = await bench.create_topic("a")
+        fill(bench, partition, b"1", b"2", b"3")
+        (answer,) = await fetch(bench, request_of(bench, offsets={0: 1}), version)
+        assert answer.error_code == 0
+        assert values_of(answer) == [1, 2]
+        assert answer.high_watermark == 3
+        assert answer.last_stable_offset == 3
+        assert answer.aborted_transactions is None
+
+    run(scenario)
+
+
+def test_records_leave_as_slices_of_files() -> None:
+    async def scenario(bench: Bench) -> None:
+        (partition,) = await bench.create_topic("a")
+        fill(bench, partition, b"1")
+        reply = bench.send(request_of(bench), 18)
+        assert isinstance(reply, Answer)
+        assert [type(part) for part in reply.parts].count(FileSlice) == 1
+
+    run(scenario)
+
+
+def test_a_long_poll_is_woken_by_the_append() -> None:
+    async def scenario(bench: Bench) -> None:
+        (partition,) = await bench.create_topic("a")
+        reply = bench.send(request_of(bench, max_wait_ms=30_000), 18)
+        assert isinstance(reply, Waiting)
+        assert not reply.lets_next
+        poll = asyncio.ensure_future(reply.answer)
+        await asyncio.sleep(1)
+        before_ms = bench.broker.clock.mono_ms()
+        fill(bench, partition, b"1")
+        answer = await poll
+        assert answer is not None
+        assert bench.broker.clock.mono_ms() - before_ms <= 1
+        response = bench.read(answer, 1, 18, FetchResponse)
+        assert values_of(response.responses[0].partitions[0]) == [0]
+        assert not partition.fetch_waits
+
+    run(scenario)
+
+
+def test_an_append_before_the_poll_begins_to_wait_is_not_missed() -> None:
+    async def scenario(bench: Bench) -> None:
+        (partition,) = await bench.create_topic("a")
+        reply = bench.send(request_of(bench, max_wait_ms=10_000), 18)
+        assert isinstance(reply, Waiting)
+        fill(bench, partition, b"1")
+        start_ms = bench.broker.clock.mono_ms()
+        await reply.answer
+        assert bench.broker.clock.mono_ms() == start_ms
+
+    run(scenario)
+
+
+def test_a_long_poll_waits_for_min_bytes_and_ends_in_time() -> None:
+    async def scenario(bench: Bench) -> None:
+        first, second = await bench.create_topic("a", partitions=2)
+        request = request_of(bench, offsets={0: 0, 1: 0}, max_wait_ms=500, min_bytes=150)
+        start_ms = bench.broker.clock.mono_ms()
+        poll = asyncio.ensure_future(fetch(bench, request))
+        await asyncio.sleep(0.1)
+        fill(bench, first, b"1")
+        await asyncio.sleep(0.1)
+        assert not poll.done()
+        fill(bench, second, b"1" * 80)
+        answers = await poll
+        assert bench.broker.clock.mono_ms() - start_ms < 300
+        assert [values_of(answer) for answer in answers] == [[0], [0]]
+        # Too few bytes: what there is, when the time is over.
+        request = request_of(bench, offsets={0: 0, 1: 1}, max_wait_ms=500, min_bytes=1000)
+        start_ms = bench.broker.clock.mono_ms()
+        answers = await fetch(bench, request)
+        assert 500 <= bench.broker.clock.mono_ms() - start_ms <= 510
+        assert [values_of(answer) for answer in answers] == [[0], []]
+
+    run(scenario)
+
+
+def test_a_poll_is_woken_when_its_topic_goes() -> None:
+    async def scenario(bench: Bench) -> None:
+        (partition,) = await bench.create_topic("a")
+        poll = asyncio.ensure_future(fetch(bench, request_of(bench, max_wait_ms=30_000)))
+        await asyncio.sleep(0.1)
+        partition.on_leader_changed(NodeId(2), Epoch(4), 1)
+        (answer,) = await poll
+        assert answer.error_code == ErrorCode.not_leader_or_follower
+        assert bench.broker.clock.mono_ms() < 1000
+
+    run(scenario)
+
+
+def test_the_first_batch_comes_whole_the_rest_within_the_limits() -> None:
+    async def scenario(bench: Bench) -> None:
+        first, second = await bench.create_topic("a", partitions=2)
+        fill(bench, first, b"x" * 1000, b"y" * 1000)
+        fill(bench, second, b"z" * 1000)
+        both = {0: 0, 1: 0}
+        tiny, other = await fetch(bench, request_of(bench, offsets=both, max_bytes=10))
+        assert values_of(tiny) == [0]
+        assert other.records == b""
+        assert other.error_code == 0
+        assert other.high_watermark == 1
+        answers = await fetch(bench, request_of(bench, offsets=both, partition_max_bytes=10))
+        assert [values_of(answer) for answer in answers] == [[0], []]
+        answers = await fetch(bench, request_of(bench, offsets=both, partition_max_bytes=1500))
+        assert [values_of(answer) for answer in answers] == [[0], [0]]
+        assert len(answers[0].records or b"") == 1500, "a cut last batch is legal"
+
+    run(scenario)
+
+
+def test_a_position_before_the_last_segment_never_waits() -> None:
+    async def scenario(bench: Bench) -> None:
+        (partition,) = await bench.create_topic("a", internal_segment_bytes="200")
+        fill(bench, partition, b"1" * 100, b"2" * 100, b"3" * 100)
+        reply = bench.send(request_of(bench, max_wait_ms=500, min_bytes=100_000), 18)
+        assert isinstance(reply, Answer), "one segment at a time is all that one answer can hold"
+
+    run(scenario)
+
+
+def test_offsets_out_of_range() -> None:
+    async def scenario(bench: Bench) -> None:
+        (partition,) = await bench.create_topic("a")
+        fill(bench, partition, b"1", b"2", b"3")
+        partition.advance_log_start(Offset(1))
+        for offset in (0, 4, -1):
+            (answer,) = await fetch(
+                bench, request_of(bench, offsets={0: offset}, max_wait_ms=30_000)
+            )
+            assert answer.error_code == ErrorCode.offset_out_of_range
+            assert answer.high_watermark == -1
+        (answer,) = await fetch(bench, request_of(bench, offsets={0: 3}))
+        assert (answer.error_code, answer.records) == (0, b"")
+        assert answer.log_start_offset == 1
+
+    run(scenario)
+
+
+def test_unknown_topics_partitions_and_epochs() -> None:
+    async def scenario(bench: Bench) -> None:
+        await bench.create_topic("a")
+
+        async def code(request: FetchRequest, version: int = 18) -> int:
+            (answer,) = await fetch(bench, request, version)
+            return answer.error_code
+
+        unknown = request_of(bench, "b")
+        assert await code(unknown, 12) == ErrorCode.unknown_topic_or_partition
+        assert await code(unknown, 13) == ErrorCode.unknown_topic_id
+        missing = request_of(bench, offsets={7: 0})
+        assert await code(missing) == ErrorCode.unknown_topic_or_partition
+        newer = request_of(bench, current_leader_epoch=9)
+        assert await code(newer) == ErrorCode.unknown_leader_epoch
+        bench.partition("a").on_leader_changed(NodeId(1), Epoch(5), 1)
+        older = request_of(bench, current_leader_epoch=4)
+        assert await code(older) == ErrorCode.fenced_leader_epoch
+        response = await bench.ask(older, 16, FetchResponse)
+        assert response.responses[0].partitions[0].current_leader is not None
+        assert [node.port for node in response.node_endpoints] == [9092]
+
+    run(scenario)
+
+
+def test_a_reader_that_took_another_turn_is_sent_back() -> None:
+    async def scenario(bench: Bench) -> None:
+        (partition,) = await bench.create_topic("a")
+        fill(bench, partition, b"1", b"2")
+        partition.on_leader_changed(NodeId(1), Epoch(5), 1)
+        fill(bench, partition, b"3")
+        request = request_of(bench, offsets={0: 3}, last_fetched_epoch=0, max_wait_ms=1000)
+        (answer,) = await fetch(bench, request)
+        assert answer.diverging_epoch is not None
+        assert (answer.diverging_epoch.epoch, answer.diverging_epoch.end_offset) == (0, 2)
+        (answer,) = await fetch(bench, request_of(bench, offsets={0: 2}, last_fetched_epoch=0))
+        assert answer.diverging_epoch is None
+        assert values_of(answer) == [2]
+
+    run(scenario)
+
+
+def test_nobody_may_pose_as_a_replica() -> None:
+    async def scenario(bench: Bench) -> None:
+        await bench.create_topic("a")
+        request = request_of(bench)
+        request.replica_state = ReplicaState(replica_id=3, replica_epoch=1)
+        (answer,) = await fetch(bench, request)
+        assert answer.error_code == ErrorCode.not_leader_or_follower
+
+    run(scenario)
+
+
+def transaction_marker(producer_id: int, commit: bool) -> bytes:
+    key = (0).to_bytes(2, "big") + int(commit).to_bytes(2, "big")
+    value = (0).to_bytes(2, "big") + (0).to_bytes(4, "big")
+    record = Record(0, 1_767_225_600_000, key, value)
+    return build_batch(
+        [record], producer_id=producer_id, producer_epoch=0, transactional=True, control=True
+    )
+
+
+def test_read_committed_stops_at_open_transactions_and_names_aborted_ones() -> None:
+    async def scenario(bench: Bench) -> None:
+        (partition,) = await bench.create_topic("a")
+        now_ms = bench.broker.clock.wall_ms()
+
+        def append(data: bytes, origin: Origin = Origin.CLIENT) -> None:
+            partition.append(memoryview(bytearray(data)), now_ms=now_ms, origin=origin)
+
+        def transactional(producer_id: int) -> bytes:
+            return batch_of(
+                b"t", transactional=True, producer_id=producer_id, producer_epoch=0, base_sequence=0
+            )
+
+        append(batch_of(b"plain"))
+        append(transactional(7))
+        append(transactional(8))
+        (answer,) = await fetch(bench, request_of(bench, isolation_level=1))
+        assert (answer.high_watermark, answer.last_stable_offset) == (3, 1)
+        assert values_of(answer) == [0]
+        assert answer.aborted_transactions == []
+        (all_of_it,) = await fetch(bench, request_of(bench, isolation_level=0))
+        assert values_of(all_of_it) == [0, 1, 2]
+        # An open transaction keeps a committed reader waiting, its end wakes it.
+        poll = asyncio.ensure_future(
+            fetch(bench, request_of(bench, offsets={0: 1}, isolation_level=1, max_wait_ms=9000))
+        )
+        await asyncio.sleep(0.1)
+        append(transaction_marker(7, commit=False), Origin.COORDINATOR)
+        append(transaction_marker(8, commit=True), Origin.COORDINATOR)
+        (answer,) = await poll
+        assert values_of(answer)[:1] == [1]
+        assert answer.aborted_transactions is not None
+        assert [(a.producer_id, a.first_offset) for a in answer.aborted_transactions] == [(7, 1)]
+
+    run(scenario)
+
+
+@pytest.mark.parametrize("version", [7, 12, 13, 18])
+def test_sessions_tell_only_what_is_new(version: int) -> None:
+    async def scenario(bench: Bench) -> None:
+        first, second = await bench.create_topic("a", partitions=2)
+        fill(bench, first, b"1")
+        opening = request_of(bench, offsets={0: 0, 1: 0}, session=(0, 0))
+        opened = await bench.ask(opening, version, FetchResponse)
+        session_id = opened.session_id
+        assert session_id != 0
+        assert len(opened.responses[0].partitions) == 2
+        # The position of partition 0 moved on; nothing else is new.
+        going_on = request_of(bench, offsets={0: 1}, session=(session_id, 1))
+        quiet = await bench.ask(going_on, version, FetchResponse)
+        assert (quiet.error_code, quiet.session_id, quiet.responses) == (0, session_id, [])
+        fill(bench, second, b"2")
+        news = await bench.ask(
+            request_of(bench, offsets={}, session=(session_id, 2)), version, FetchResponse
+        )
+        assert [p.partition_index for p in news.responses[0].partitions] == [1]
+        # A log start that moved is news without records.
+        first.advance_log_start(Offset(1))
+        forget = request_of(bench, offsets={}, session=(session_id, 3))
+        forget.forgotten_topics_data = [
+            ForgottenTopic(topic="a", topic_id=bench.topic_id("a"), partitions=[1])
+        ]
+        moved = await bench.ask(forget, version, FetchResponse)
+        assert [p.partition_index for p in moved.responses[0].partitions] == [0]
+        assert moved.responses[0].partitions[0].log_start_offset == 1
+        fill(bench, second, b"3")
+        silent = await bench.ask(
+            request_of(bench, offsets={}, session=(session_id, 4)), version, FetchResponse
+        )
+        assert silent.responses == []
+
+    run(scenario)
+
+
+def test_session_errors() -> None:
+    async def scenario(bench: Bench) -> None:
+        await bench.create_topic("a")
+        opened = await bench.ask(request_of(bench, session=(0, 0)), 18, FetchResponse)
+
+        async def code(session: tuple[int, int], version: int = 18) -> int:
+            request = request_of(bench, offsets={}, session=session)
+            return (await bench.ask(request, version, FetchResponse)).error_code
+
+        assert await code((12345, 1)) == ErrorCode.fetch_session_id_not_found
+        assert await code((opened.session_id, 5)) == ErrorCode.invalid_fetch_session_epoch
+        assert await code((opened.session_id, 1), 12) == ErrorCode.fetch_session_topic_id_error
+        assert await code((opened.session_id, 1)) == 0
+        # A full fetch without a session closes the old one.
+        closing = request_of(bench, session=(opened.session_id, -1))
+        assert (await bench.ask(closing, 18, FetchResponse)).session_id == 0
+        assert await code((opened.session_id, 2)) == ErrorCode.fetch_session_id_not_found
+
+    run(scenario)
+
+
+def test_no_session_without_room() -> None:
+    async def scenario(bench: Bench) -> None:
+        await bench.create_topic("a")
+        response = await bench.ask(request_of(bench, session=(0, 0)), 18, FetchResponse)
+        assert response.session_id == 0
+        assert len(response.responses) == 1
+
+    run(scenario, max_incremental_fetch_session_cache_slots="0")
+
+
+def test_a_fetch_waits_for_a_partition_that_is_being_made() -> None:
+    async def scenario(bench: Bench) -> None:
+        (partition,) = bench.begin_topic("a")
+        assert partition.log is None
+        (answer,) = await fetch(bench, request_of(bench, max_wait_ms=100))
+        assert answer.error_code == 0
+        (other,) = bench.begin_topic("b")
+        (answer,) = await fetch(bench, request_of(bench, "b", max_wait_ms=0))
+        assert answer.error_code == ErrorCode.not_leader_or_follower
+        assert other.log is None
+
+    run(scenario)
+
+
+def test_the_brokers_own_limit_holds_for_everyone() -> None:
+    async def scenario(bench: Bench) -> None:
+        (partition,) = await bench.create_topic("a")
+        fill(bench, partition, *[b"x" * 500] * 10)
+        (answer,) = await fetch(bench, request_of(bench))
+        assert len(answer.records or b"") == 1024
+
+    run(scenario, fetch_max_bytes="1024")
