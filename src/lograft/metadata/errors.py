@@ -9,7 +9,10 @@ class Refused(LograftError):
     def __init__(self, code: ErrorCode, message: str) -> None:
         super().__init__(message)
         self.code = code
-        self.message = message
+
+    @property
+    def message(self) -> str:
+        return str(self)
 
 
 class InconsistentRecord(LograftError):

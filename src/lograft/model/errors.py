@@ -4,6 +4,7 @@ Rooms raise their own subclasses of LograftError; `api/errors.py` turns each int
 """
 
 from enum import IntEnum
+from typing import Final
 
 
 class ErrorCode(IntEnum):
@@ -146,8 +147,19 @@ class ErrorCode(IntEnum):
     share_session_limit_reached = 133
 
 
+#: Sentences repeat what came from outside, a topic's name for one; a response and a line of the
+#: log have less room than a request.
+SENTENCE_CHARACTERS_MAX: Final = 1000
+
+
 class LograftError(Exception):
     """Root of all expected errors. Anything else that is raised is a bug."""
+
+    def __str__(self) -> str:
+        text = super().__str__()
+        if len(text) <= SENTENCE_CHARACTERS_MAX:
+            return text
+        return text[:SENTENCE_CHARACTERS_MAX] + "…"
 
 
 class InvalidInput(LograftError):
