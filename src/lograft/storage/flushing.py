@@ -70,7 +70,7 @@ class FlushPlan:
             upto=log.end_offset if files else log.durable_offset,
             truncations=log.truncations,
             epochs=epochs,
-            epoch_changes=log.epochs.changes,
+            epoch_changes=log.epochs_written if epochs is None else log.epochs.changes,
             sync_directory=sync_directory,
         )
 

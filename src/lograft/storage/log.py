@@ -65,6 +65,7 @@ __all__ = ["FlushPlan", "Log"]
 OPEN_SEGMENTS_MAX: Final = 2
 #: Offsets in an index are 31 bits, relative to their segment's base.
 RELATIVE_OFFSET_MAX: Final = 2**31 - 1
+ROLL_UNKNOWN: Final = -(2**63)
 NO_BOUND: Final = Offset(2**63 - 1)
 
 
@@ -74,6 +75,7 @@ class Log:
         "_closed",
         "_config",
         "_opened",
+        "_roll_after",
         "_rules",
         "created_ms",
         "directory",
@@ -169,6 +171,8 @@ class Log:
     def config(self, config: LogConfig) -> None:
         self._config = config
         self._rules = AppendRules(config)
+        #: A batch with a timestamp up to this one is not too late for the active segment.
+        self._roll_after = ROLL_UNKNOWN
 
     @property
     def log_dir(self) -> str:
@@ -215,6 +219,7 @@ class Log:
     def set_segments(self, segments: list[Segment]) -> None:
         self.segments = segments
         self._bases = [segment.base_offset for segment in segments]
+        self._roll_after = ROLL_UNKNOWN
 
     # ── appending ────────────────────────────────────────────────────────────────────────────
 
@@ -391,9 +396,11 @@ class Log:
         segment = self.segments[-1]
         rules = self._rules
         try:
-            if segment.size + len(batch) > rules.segment_bytes or self._is_roll_due(
-                segment, last_offset, timestamp, now_ms
-            ):
+            if (
+                timestamp > self._roll_after
+                or segment.size + len(batch) > rules.roll_check_bytes
+                or last_offset - segment.base_offset > RELATIVE_OFFSET_MAX
+            ) and self._is_roll_due(segment, len(batch), last_offset, timestamp, now_ms):
                 self._roll(now_ms)
                 segment = self.segments[-1]
             segment.append(batch, last_offset, timestamp, rules.index_interval_bytes)
@@ -435,23 +442,25 @@ class Log:
 
     # ── rolling ──────────────────────────────────────────────────────────────────────────────
 
-    def _is_roll_due(self, segment: Segment, last_offset: int, timestamp: int, now_ms: int) -> bool:
-        """Whether a batch must go to a new segment; never when the active one is empty."""
-        if not segment.size:
-            return last_offset - segment.base_offset > RELATIVE_OFFSET_MAX
-        first = segment.first_timestamp
-        if first is None:
-            first = segment.load_first_timestamp()
-        if first is not None and first >= 0:
-            waited_ms = timestamp - first
-        else:
-            waited_ms = now_ms - segment.created_ms
-        if waited_ms > self._rules.segment_ms - self._jitter_ms(segment):
+    def _is_roll_due(
+        self, segment: Segment, size: int, last_offset: int, timestamp: int, now_ms: int
+    ) -> bool:
+        """Whether a batch must go to a new segment; for size and time not if this one is empty."""
+        if last_offset - segment.base_offset > RELATIVE_OFFSET_MAX:
             return True
-        return (
-            last_offset - segment.base_offset > RELATIVE_OFFSET_MAX
-            or len(segment.offset_index) >= self._rules.index_entries_max
-        )
+        if not segment.size:
+            return False
+        rules = self._rules
+        if segment.size + size > rules.segment_bytes:
+            return True
+        first = segment.load_first_timestamp()
+        limit_ms = rules.segment_ms - self._jitter_ms(segment)
+        if first is None or first < 0:
+            waited_ms = now_ms - segment.created_ms
+        else:
+            waited_ms = timestamp - first
+            self._roll_after = first + limit_ms
+        return waited_ms > limit_ms or len(segment.offset_index) >= rules.index_entries_max
 
     def _jitter_ms(self, segment: Segment) -> int:
         """Spreads the rolls of many partitions; chosen from the names, so no chance is needed."""
@@ -488,6 +497,7 @@ class Log:
         segment.time_index.write()
         self.segments.append(segment)
         self._bases.append(base_offset)
+        self._roll_after = ROLL_UNKNOWN
         self.directory_changed = True
         return segment
 

@@ -94,9 +94,17 @@ def snapshot_path(directory: str, offset: int) -> str:
 
 
 def write_snapshot(disk: Disk, directory: str, offset: int, states: ProducerStates) -> File:
-    """The caller fsyncs. A torn file shows by its CRC and is then passed over."""
-    file = disk.open(snapshot_path(directory, offset), create=True)
+    """The caller fsyncs. A torn file shows by its CRC and is then passed over.
+
+    A good one that is there stays as it is: it says the same, and may be durable already.
+    """
+    path = snapshot_path(directory, offset)
+    file = disk.open(path, create=True)
     if file.size:
-        file.truncate(0)
+        try:
+            decode_snapshot(file.pread(file.size, 0))
+            return file
+        except SnapshotCorrupt:
+            file.truncate(0)
     file.append(encode_snapshot(states))
     return file

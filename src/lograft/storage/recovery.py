@@ -200,7 +200,9 @@ class _Cut(NamedTuple):
 
 
 def _recover(log: "Log", recovery_point: Offset, epochs_known: bool) -> None:
-    first = max(bisect_right([s.base_offset for s in log.segments], recovery_point) - 1, 0)
+    # If a segment begins at the recovery point, the one before may have been sealed after the
+    # last flush: its log is durable, its indexes and the snapshot at its end may not be.
+    first = max(bisect_right([s.base_offset for s in log.segments], recovery_point - 1) - 1, 0)
     scan_base = log.segments[first].base_offset
     log.end_offset = Offset(scan_base)
     if epochs_known:
@@ -210,8 +212,11 @@ def _recover(log: "Log", recovery_point: Offset, epochs_known: bool) -> None:
         log.set_segments(kept[:first])
         rebuild_epochs(log)
         log.set_segments(kept)
-    _replay(log, load_snapshot(log, scan_base), scan_base)
     snapshots: dict[int, bytes] = {}
+    snapshot_offset = load_snapshot(log, scan_base)
+    _replay(log, snapshot_offset, scan_base)
+    if snapshot_offset != scan_base:
+        snapshots[scan_base] = encode_snapshot(log.producers)
     cut = _check_segments(log, first, recovery_point, snapshots)
     if log.end_offset < recovery_point:
         raise BatchCorruptBelowRecoveryPoint(

@@ -1,7 +1,7 @@
 """Retention by time and size: whole segments go, oldest first.
 
-A segment's files are renamed to `.deleted` and unlinked after `file.delete.delay.ms`. Of several
-segments each is renamed for good before the next, so that power loss never leaves a hole.
+A segment's files are renamed to `.deleted` and unlinked after `file.delete.delay.ms`. Each log is
+gone for good before its indexes and the next segment go, so that power loss never leaves a hole.
 """
 
 from collections.abc import Callable
@@ -36,15 +36,23 @@ def delete_old_segments(log: "Log", now_ms: int, high_watermark: Offset) -> int:
     if len(doomed) == len(log.segments):
         log.roll(now_ms)
     rest = log.segments[len(doomed) :]
+    _keep_producers(log, rest[0].base_offset)
     log.set_segments(rest)
     start = Offset(max(log.log_start_offset, rest[0].base_offset))
     log.log_start_offset = start
     log.epochs.truncate_start(start)
-    for number, segment in enumerate(doomed):
-        if number:
-            log.disk.fsync_dir(log.directory)
+    for segment in doomed:
         set_aside(log, segment, now_ms)
     return len(doomed)
+
+
+def _keep_producers(log: "Log", offset: int) -> None:
+    """The state that the doomed batches gave must outlive them: its snapshot first."""
+    path = snapshot_path(log.directory, offset)
+    for file in log.unflushed_files:
+        if file.path == path:
+            file.fsync()
+            log.disk.fsync_dir(log.directory)
 
 
 def _policy(log: "Log", now_ms: int) -> Callable[[Segment], bool]:
@@ -72,13 +80,16 @@ def _policy(log: "Log", now_ms: int) -> Callable[[Segment], bool]:
 
 
 def set_aside(log: "Log", segment: Segment, now_ms: int) -> None:
-    """Renames a segment's files; readers that hold them go on reading."""
+    """Renames a segment's files; readers that hold them go on reading. First, and for good, the
+    log: if power loss brought it back, its indexes and snapshot would have to be there."""
     paths = [*segment.paths(), snapshot_path(log.directory, segment.base_offset)]
     renamed = []
     for path in paths:
         if log.disk.exists(path):
             log.disk.rename(path, path + DELETED_SUFFIX)
             renamed.append(path + DELETED_SUFFIX)
+        if path == segment.path:
+            log.disk.fsync_dir(log.directory)
     log.removals.append((now_ms + log.config.file_delete_delay_ms, renamed))
     doomed = {id(segment.file)} if segment.is_open else set()
     log.unflushed_files = [f for f in log.unflushed_files if id(f) not in doomed]

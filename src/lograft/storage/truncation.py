@@ -21,19 +21,19 @@ def truncate(log: "Log", to: Offset) -> None:
     if to < log.segments[0].base_offset:
         restart_at(log, to, 0)
         return
-    _lower_recovery_point(log, to)
-    log.truncations += 1
-    segments = list(log.segments)
-    while segments[-1].base_offset > to:
-        _remove_segment(log, segments.pop())
-        log.set_segments(list(segments))
-    active = segments[-1]
+    active = log.segment_of(to)
     position = active.position_of(to)
     end = to
     if position < active.size:
         # A batch that only ends above `to` goes whole.
         fields = next(active.scan(position))[1]
         end = Offset(min(to, fields[0]))
+    _lower_recovery_point(log, end)
+    log.truncations += 1
+    segments = list(log.segments)
+    while segments[-1] is not active:
+        _remove_segment(log, segments.pop())
+        log.set_segments(list(segments))
     active.offset_index.truncate(end)
     active.time_index.truncate(end)
     active.transactions.truncate(end)
@@ -44,7 +44,6 @@ def truncate(log: "Log", to: Offset) -> None:
     log.end_offset = end
     log.epochs.truncate_end(end)
     log.log_start_offset = Offset(min(log.log_start_offset, end))
-    log.unflushed_files.clear()
     log.directory_changed = True
     recovery.rebuild_producers(log, upto=end)
     log.durable_offset = min(log.durable_offset, last_end)

@@ -57,6 +57,7 @@ class AppendRules:
         "log_append_time",
         "message_bytes_max",
         "parses_records",
+        "roll_check_bytes",
         "segment_bytes",
         "segment_ms",
         "timestamp_after_max_ms",
@@ -70,6 +71,10 @@ class AppendRules:
         self.segment_ms = config.segment_ms
         self.index_interval_bytes = config.index_interval_bytes
         self.index_entries_max = config.segment_index_bytes // 12
+        #: A segment up to this size is neither full nor is its index.
+        self.roll_check_bytes = min(
+            self.segment_bytes, self.index_interval_bytes * self.index_entries_max
+        )
         self.log_append_time = config.message_timestamp_log_append
         self.timestamp_before_max_ms = config.message_timestamp_before_max_ms
         self.timestamp_after_max_ms = config.message_timestamp_after_max_ms
