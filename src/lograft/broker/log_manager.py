@@ -357,7 +357,9 @@ class LogManager:
             LOGGER.error("no log for %s: %s", partition.topic_partition, result)
             partition.on_offline(str(result))
         elif partition.deleted:
-            self._queue(directory, Doom(partition, result))
+            # Before all that waits: the topic may have been created again, and its new log must
+            # not find the old folder.
+            self._work[directory].insert(0, Doom(partition, result))
         elif not partition.offline:
             self._opened(partition, result, directory)
             directory.changes += 1
