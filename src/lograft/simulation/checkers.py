@@ -195,11 +195,20 @@ def no_skip(history: History) -> Iterator[Violation]:
 
 
 def watermarks(history: History) -> Iterator[Violation]:
-    """D6: log start <= LSO <= HW <= end, none goes back, and nobody reads past the HW."""
+    """D6: log start <= LSO <= HW <= end, none goes back, and nobody reads past the HW.
+
+    A restart begins a new leader epoch: the log start may be as old as its checkpoint, and the
+    LSO begins anew; the HW counts across restarts.
+    """
     durability = Durability(history)
     last: dict[str, tuple[int, dict[str, Any]]] = {}
-    for event in history.probes("hw"):
+    for event in history.events:
         v = event.v
+        if event.type == "probe" and event.f == "recovered" and v["tp"] in last:
+            at, before = last[v["tp"]]
+            last[v["tp"]] = (at, {**before, "log_start": 0, "lso": 0})
+        if event.type != "probe" or event.f != "hw":
+            continue
         tp = v["tp"]
         if not v["log_start"] <= v["lso"] <= v["hw"] <= v["end"]:
             yield Violation("D6", f"{tp}: marks out of order: {v}")

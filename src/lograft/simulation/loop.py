@@ -16,7 +16,7 @@ import heapq
 from collections.abc import Awaitable, Callable, Coroutine, Generator
 from typing import TYPE_CHECKING, Any, Final, NoReturn, TypeVar, TypeVarTuple
 
-from lograft.simulation.errors import Deadlock, FenceBroken, StepLimit
+from lograft.simulation.errors import Deadlock, FenceBroken, SimulatedCrash, StepLimit
 from lograft.simulation.policies import Policy, UniformPolicy
 from lograft.simulation.trace import Streams, Trace
 
@@ -242,9 +242,11 @@ class SimulatedLoop(Base):
         """asyncio's own hook; cancelled timers are skipped when their time comes."""
 
     def call_exception_handler(self, context: dict[str, Any]) -> None:
-        task = context.get("task", context.get("future"))
-        process = getattr(task, "process", None) or CURRENT_PROCESS.get()
-        if not self._closed and (process is None or process.alive):
+        culprit = context.get("task") or context.get("future") or context.get("handle")
+        process = getattr(culprit, "process", None) or CURRENT_PROCESS.get()
+        if self._closed or isinstance(context.get("exception"), SimulatedCrash):
+            return
+        if process is None or process.alive:
             self.unhandled.append(context)
             self.trace.event("unhandled", str(context.get("message", "")))
 

@@ -119,7 +119,8 @@ BAD: dict[str, tuple[str, Story]] = {
     "went back within a poll": ("D5", Story().poll(0, (1, "b"), (0, "a"))),
     "before what was asked": ("D5", Story().poll(3, (2, "a"))),
     "hw fell": ("D6", Story().marks(0, 5, 5, 5).marks(0, 4, 4, 5)),
-    "log start fell over a kill": ("D6", Story().marks(2, 5, 5, 5).kill().marks(1, 5, 5, 5)),
+    "log start fell": ("D6", Story().marks(2, 5, 5, 5).marks(1, 5, 5, 5)),
+    "hw fell over a kill": ("D6", Story().marks(0, 5, 5, 5).kill().recovered(5).marks(0, 4, 4, 5)),
     "hw past the end": ("D6", Story().marks(0, 1, 3, 2)),
     "read past the hw": ("D6", Story().poll(0, (0, "a"), hw=0)),
     "latest fell": ("D6", Story().latest(5).latest(4)),
@@ -152,6 +153,7 @@ FORGIVEN: dict[str, Story] = {
     "latest fell to the fsync": Story().latest(5).fsync(3).power_loss().latest(3),
     "not idempotent, twice": Story().send("a", 0).final((0, "a"), (1, "a")),
     "deleted on demand": Story().send("a", 0).delete(1).final(log_start=1),
+    "log start of its checkpoint": Story().marks(2, 5, 5, 5).recovered(5).marks(1, 5, 5, 5),
     "expired": Story().send("a", 0).probe("expired", tp=TP, log_start=1).final(log_start=1),
 }
 

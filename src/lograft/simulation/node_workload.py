@@ -1,0 +1,425 @@
+"""Clients of a simulated node: they produce, poll, list, delete, and write down what they saw."""
+
+import asyncio
+from dataclasses import dataclass, field
+from random import Random
+from typing import Final
+from uuid import UUID
+
+from lograft.model.errors import ErrorCode
+from lograft.simulation.client import NotSent, OutcomeUnknown, SimulatedClient
+from lograft.simulation.history import History
+from lograft.wire.batches import Record, build_batch, check_crc, iterate_headers, read_records
+from lograft.wire.errors import MalformedMessage
+from lograft.wire.messages import create_topics as creating
+from lograft.wire.messages import delete_records as deleting
+from lograft.wire.messages import fetch as fetching
+from lograft.wire.messages import list_offsets as listing
+from lograft.wire.messages import produce as producing
+from lograft.wire.messages.delete_topics import (
+    DeleteTopicsRequest,
+    DeleteTopicsResponse,
+    DeleteTopicState,
+)
+from lograft.wire.messages.init_producer_id import InitProducerIdRequest, InitProducerIdResponse
+from lograft.wire.messages.metadata import MetadataRequest, MetadataResponse
+
+TIMEOUT_MS: Final = 3_000
+LATEST: Final = -1
+EARLIEST: Final = -2
+PRODUCE_VERSIONS: Final = (3, 7, 9, 12, 13)
+FETCH_VERSIONS: Final = (4, 7, 11, 12, 13, 16)
+UNPACKED_BYTES_MAX: Final = 1 << 20
+#: Answers after which the same request may be sent again: nothing has happened.
+REFUSED: Final = frozenset({
+    ErrorCode.not_leader_or_follower, ErrorCode.leader_not_available,
+    ErrorCode.unknown_topic_or_partition, ErrorCode.unknown_topic_id,
+    ErrorCode.kafka_storage_error, ErrorCode.broker_not_available,
+})  # fmt: skip
+
+
+@dataclass(slots=True)
+class TopicPlan:
+    name: str
+    partitions: int
+    configs: dict[str, str]
+    topic_id: UUID = field(default_factory=lambda: UUID(int=0))
+
+    @property
+    def is_durable(self) -> bool:
+        return self.configs.get("flush.messages") == "1"
+
+
+class Reader:
+    """Fetches from one partition; shared by consumers and by the final read."""
+
+    def __init__(self, client: SimulatedClient, topic: TopicPlan, partition: int, version: int):
+        self._client = client
+        self._topic = topic
+        self._partition = partition
+        self._version = version
+
+    async def fetch(
+        self, offset: int, *, bytes_max: int, wait_ms: int
+    ) -> tuple[fetching.PartitionData, list[tuple[int, str]], int]:
+        """The partition's part of the answer, its records from `offset` on, bad CRCs."""
+        request = fetching.FetchRequest(
+            max_wait_ms=wait_ms,
+            min_bytes=1,
+            max_bytes=bytes_max,
+            topics=[
+                fetching.FetchTopic(
+                    topic=self._topic.name,
+                    topic_id=self._topic.topic_id,
+                    partitions=[
+                        fetching.FetchPartition(
+                            partition=self._partition,
+                            fetch_offset=offset,
+                            partition_max_bytes=bytes_max,
+                        )
+                    ],
+                )
+            ],
+        )
+        answer = await self._client.request(
+            request, self._version, fetching.FetchResponse, timeout_ms=TIMEOUT_MS
+        )
+        if answer.error_code or not answer.responses:
+            raise NotSent(f"fetch was refused with {answer.error_code}")
+        data = answer.responses[0].partitions[0]
+        records: list[tuple[int, str]] = []
+        bad = 0
+        raw = b"" if data.records is None else bytes(data.records)  # type: ignore[arg-type]
+        try:
+            for position, header in iterate_headers(raw):
+                if not check_crc(raw, position, header.size_bytes):
+                    bad += 1
+                    continue
+                batch = raw[position : position + header.size_bytes]
+                for record in read_records(batch, bytes_max=UNPACKED_BYTES_MAX):
+                    if record.offset >= offset and not header.is_control:
+                        records.append((record.offset, (record.value or b"").decode()))
+        except MalformedMessage:
+            bad += 1
+        return data, records, bad
+
+
+class Producer:
+    """One record at a time; an idempotent one repeats until it knows."""
+
+    def __init__(
+        self,
+        name: str,
+        client: SimulatedClient,
+        topic: TopicPlan,
+        partition: int,
+        *,
+        history: History,
+        random: Random,
+        idempotent: bool,
+    ) -> None:
+        self._name = name
+        self._client = client
+        self._topic = topic
+        self._partition = partition
+        self._tp = f"{topic.name}-{partition}"
+        self._history = history
+        self._random = random
+        self._idempotent = idempotent
+        self._acks = -1 if idempotent else random.choice((-1, -1, 1))
+        self._version = random.choice(PRODUCE_VERSIONS)
+        self._producer_id = -1
+        self._producer_epoch = -1
+        self._sequence = 0
+        self._sent = 0
+
+    async def run(self) -> None:
+        while True:
+            await asyncio.sleep(self._random.choice((0, 0.001, 0.02, 0.3)))
+            if self._idempotent and self._producer_id < 0 and not await self._get_id():
+                continue
+            self._sent += 1
+            await self._send(f"{self._name}-{self._sent}")
+
+    async def _get_id(self) -> bool:
+        try:
+            answer = await self._client.request(
+                InitProducerIdRequest(transactional_id=None, transaction_timeout_ms=1000),
+                self._random.choice((0, 2, 4)),
+                InitProducerIdResponse,
+                timeout_ms=TIMEOUT_MS,
+            )
+        except (NotSent, OutcomeUnknown):
+            await asyncio.sleep(0.2)
+            return False
+        if answer.error_code:
+            return False
+        self._producer_id, self._producer_epoch = answer.producer_id, answer.producer_epoch
+        self._sequence = 0
+        return True
+
+    async def _send(self, uid: str) -> None:
+        asked = {"tp": self._tp, "uid": uid, "acks": self._acks}
+        asked["durable"] = self._topic.is_durable and self._acks == -1
+        if self._idempotent:
+            asked |= {"pid": self._producer_id, "seq": self._sequence}
+        attempt = 0
+        while True:
+            self._history.record(self._name, "invoke", "send", **asked, retry=attempt > 0)
+            attempt += 1
+            verdict = await self._attempt(uid)
+            if verdict == "ok":
+                self._sequence += 1
+            elif self._idempotent and verdict in ("unknown", "refused"):
+                await asyncio.sleep(self._random.choice((0.01, 0.2, 1)))
+                continue
+            elif self._idempotent:
+                # The broker lost, or never had, our earlier batches: begin anew.
+                self._producer_id = -1
+            return
+
+    async def _attempt(self, uid: str) -> str:
+        try:
+            data = await self._produce(uid)
+        except NotSent as error:
+            self._history.record(self._name, "fail", "send", error=str(error))
+            return "refused"
+        except OutcomeUnknown as error:
+            self._history.record(self._name, "info", "send", error=str(error))
+            return "unknown"
+        if data.error_code == ErrorCode.none:
+            self._history.record(self._name, "ok", "send", offset=data.base_offset)
+            return "ok"
+        if data.error_code == ErrorCode.duplicate_sequence_number:
+            self._history.record(self._name, "info", "send", error="too old to tell")
+            return "ok"
+        # A storage error may come after the write.
+        is_certain = data.error_code not in (
+            ErrorCode.kafka_storage_error,
+            ErrorCode.request_timed_out,
+            ErrorCode.not_leader_or_follower,
+        )
+        kind = "fail" if is_certain else "info"
+        self._history.record(self._name, kind, "send", error=data.error_code)  # type: ignore[arg-type]
+        return "refused" if data.error_code in REFUSED else "failed" if is_certain else "unknown"
+
+    async def _produce(self, uid: str) -> producing.PartitionProduceResponse:
+        batch = build_batch(
+            [Record(0, 1_767_225_600_000 + self._sent, b"k", uid.encode())],
+            producer_id=self._producer_id,
+            producer_epoch=self._producer_epoch,
+            base_sequence=self._sequence if self._idempotent else -1,
+            compression=self._random.choice((0, 0, 0, 1, 4)),
+        )
+        request = producing.ProduceRequest(
+            acks=self._acks,
+            timeout_ms=TIMEOUT_MS,
+            topic_data=[
+                producing.TopicProduceData(
+                    name=self._topic.name,
+                    topic_id=self._topic.topic_id,
+                    partition_data=[
+                        producing.PartitionProduceData(index=self._partition, records=batch)
+                    ],
+                )
+            ],
+        )
+        answer = await self._client.request(
+            request, self._version, producing.ProduceResponse, timeout_ms=TIMEOUT_MS
+        )
+        return answer.responses[0].partition_responses[0]
+
+
+class Consumer:
+    """Polls by assignment, from the log start on, for ever."""
+
+    def __init__(
+        self,
+        name: str,
+        client: SimulatedClient,
+        topic: TopicPlan,
+        partition: int,
+        *,
+        history: History,
+        random: Random,
+    ) -> None:
+        self._name = name
+        self._tp = f"{topic.name}-{partition}"
+        self._topic = topic
+        self._partition = partition
+        self._admin = Admin(client, history=history, random=random)
+        self._reader = Reader(client, topic, partition, random.choice(FETCH_VERSIONS))
+        self._history = history
+        self._random = random
+        self._position = 0
+
+    async def run(self) -> None:
+        while True:
+            await asyncio.sleep(self._random.choice((0, 0.01, 0.1)))
+            await self._poll()
+
+    async def _poll(self) -> None:
+        wanted = self._position
+        self._history.record(self._name, "invoke", "poll", tp=self._tp, offset=wanted)
+        try:
+            data, records, bad = await self._reader.fetch(
+                wanted, bytes_max=self._random.choice((1, 500, 1 << 20)), wait_ms=500
+            )
+        except (NotSent, OutcomeUnknown):
+            self._history.record(self._name, "fail", "poll")
+            await asyncio.sleep(0.1)
+            return
+        if data.error_code == ErrorCode.offset_out_of_range:
+            # Deleted, or lost in a power loss that no promise covered: look where the log is.
+            self._history.record(self._name, "fail", "poll", error=data.error_code)
+            try:
+                self._position = await self._admin.list_offset(
+                    self._topic, self._partition, EARLIEST
+                )
+            except (NotSent, OutcomeUnknown):
+                pass
+            return
+        if data.error_code:
+            self._history.record(self._name, "fail", "poll", error=data.error_code)
+            return
+        self._history.record(
+            self._name, "ok", "poll", records=records, hw=data.high_watermark,
+            log_start=max(0, data.log_start_offset), bad_crc=bad,
+        )  # fmt: skip
+        if records:
+            self._position = records[-1][0] + 1
+
+
+class Admin:
+    """Makes and deletes topics, lists and deletes records."""
+
+    def __init__(self, client: SimulatedClient, *, history: History, random: Random) -> None:
+        self._client = client
+        self._history = history
+        self._random = random
+        self._made = 0
+        #: Topics that exist as far as the answers say; None: nobody knows.
+        self.extras: dict[str, bool | None] = {}
+
+    async def create(self, topic: TopicPlan) -> bool:
+        request = creating.CreateTopicsRequest(
+            timeout_ms=TIMEOUT_MS,
+            topics=[
+                creating.CreatableTopic(
+                    name=topic.name,
+                    num_partitions=topic.partitions,
+                    replication_factor=1,
+                    configs=[
+                        creating.CreatableTopicConfig(name=name, value=value)
+                        for name, value in topic.configs.items()
+                    ],
+                )
+            ],
+        )
+        answer = await self._client.request(
+            request, 7, creating.CreateTopicsResponse, timeout_ms=TIMEOUT_MS
+        )
+        result = answer.topics[0]
+        assert result.error_code in (0, ErrorCode.topic_already_exists), result
+        topic.topic_id = result.topic_id
+        return result.error_code == 0
+
+    async def topic_names(self) -> dict[str, UUID]:
+        answer = await self._client.request(
+            MetadataRequest(topics=None, allow_auto_topic_creation=False),
+            12,
+            MetadataResponse,
+            timeout_ms=TIMEOUT_MS,
+        )
+        return {topic.name or "": topic.topic_id for topic in answer.topics}
+
+    async def churn(self) -> None:
+        """Extra topics come and go."""
+        while True:
+            await asyncio.sleep(self._random.uniform(0.05, 2))
+            existing = [name for name, is_there in self.extras.items() if is_there]
+            try:
+                if existing and self._random.random() < 0.5:
+                    await self._delete(self._random.choice(existing))
+                else:
+                    self._made += 1
+                    await self._create_extra(f"extra{self._made}")
+            except (NotSent, OutcomeUnknown):
+                await asyncio.sleep(0.2)
+
+    async def _create_extra(self, name: str) -> None:
+        self.extras[name] = None
+        try:
+            await self.create(TopicPlan(name, self._random.randint(1, 3), {}))
+        except NotSent:
+            self.extras[name] = False
+            raise
+        self.extras[name] = True
+
+    async def _delete(self, name: str) -> None:
+        self.extras[name] = None
+        request = DeleteTopicsRequest(topics=[DeleteTopicState(name=name)], timeout_ms=TIMEOUT_MS)
+        answer = await self._client.request(request, 6, DeleteTopicsResponse, timeout_ms=TIMEOUT_MS)
+        if answer.responses[0].error_code == 0:
+            self.extras[name] = False
+
+    async def list_latest(self, topic: TopicPlan, partition: int) -> None:
+        tp = f"{topic.name}-{partition}"
+        while True:
+            await asyncio.sleep(self._random.uniform(0.05, 1))
+            self._history.record("lister", "invoke", "list_offsets", tp=tp, at="latest")
+            try:
+                offset = await self.list_offset(topic, partition, LATEST)
+            except (NotSent, OutcomeUnknown) as error:
+                self._history.record("lister", "fail", "list_offsets", error=str(error))
+            else:
+                self._history.record("lister", "ok", "list_offsets", offset=offset)
+
+    async def list_offset(self, topic: TopicPlan, partition: int, timestamp: int) -> int:
+        wanted = listing.ListOffsetsPartition(partition_index=partition, timestamp=timestamp)
+        request = listing.ListOffsetsRequest(
+            replica_id=-1,
+            topics=[listing.ListOffsetsTopic(name=topic.name, partitions=[wanted])],
+        )
+        answer = await self._client.request(
+            request, 7, listing.ListOffsetsResponse, timeout_ms=TIMEOUT_MS
+        )
+        result = answer.topics[0].partitions[0]
+        if result.error_code:
+            raise NotSent(f"list offsets answers {result.error_code}")
+        return result.offset
+
+    async def delete_records(self, topic: TopicPlan, partition: int, step: int) -> None:
+        """Now and then the oldest records go."""
+        before = 0
+        tp = f"{topic.name}-{partition}"
+        while True:
+            await asyncio.sleep(self._random.uniform(0.5, 4))
+            before += self._random.randint(1, step)
+            self._history.record("deleter", "invoke", "delete", tp=tp, before=before)
+            request = deleting.DeleteRecordsRequest(
+                timeout_ms=TIMEOUT_MS,
+                topics=[
+                    deleting.DeleteRecordsTopic(
+                        name=topic.name,
+                        partitions=[
+                            deleting.DeleteRecordsPartition(
+                                partition_index=partition, offset=before
+                            )
+                        ],
+                    )
+                ],
+            )
+            try:
+                answer = await self._client.request(
+                    request, 2, deleting.DeleteRecordsResponse, timeout_ms=TIMEOUT_MS
+                )
+            except (NotSent, OutcomeUnknown):
+                self._history.record("deleter", "info", "delete")
+                continue
+            result = answer.topics[0].partitions[0]
+            if result.error_code:
+                self._history.record("deleter", "fail", "delete", error=result.error_code)
+                before = 0
+            else:
+                self._history.record("deleter", "ok", "delete", log_start=result.low_watermark)
