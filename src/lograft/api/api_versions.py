@@ -23,6 +23,7 @@ from lograft.wire.messages.api_versions import (
 
 API: Final = Api(key=18, versions=range(5))
 
+PRODUCE_KEY: Final = 0
 CLIENT_SOFTWARE_SINCE: Final = 3
 LEVEL_ZERO_SINCE: Final = 4
 _SOFTWARE: Final = re.compile(r"[a-zA-Z0-9](?:[a-zA-Z0-9\-.]*[a-zA-Z0-9])?")
@@ -62,4 +63,7 @@ def error_response(
 
 
 def _range_of(spec: ApiSpec) -> ApiVersion:
-    return ApiVersion(api_key=spec.key, min_version=spec.min_version, max_version=spec.max_version)
+    """As Kafka does, Produce is advertised from version 0 on although 0-2 are refused: librdkafka
+    before 2.8 takes compression for unsupported where it does not see them (KAFKA-18659)."""
+    first = 0 if spec.key == PRODUCE_KEY else spec.min_version
+    return ApiVersion(api_key=spec.key, min_version=first, max_version=spec.max_version)
