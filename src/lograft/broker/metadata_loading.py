@@ -27,7 +27,13 @@ from lograft.model.errors import InvalidInput
 from lograft.model.seams import Disk
 from lograft.model.types import METADATA_TOPIC, METADATA_TOPIC_ID, Offset, TopicPartition
 from lograft.storage.log import Log
-from lograft.storage.log_dirs import read_partition_metadata, write_partition_metadata
+from lograft.storage.log_dirs import (
+    RECOVERY_POINTS,
+    read_checkpoint,
+    read_partition_metadata,
+    write_checkpoint,
+    write_partition_metadata,
+)
 from lograft.storage.types import FixedLogConfig, RecoveryPlan
 from lograft.wire.message import Message
 
@@ -94,7 +100,6 @@ def _open_log(
     disk: Disk, config: BrokerConfig, folder: str, snapshot: Snapshot | None, now_ms: int
 ) -> Log:
     ids = snapshot_ids(disk, folder)
-    # Only committed, hence fsynced, records are in a snapshot: damage below it is no torn tail.
     floor = Offset(0) if snapshot is None else snapshot.id.end_offset
     oldest = ids[0].end_offset if ids and snapshot is not None else Offset(0)
     log = Log.open(
@@ -114,7 +119,13 @@ def _open_log(
             file_delete_delay_ms=config.internal_metadata_delete_delay_millis,
         ),
         now_ms=now_ms,
-        recovery=RecoveryPlan(clean=False, recovery_point=floor, log_start=oldest),
+        # Only committed, hence fsynced, records are in a snapshot: damage below it is no torn
+        # tail either.
+        recovery=RecoveryPlan(
+            clean=False,
+            recovery_point=max(floor, read_recovery_point(disk, folder)),
+            log_start=oldest,
+        ),
     )
     if log.end_offset < floor:
         # The snapshot came from another node, or the log's files are gone: it stands for them.
@@ -129,6 +140,17 @@ def _open_log(
     return log
 
 
+def read_recovery_point(disk: Disk, folder: str) -> Offset:
+    """Up to where the log was fsynced at least; 0 where no one wrote it down."""
+    points = read_checkpoint(disk, f"{folder}/{RECOVERY_POINTS}")
+    return points.get(METADATA_PARTITION, Offset(0))
+
+
+def write_recovery_point(disk: Disk, folder: str, offset: Offset) -> None:
+    """In a file of its own: the one of the log dir belongs to the logs of topics. Blocks."""
+    write_checkpoint(disk, f"{folder}/{RECOVERY_POINTS}", {METADATA_PARTITION: offset})
+
+
 def _read_tail(log: Log, start: Offset) -> Iterator[MetadataBatch]:
     offset = start
     while offset < log.end_offset:
@@ -138,8 +160,7 @@ def _read_tail(log: Log, start: Offset) -> Iterator[MetadataBatch]:
         data = part.file.pread(part.size, part.position)
         before = offset
         for batch in read_batches(data, source=f"{log.directory} at offset {offset}"):
-            if batch.last_offset >= start:
-                yield batch
+            yield batch
             offset = Offset(batch.last_offset + 1)
         if offset == before:
             raise MetadataCorrupt(f"{log.directory}: nothing can be read at offset {offset}")

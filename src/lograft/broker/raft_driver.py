@@ -22,7 +22,7 @@ from lograft.broker.metadata_batches import (
     control_batch,
     records_batch,
 )
-from lograft.broker.metadata_loading import LoadedMetadata
+from lograft.broker.metadata_loading import LoadedMetadata, write_recovery_point
 from lograft.broker.quorum_state import write_quorum_state
 from lograft.broker.snapshots import SnapshotId, quorum_controls, quorum_of
 from lograft.consensus.core import RaftCore
@@ -30,6 +30,7 @@ from lograft.consensus.types import Effects, HardState, LeaderChange, LogEnd
 from lograft.model.errors import DiskFailed
 from lograft.model.seams import Runtime, Task
 from lograft.model.types import Epoch, NodeId, Offset
+from lograft.storage.log import FlushPlan
 from lograft.storage.types import Origin
 from lograft.wire import record_frames as frames
 from lograft.wire.message import Message
@@ -37,6 +38,8 @@ from lograft.wire.records import leader_change_message
 
 #: Appends that wait for their commit; more are refused: the disk cannot keep up.
 WAITERS_MAX: Final = 100_000
+#: How often a busy log writes down how far it was fsynced, to tell damage from a torn tail later.
+RECOVERY_POINT_INTERVAL_MS: Final = 5_000
 
 
 class CommitListener(Protocol):
@@ -51,6 +54,7 @@ class RaftDriver:
         self._folder = loaded.folder
         self._snapshot = loaded.snapshot
         self.log = loaded.log
+        self.log.lower_recovery_point = self._mark_recovery_point
         self.quorum = loaded.quorum
         self.core = RaftCore(
             loaded.me,
@@ -72,6 +76,7 @@ class RaftDriver:
         self._waiters: deque[tuple[Offset, asyncio.Future[None]]] = deque()
         self._wake = asyncio.Event()
         self._ready = asyncio.Event()
+        self._marked_ms = -RECOVERY_POINT_INTERVAL_MS
         self._failure: DiskFailed | None = None
         self._task: Task | None = None
 
@@ -101,7 +106,7 @@ class RaftDriver:
         """Everything appended becomes durable; blocks a worker, not the loop."""
         if self._task is not None:
             self._task.cancel()
-        await self._runtime.workers.run(partial(self.log.close, clean=True), lane=self.lane)
+        await self._runtime.workers.run(self._close, lane=self.lane)
         self._fail_waiters()
 
     @property
@@ -194,9 +199,28 @@ class RaftDriver:
                 raise self._failure
             plan = self.log.flush_plan()
             if not plan.is_empty:
-                await self._runtime.workers.run(plan.run, lane=self.lane)
+                await self._runtime.workers.run(partial(self._flush, plan), lane=self.lane)
                 self.log.mark_durable(plan)
             await self._do(self.core.on_durable(self.log.durable_offset))
+
+    def _flush(self, plan: FlushPlan) -> None:
+        """A worker's job."""
+        plan.run()
+        now_ms = self._runtime.clock.mono_ms()
+        if now_ms - self._marked_ms >= RECOVERY_POINT_INTERVAL_MS:
+            self._marked_ms = now_ms
+            self._mark_recovery_point(plan.upto)
+
+    def _mark_recovery_point(self, offset: Offset) -> None:
+        try:
+            write_recovery_point(self._runtime.disk, self._folder, offset)
+        except OSError as error:
+            raise DiskFailed(self.log.log_dir, error) from error
+
+    def _close(self) -> None:
+        """A worker's job."""
+        self.log.close(clean=True)
+        self._mark_recovery_point(self.log.durable_offset)
 
     async def _do(self, effects: Effects) -> None:
         while effects.persist is not None:
