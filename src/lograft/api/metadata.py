@@ -54,6 +54,17 @@ def handle(
     return _answer(context, request, refused)
 
 
+def error_response(request: MetadataRequest, code: ErrorCode, message: str) -> MetadataResponse:
+    """Every topic gets the error; there is no better place for it before v13."""
+    return MetadataResponse(
+        error_code=code,
+        topics=[
+            MetadataResponseTopic(error_code=code, name=topic.name or "", topic_id=topic.topic_id)
+            for topic in request.topics or ()
+        ],
+    )
+
+
 async def _create_first(
     context: Context, request: MetadataRequest, missing: list[str], refused: dict[str, int]
 ) -> MetadataResponse:

@@ -1,0 +1,47 @@
+import pytest
+from tests.unit.broker.bench import Bench, run
+
+from lograft.model.errors import ErrorCode
+from lograft.wire.messages.alter_configs import (
+    AlterableConfig,
+    AlterConfigsRequest,
+    AlterConfigsResource,
+    AlterConfigsResponse,
+)
+
+
+@pytest.mark.parametrize("version", range(3))
+def test_replaces_all_that_was_set(version: int) -> None:
+    async def scenario(bench: Bench) -> None:
+        (partition,) = await bench.create_topic("a", retention_ms="1000", flush_messages="7")
+
+        async def alter(name: str, validate_only: bool = False, **configs: str) -> int:
+            request = AlterConfigsRequest(
+                resources=[
+                    AlterConfigsResource(
+                        resource_type=2,
+                        resource_name=name,
+                        configs=[
+                            AlterableConfig(name=key.replace("_", "."), value=value)
+                            for key, value in configs.items()
+                        ],
+                    )
+                ],
+                validate_only=validate_only,
+            )
+            response = await bench.ask(request, version, AlterConfigsResponse)
+            return response.responses[0].error_code
+
+        assert await alter("a", validate_only=True, retention_ms="2000") == 0
+        assert partition.config.retention_ms == 1000
+        assert await alter("a", retention_ms="2000") == 0
+        assert partition.config.retention_ms == 2000
+        assert partition.config.flush_messages > 7
+        assert partition.log is not None
+        assert partition.log.config is partition.config, "the log follows without a restart"
+        assert await alter("a", retention_ms="soon") == ErrorCode.invalid_config
+        assert await alter("b", retention_ms="1") == ErrorCode.unknown_topic_or_partition
+        bench.controller.down = True
+        assert await alter("a", retention_ms="1") == ErrorCode.not_controller
+
+    run(scenario)

@@ -1,0 +1,28 @@
+import pytest
+from tests.unit.broker.bench import Bench, run
+
+from lograft.model.errors import ErrorCode
+from lograft.wire.messages.broker_heartbeat import (
+    BrokerHeartbeatRequest,
+    BrokerHeartbeatResponse,
+)
+
+
+@pytest.mark.parametrize("version", range(3))
+def test_a_broker_is_heard(version: int) -> None:
+    async def scenario(bench: Bench) -> None:
+        epoch = bench.broker.image.brokers[1].epoch
+
+        async def beat(broker_epoch: int) -> BrokerHeartbeatResponse:
+            request = BrokerHeartbeatRequest(
+                broker_id=1,
+                broker_epoch=broker_epoch,
+                current_metadata_offset=bench.broker.image.offset,
+            )
+            return await bench.ask(request, version, BrokerHeartbeatResponse, role="controller")
+
+        heard = await beat(epoch)
+        assert (heard.error_code, heard.is_fenced, heard.is_caught_up) == (0, False, True)
+        assert (await beat(epoch + 1)).error_code == ErrorCode.stale_broker_epoch
+
+    run(scenario)

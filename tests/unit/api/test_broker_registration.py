@@ -1,0 +1,37 @@
+from uuid import UUID
+
+import pytest
+from tests.unit.broker.bench import CLUSTER_ID, Bench, run
+
+from lograft.model.errors import ErrorCode
+from lograft.wire.messages.broker_registration import (
+    BrokerRegistrationRequest,
+    BrokerRegistrationResponse,
+    Feature,
+    Listener,
+)
+
+
+@pytest.mark.parametrize("version", range(5))
+def test_a_broker_joins(version: int) -> None:
+    async def scenario(bench: Bench) -> None:
+        request = BrokerRegistrationRequest(
+            broker_id=2,
+            cluster_id=CLUSTER_ID,
+            incarnation_id=UUID(int=9),
+            listeners=[Listener(name="PLAINTEXT", host="other", port=9092)],
+            features=[
+                Feature(name="metadata.version", min_supported_version=19, max_supported_version=30)
+            ],
+            rack=None,
+            log_dirs=[UUID(int=5555)] if version >= 2 else [],
+        )
+        joined = await bench.ask(request, version, BrokerRegistrationResponse, role="controller")
+        assert joined.error_code == 0
+        assert bench.broker.image.brokers[2].epoch == joined.broker_epoch
+        request.cluster_id = "another"
+        refused = await bench.ask(request, version, BrokerRegistrationResponse, role="controller")
+        assert refused.error_code == ErrorCode.inconsistent_cluster_id
+        assert refused.broker_epoch == -1
+
+    run(scenario)

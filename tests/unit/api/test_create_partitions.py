@@ -1,0 +1,36 @@
+import pytest
+from tests.unit.broker.bench import Bench, run
+
+from lograft.model.errors import ErrorCode
+from lograft.wire.messages.create_partitions import (
+    CreatePartitionsRequest,
+    CreatePartitionsResponse,
+    CreatePartitionsTopic,
+)
+
+
+@pytest.mark.parametrize("version", range(4))
+def test_topics_grow_and_never_shrink(version: int) -> None:
+    async def scenario(bench: Bench) -> None:
+        await bench.create_topic("a", partitions=2)
+
+        async def grow(name: str, count: int, validate_only: bool = False) -> int:
+            request = CreatePartitionsRequest(
+                topics=[CreatePartitionsTopic(name=name, count=count, assignments=None)],
+                timeout_ms=1000,
+                validate_only=validate_only,
+            )
+            response = await bench.ask(request, version, CreatePartitionsResponse)
+            return response.results[0].error_code
+
+        assert await grow("a", 4, validate_only=True) == 0
+        assert bench.broker.partitions.get("a", 3) is None
+        assert await grow("a", 4) == 0
+        await bench.partition("a", 3).wait_open(timeout_ms=1000)
+        assert bench.partition("a", 3).log is not None
+        assert await grow("a", 3) == ErrorCode.invalid_partitions
+        assert await grow("b", 3) == ErrorCode.unknown_topic_or_partition
+        bench.controller.down = True
+        assert await grow("a", 9) == ErrorCode.not_controller
+
+    run(scenario)

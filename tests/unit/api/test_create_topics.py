@@ -1,0 +1,89 @@
+import pytest
+from tests.unit.broker.bench import Bench, run
+
+from lograft.model.errors import ErrorCode
+from lograft.wire.messages.create_topics import (
+    CreatableReplicaAssignment,
+    CreatableTopic,
+    CreatableTopicConfig,
+    CreateTopicsRequest,
+    CreateTopicsResponse,
+)
+
+
+@pytest.mark.parametrize("version", range(2, 8))
+def test_every_version_creates(version: int) -> None:
+    async def scenario(bench: Bench) -> None:
+        request = CreateTopicsRequest(
+            topics=[
+                CreatableTopic(
+                    name="a",
+                    num_partitions=2,
+                    replication_factor=1,
+                    configs=[CreatableTopicConfig(name="retention.ms", value="1000")],
+                ),
+                CreatableTopic(
+                    name="b",
+                    num_partitions=-1,
+                    replication_factor=-1,
+                    assignments=[CreatableReplicaAssignment(partition_index=0, broker_ids=[1])],
+                ),
+                CreatableTopic(name="bad/name", num_partitions=1, replication_factor=1),
+            ]
+        )
+        response = await bench.ask(request, version, CreateTopicsResponse)
+        codes = {topic.name: topic.error_code for topic in response.topics}
+        assert codes == {"a": 0, "b": 0, "bad/name": ErrorCode.invalid_topic_exception}
+        first = response.topics[0]
+        assert bench.partition("a", 1).config.retention_ms == 1000
+        if version >= 5:
+            assert (first.num_partitions, first.replication_factor) == (2, 1)
+            values = {config.name: config.value for config in first.configs or ()}
+            assert values["retention.ms"] == "1000"
+        if version >= 7:
+            assert first.topic_id == bench.topic_id("a")
+
+    run(scenario)
+
+
+def test_a_dry_run_creates_nothing() -> None:
+    async def scenario(bench: Bench) -> None:
+        request = CreateTopicsRequest(
+            topics=[CreatableTopic(name="a", num_partitions=1, replication_factor=1)],
+            validate_only=True,
+        )
+        response = await bench.ask(request, 7, CreateTopicsResponse)
+        assert response.topics[0].error_code == 0
+        assert bench.broker.image.topic_ids == {}
+
+    run(scenario)
+
+
+def test_each_topic_hears_of_an_error_of_the_whole_request() -> None:
+    async def scenario(bench: Bench) -> None:
+        request = CreateTopicsRequest(
+            topics=[
+                CreatableTopic(name=name, num_partitions=6000, replication_factor=1)
+                for name in ("a", "b")
+            ]
+        )
+        response = await bench.ask(request, 7, CreateTopicsResponse)
+        codes = [topic.error_code for topic in response.topics]
+        assert codes == [ErrorCode.policy_violation] * 2
+        bench.controller.down = True
+        response = await bench.ask(request, 7, CreateTopicsResponse)
+        codes = [topic.error_code for topic in response.topics]
+        assert codes == [ErrorCode.not_controller] * 2
+
+    run(scenario)
+
+
+def test_a_commit_that_takes_too_long_times_out() -> None:
+    async def scenario(bench: Bench) -> None:
+        request = CreateTopicsRequest(
+            topics=[CreatableTopic(name="a", num_partitions=1, replication_factor=1)], timeout_ms=0
+        )
+        response = await bench.ask(request, 7, CreateTopicsResponse)
+        assert response.topics[0].error_code == ErrorCode.request_timed_out
+
+    run(scenario)

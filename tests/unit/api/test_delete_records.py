@@ -1,0 +1,69 @@
+import pytest
+from tests.unit.broker.bench import Bench, batch_of, run
+
+from lograft.model.errors import ErrorCode
+from lograft.wire.messages.delete_records import (
+    DeleteRecordsPartition,
+    DeleteRecordsPartitionResult,
+    DeleteRecordsRequest,
+    DeleteRecordsResponse,
+    DeleteRecordsTopic,
+)
+
+
+async def delete(
+    bench: Bench, topic: str, offset: int, *, version: int = 2, index: int = 0
+) -> DeleteRecordsPartitionResult:
+    request = DeleteRecordsRequest(
+        topics=[
+            DeleteRecordsTopic(
+                name=topic,
+                partitions=[DeleteRecordsPartition(partition_index=index, offset=offset)],
+            )
+        ],
+        timeout_ms=1000,
+    )
+    response = await bench.ask(request, version, DeleteRecordsResponse)
+    return response.topics[0].partitions[0]
+
+
+async def filled(bench: Bench, topic: str, count: int) -> None:
+    (partition,) = await bench.create_topic(topic)
+    for _ in range(count):
+        partition.append(memoryview(bytearray(batch_of(b"x"))), now_ms=bench.broker.clock.wall_ms())
+
+
+@pytest.mark.parametrize("version", range(3))
+def test_everything_below_an_offset_goes(version: int) -> None:
+    async def scenario(bench: Bench) -> None:
+        await filled(bench, "a", 5)
+        answer = await delete(bench, "a", 3, version=version)
+        assert (answer.error_code, answer.low_watermark) == (0, 3)
+        answer = await delete(bench, "a", 1, version=version)
+        assert (answer.error_code, answer.low_watermark) == (0, 3), "the log start never goes back"
+        answer = await delete(bench, "a", -1, version=version)
+        assert (answer.error_code, answer.low_watermark) == (0, 5)
+        log = bench.partition("a").log
+        assert log is not None
+        assert log.log_start_offset == 5
+
+    run(scenario)
+
+
+def test_refusals() -> None:
+    async def scenario(bench: Bench) -> None:
+        await filled(bench, "a", 2)
+        await bench.create_topic("compacted", cleanup_policy="compact")
+        await bench.create_topic("__consumer_offsets")
+        for offset in (3, -2):
+            answer = await delete(bench, "a", offset)
+            assert (answer.error_code, answer.low_watermark) == (ErrorCode.offset_out_of_range, -1)
+        assert (await delete(bench, "b", 0)).error_code == ErrorCode.unknown_topic_or_partition
+        assert (await delete(bench, "a", 0, index=9)).error_code == (
+            ErrorCode.unknown_topic_or_partition
+        )
+        assert (await delete(bench, "compacted", 0)).error_code == ErrorCode.policy_violation
+        answer = await delete(bench, "__consumer_offsets", 0)
+        assert answer.error_code == ErrorCode.invalid_topic_exception
+
+    run(scenario)

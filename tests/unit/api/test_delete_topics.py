@@ -1,0 +1,53 @@
+from uuid import UUID
+
+import pytest
+from tests.unit.broker.bench import Bench, run
+
+from lograft.model.errors import ErrorCode
+from lograft.wire.messages.delete_topics import (
+    DeleteTopicsRequest,
+    DeleteTopicsResponse,
+    DeleteTopicState,
+)
+
+
+@pytest.mark.parametrize("version", range(1, 7))
+def test_every_version_deletes(version: int) -> None:
+    async def scenario(bench: Bench) -> None:
+        await bench.create_topic("a")
+        request = DeleteTopicsRequest(timeout_ms=1000)
+        if version >= 6:
+            request.topics = [DeleteTopicState(name=name) for name in ("a", "b")]
+        else:
+            request.topic_names = ["a", "b"]
+        response = await bench.ask(request, version, DeleteTopicsResponse)
+        codes = {topic.name: topic.error_code for topic in response.responses}
+        assert codes == {"a": 0, "b": ErrorCode.unknown_topic_or_partition}
+        assert bench.broker.partitions.get("a", 0) is None
+
+    run(scenario)
+
+
+def test_by_id() -> None:
+    async def scenario(bench: Bench) -> None:
+        await bench.create_topic("a")
+        ids = [bench.topic_id("a"), UUID(int=404)]
+        request = DeleteTopicsRequest(
+            topics=[DeleteTopicState(topic_id=one) for one in ids], timeout_ms=1000
+        )
+        response = await bench.ask(request, 6, DeleteTopicsResponse)
+        codes = [(topic.name, topic.error_code) for topic in response.responses]
+        assert codes == [("a", 0), (None, ErrorCode.unknown_topic_id)]
+
+    run(scenario)
+
+
+def test_deletion_can_be_forbidden() -> None:
+    async def scenario(bench: Bench) -> None:
+        await bench.create_topic("a")
+        request = DeleteTopicsRequest(topic_names=["a"], timeout_ms=1000)
+        response = await bench.ask(request, 5, DeleteTopicsResponse)
+        assert response.responses[0].error_code == ErrorCode.topic_deletion_disabled
+        assert bench.partition("a").leads
+
+    run(scenario, delete_topic_enable="false")

@@ -1,0 +1,143 @@
+import pytest
+from tests.unit.broker.bench import Bench, run
+
+from lograft.metadata.configs import incremental_alter_configs
+from lograft.model.errors import ErrorCode
+from lograft.wire.messages.describe_configs import (
+    DescribeConfigsRequest,
+    DescribeConfigsResource,
+    DescribeConfigsResponse,
+    DescribeConfigsResult,
+)
+from lograft.wire.messages.incremental_alter_configs import (
+    AlterableConfig,
+    AlterConfigsResource,
+    IncrementalAlterConfigsRequest,
+)
+
+TOPIC, BROKER, LOGGER, METRICS, GROUP = 2, 4, 8, 16, 32
+
+
+async def describe(
+    bench: Bench,
+    resource_type: int,
+    name: str,
+    keys: list[str] | None = None,
+    *,
+    version: int = 4,
+    synonyms: bool = False,
+    documentation: bool = False,
+) -> DescribeConfigsResult:
+    request = DescribeConfigsRequest(
+        resources=[
+            DescribeConfigsResource(
+                resource_type=resource_type, resource_name=name, configuration_keys=keys
+            )
+        ],
+        include_synonyms=synonyms,
+        include_documentation=documentation,
+    )
+    response = await bench.ask(request, version, DescribeConfigsResponse)
+    return response.results[0]
+
+
+async def alter(bench: Bench, resource_type: int, name: str, key: str, value: str) -> None:
+    request = IncrementalAlterConfigsRequest(
+        resources=[
+            AlterConfigsResource(
+                resource_type=resource_type,
+                resource_name=name,
+                configs=[AlterableConfig(name=key, config_operation=0, value=value)],
+            )
+        ]
+    )
+    reply = await bench.controller.submit(
+        lambda image: incremental_alter_configs(image, request, config=bench.config)
+    )
+    assert reply.responses[0].error_code == 0, reply
+
+
+@pytest.mark.parametrize("version", range(1, 5))
+def test_a_topics_settings_and_their_sources(version: int) -> None:
+    async def scenario(bench: Bench) -> None:
+        await bench.create_topic("a", retention_ms="1000")
+        result = await describe(bench, TOPIC, "a", version=version)
+        assert result.error_code == 0
+        configs = {config.name: config for config in result.configs}
+        assert len(configs) > 25
+        assert (configs["retention.ms"].value, configs["retention.ms"].config_source) == ("1000", 1)
+        assert configs["cleanup.policy"].config_source == 5
+        assert configs["segment.bytes"].value == "16777216"
+        assert configs["segment.bytes"].config_source == 4
+        if version >= 3:
+            assert configs["retention.ms"].config_type == 5
+
+    run(scenario, log_segment_bytes="16777216")
+
+
+def test_only_the_keys_asked_for_with_synonyms_and_documentation() -> None:
+    async def scenario(bench: Bench) -> None:
+        await bench.create_topic("a", retention_ms="1000")
+        result = await describe(
+            bench, TOPIC, "a", ["retention.ms"], synonyms=True, documentation=True
+        )
+        (config,) = result.configs
+        strongest = config.synonyms[0]
+        assert (strongest.name, strongest.source) == ("retention.ms", 1)
+        assert config.documentation
+
+    run(scenario)
+
+
+def test_a_broker_and_the_defaults_of_all() -> None:
+    async def scenario(bench: Bench) -> None:
+        await alter(bench, BROKER, "", "log.retention.ms", "5000")
+        result = await describe(bench, BROKER, "1", ["log.retention.ms", "node.id"])
+        values = {config.name: config for config in result.configs}
+        assert (values["log.retention.ms"].value, values["log.retention.ms"].config_source) == (
+            "5000",
+            3,
+        )
+        assert values["node.id"].read_only
+        assert bench.broker.config.topic_defaults.retention_ms == 5000
+        everywhere = await describe(bench, BROKER, "")
+        assert [(c.name, c.value) for c in everywhere.configs] == [("log.retention.ms", "5000")]
+        other = await describe(bench, BROKER, "2")
+        assert other.error_code == ErrorCode.invalid_request
+
+    run(scenario)
+
+
+def test_loggers_metrics_and_groups() -> None:
+    async def scenario(bench: Bench) -> None:
+        loggers = await describe(bench, LOGGER, "1")
+        assert "lograft.broker.log_manager" in {config.name for config in loggers.configs}
+        await alter(bench, METRICS, "sub", "interval.ms", "1000")
+        metrics = await describe(bench, METRICS, "sub")
+        assert [(c.name, c.config_source) for c in metrics.configs] == [("interval.ms", 7)]
+        assert (await describe(bench, GROUP, "g")).configs == []
+
+    run(scenario)
+
+
+def test_what_there_is_not() -> None:
+    async def scenario(bench: Bench) -> None:
+        unknown = await describe(bench, TOPIC, "b")
+        assert unknown.error_code == ErrorCode.unknown_topic_or_partition
+        illegal = await describe(bench, TOPIC, "bad name")
+        assert illegal.error_code == ErrorCode.invalid_topic_exception
+        assert (await describe(bench, 99, "x")).error_code == ErrorCode.invalid_request
+        assert (await describe(bench, GROUP, "")).error_code == ErrorCode.invalid_request
+
+    run(scenario)
+
+
+def test_secrets_are_never_shown() -> None:
+    async def scenario(bench: Bench) -> None:
+        result = await describe(bench, BROKER, "1", synonyms=True)
+        assert "hunter2" not in repr(result)
+        (secret,) = [c for c in result.configs if c.name == "ssl.key.password"]
+        assert secret.is_sensitive
+        assert secret.value is None
+
+    run(scenario, ssl_key_password="hunter2")

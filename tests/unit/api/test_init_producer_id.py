@@ -1,0 +1,47 @@
+import pytest
+from tests.unit.broker.bench import Bench, run
+
+from lograft.model.errors import ErrorCode
+from lograft.wire.messages.init_producer_id import InitProducerIdRequest, InitProducerIdResponse
+
+
+async def ask(
+    bench: Bench,
+    version: int = 5,
+    transactional_id: str | None = None,
+    producer_id: int = -1,
+    producer_epoch: int = -1,
+) -> InitProducerIdResponse:
+    request = InitProducerIdRequest(
+        transactional_id=transactional_id,
+        transaction_timeout_ms=1000,
+        producer_id=producer_id,
+        producer_epoch=producer_epoch,
+    )
+    return await bench.ask(request, version, InitProducerIdResponse)
+
+
+@pytest.mark.parametrize("version", range(6))
+def test_every_call_gives_a_new_id(version: int) -> None:
+    async def scenario(bench: Bench) -> None:
+        first, second = await ask(bench, version), await ask(bench, version)
+        assert (first.error_code, first.producer_epoch) == (0, 0)
+        assert first.producer_id != second.producer_id
+        if version >= 3:
+            third = await ask(bench, version, producer_id=first.producer_id, producer_epoch=3)
+            assert third.producer_epoch == 0
+            assert third.producer_id not in (first.producer_id, second.producer_id)
+
+    run(scenario)
+
+
+def test_refusals() -> None:
+    async def scenario(bench: Bench) -> None:
+        refused = await ask(bench, transactional_id="t")
+        assert refused.error_code == ErrorCode.coordinator_not_available
+        assert (refused.producer_id, refused.producer_epoch) == (-1, -1)
+        assert (await ask(bench, transactional_id="")).error_code == ErrorCode.invalid_request
+        assert (await ask(bench, producer_id=5)).error_code == ErrorCode.invalid_request
+        assert (await ask(bench, producer_epoch=5)).error_code == ErrorCode.invalid_request
+
+    run(scenario)

@@ -1,0 +1,169 @@
+import pytest
+from tests.unit.broker.bench import Bench, batch_of, run
+
+from lograft.broker.partition import Partition
+from lograft.model.errors import ErrorCode
+from lograft.model.types import Epoch, NodeId, Offset
+from lograft.wire.messages.list_offsets import (
+    ListOffsetsPartition,
+    ListOffsetsPartitionResponse,
+    ListOffsetsRequest,
+    ListOffsetsResponse,
+    ListOffsetsTopic,
+)
+
+START = 1_767_225_600_000
+LATEST, EARLIEST, MAX_TIMESTAMP, EARLIEST_LOCAL, LATEST_TIERED, PENDING = -1, -2, -3, -4, -5, -6
+
+
+def fill(bench: Bench, partition: Partition, *timestamps: int) -> None:
+    for timestamp in timestamps:
+        batch = memoryview(bytearray(batch_of(b"x", timestamp=timestamp)))
+        partition.append(batch, now_ms=bench.broker.clock.wall_ms())
+
+
+async def ask(
+    bench: Bench,
+    *timestamps: int,
+    version: int = 11,
+    isolation_level: int = 0,
+    epoch: int = -1,
+    replica_id: int = -1,
+    topic: str = "a",
+) -> list[ListOffsetsPartitionResponse]:
+    answers = []
+    for timestamp in timestamps:
+        request = ListOffsetsRequest(
+            replica_id=replica_id,
+            isolation_level=isolation_level,
+            topics=[
+                ListOffsetsTopic(
+                    name=topic,
+                    partitions=[
+                        ListOffsetsPartition(
+                            partition_index=0, timestamp=timestamp, current_leader_epoch=epoch
+                        )
+                    ],
+                )
+            ],
+        )
+        response = await bench.ask(request, version, ListOffsetsResponse)
+        answers.append(response.topics[0].partitions[0])
+    return answers
+
+
+@pytest.mark.parametrize("version", range(1, 12))
+def test_every_version_knows_earliest_latest_and_times(version: int) -> None:
+    async def scenario(bench: Bench) -> None:
+        (partition,) = await bench.create_topic("a")
+        fill(bench, partition, START, START + 100, START + 200)
+        partition.advance_log_start(Offset(1))
+        answers = await ask(
+            bench, EARLIEST, LATEST, START + 150, START + 100, START + 999, version=version
+        )
+        assert [answer.offset for answer in answers] == [1, 3, 2, 1, -1]
+        assert [answer.timestamp for answer in answers] == [-1, -1, START + 200, START + 100, -1]
+        assert {answer.error_code for answer in answers} == {0}
+        epochs = [answer.leader_epoch for answer in answers]
+        assert epochs == ([0, 0, 0, 0, -1] if version >= 4 else [-1] * 5)
+
+    run(scenario)
+
+
+def test_landmarks_of_later_versions() -> None:
+    async def scenario(bench: Bench) -> None:
+        (partition,) = await bench.create_topic("a")
+        (empty,) = await ask(bench, MAX_TIMESTAMP)
+        assert (empty.offset, empty.timestamp, empty.error_code) == (-1, -1, 0)
+        fill(bench, partition, START + 5, START + 50, START + 10)
+        largest, local, tiered, pending = await ask(
+            bench, MAX_TIMESTAMP, EARLIEST_LOCAL, LATEST_TIERED, PENDING
+        )
+        assert (largest.offset, largest.timestamp) == (1, START + 50)
+        assert (local.offset, tiered.offset, pending.offset) == (0, -1, -1)
+
+    run(scenario)
+
+
+@pytest.mark.parametrize(
+    ("timestamp", "since"),
+    [(MAX_TIMESTAMP, 7), (EARLIEST_LOCAL, 8), (LATEST_TIERED, 9), (PENDING, 11)],
+)
+def test_landmarks_are_refused_in_older_versions(timestamp: int, since: int) -> None:
+    async def scenario(bench: Bench) -> None:
+        await bench.create_topic("a")
+        (before,) = await ask(bench, timestamp, version=since - 1)
+        (after,) = await ask(bench, timestamp, version=since)
+        assert before.error_code == ErrorCode.unsupported_version
+        assert after.error_code == 0
+
+    run(scenario)
+
+
+def test_latest_is_what_the_reader_may_see() -> None:
+    async def scenario(bench: Bench) -> None:
+        (partition,) = await bench.create_topic("a")
+        fill(bench, partition, START)
+        batch = batch_of(
+            b"t",
+            timestamp=START + 100,
+            transactional=True,
+            producer_id=7,
+            producer_epoch=0,
+            base_sequence=0,
+        )
+        partition.append(memoryview(bytearray(batch)), now_ms=START)
+        (uncommitted,) = await ask(bench, LATEST)
+        (committed,) = await ask(bench, LATEST, isolation_level=1)
+        assert (uncommitted.offset, committed.offset) == (2, 1)
+        (found,) = await ask(bench, START + 100)
+        (hidden,) = await ask(bench, START + 100, isolation_level=1)
+        assert (found.offset, hidden.offset) == (1, -1)
+        (debugging,) = await ask(bench, LATEST, isolation_level=1, replica_id=-2)
+        assert debugging.offset == 2
+
+    run(scenario)
+
+
+def test_what_is_not_durable_is_not_visible_with_flush_before_ack() -> None:
+    async def scenario(bench: Bench) -> None:
+        (partition,) = await bench.create_topic("a", flush_messages="1")
+        fill(bench, partition, START)
+        (before,) = await ask(bench, LATEST)
+        await partition.wait_committed(Offset(1), timeout_ms=1000)
+        (after,) = await ask(bench, LATEST)
+        assert (before.offset, after.offset) == (0, 1)
+
+    run(scenario)
+
+
+def test_errors() -> None:
+    async def scenario(bench: Bench) -> None:
+        (partition,) = await bench.create_topic("a")
+        partition.on_leader_changed(NodeId(1), Epoch(3), 1)
+        (unknown,) = await ask(bench, LATEST, topic="b")
+        (fenced,) = await ask(bench, LATEST, epoch=2)
+        (ahead,) = await ask(bench, LATEST, epoch=4)
+        assert unknown.error_code == ErrorCode.unknown_topic_or_partition
+        assert (unknown.offset, unknown.timestamp) == (-1, -1)
+        assert fenced.error_code == ErrorCode.fenced_leader_epoch
+        assert ahead.error_code == ErrorCode.unknown_leader_epoch
+        partition.on_leader_changed(NodeId(2), Epoch(4), 2)
+        (moved,) = await ask(bench, LATEST)
+        assert moved.error_code == ErrorCode.not_leader_or_follower
+
+    run(scenario)
+
+
+def test_a_partition_asked_for_twice_is_an_invalid_request() -> None:
+    async def scenario(bench: Bench) -> None:
+        await bench.create_topic("a")
+        twice = [ListOffsetsPartition(partition_index=0, timestamp=t) for t in (-1, -2)]
+        request = ListOffsetsRequest(
+            replica_id=-1, topics=[ListOffsetsTopic(name="a", partitions=twice)]
+        )
+        response = await bench.ask(request, 5, ListOffsetsResponse)
+        codes = [answer.error_code for answer in response.topics[0].partitions]
+        assert codes == [ErrorCode.invalid_request] * 2
+
+    run(scenario)

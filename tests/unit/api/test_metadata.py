@@ -1,0 +1,168 @@
+from uuid import UUID
+
+import pytest
+from tests.unit.broker.bench import CLUSTER_ID, Bench, run
+
+from lograft.metadata.brokers import fence_broker
+from lograft.model.errors import ErrorCode
+from lograft.model.exchange import Waiting
+from lograft.model.types import ZERO_UUID
+from lograft.wire.messages.metadata import (
+    MetadataRequest,
+    MetadataRequestTopic,
+    MetadataResponse,
+)
+
+VERSIONS = range(14)
+
+
+async def ask(
+    bench: Bench, *names: str, version: int = 13, create: bool = False
+) -> MetadataResponse:
+    topics = [MetadataRequestTopic(name=name) for name in names]
+    request = MetadataRequest(topics=topics)
+    if version >= 4:
+        request.allow_auto_topic_creation = create
+    return await bench.ask(request, version, MetadataResponse)
+
+
+@pytest.mark.parametrize("version", VERSIONS)
+def test_every_version_describes_a_topic(version: int) -> None:
+    async def scenario(bench: Bench) -> None:
+        await bench.create_topic("a", partitions=2)
+        response = await ask(bench, "a", version=version)
+        (broker,) = response.brokers
+        assert (broker.node_id, broker.host, broker.port) == (1, "localhost", 9092)
+        assert response.cluster_id == (CLUSTER_ID if version >= 2 else None)
+        assert response.controller_id == (1 if version >= 1 else -1)
+        (topic,) = response.topics
+        assert (topic.error_code, topic.name) == (0, "a")
+        assert topic.topic_id == (bench.topic_id("a") if version >= 10 else ZERO_UUID)
+        for index, partition in enumerate(topic.partitions):
+            assert (partition.partition_index, partition.error_code) == (index, 0)
+            assert (partition.leader_id, partition.replica_nodes) == (1, [1])
+            assert partition.isr_nodes == [1]
+            assert partition.leader_epoch == (0 if version >= 7 else -1)
+            assert partition.offline_replicas == []
+
+    run(scenario)
+
+
+@pytest.mark.parametrize("version", VERSIONS)
+def test_all_topics_or_none(version: int) -> None:
+    async def scenario(bench: Bench) -> None:
+        await bench.create_topic("a")
+        await bench.create_topic("b")
+        everything = MetadataRequest(topics=[] if version == 0 else None)
+        response = await bench.ask(everything, version, MetadataResponse)
+        assert sorted(topic.name or "" for topic in response.topics) == ["a", "b"]
+        if version >= 1:
+            response = await bench.ask(MetadataRequest(topics=[]), version, MetadataResponse)
+            assert response.topics == []
+
+    run(scenario)
+
+
+def test_topics_by_id() -> None:
+    async def scenario(bench: Bench) -> None:
+        await bench.create_topic("a")
+        topics = [
+            MetadataRequestTopic(name=None, topic_id=bench.topic_id("a")),
+            MetadataRequestTopic(name=None, topic_id=UUID(int=404)),
+        ]
+        response = await bench.ask(MetadataRequest(topics=topics), 12, MetadataResponse)
+        known, unknown = response.topics
+        assert (known.error_code, known.name) == (0, "a")
+        assert (unknown.error_code, unknown.name) == (ErrorCode.unknown_topic_id, None)
+        response = await bench.ask(MetadataRequest(topics=topics[:1]), 10, MetadataResponse)
+        assert response.topics[0].error_code == ErrorCode.invalid_request
+
+    run(scenario)
+
+
+@pytest.mark.parametrize("version", VERSIONS)
+def test_topics_are_created_on_demand(version: int) -> None:
+    async def scenario(bench: Bench) -> None:
+        response = await ask(bench, "fresh", version=version, create=True)
+        (topic,) = response.topics
+        assert (topic.error_code, len(topic.partitions)) == (0, 3)
+        assert "fresh" in bench.broker.image.topic_ids
+        # The second time nothing has to be decided.
+        reply = bench.send(MetadataRequest(topics=[MetadataRequestTopic(name="fresh")]), version)
+        assert not isinstance(reply, Waiting)
+
+    run(scenario, num_partitions="3")
+
+
+def test_nothing_is_created_unless_both_sides_want_it() -> None:
+    async def unwanted(bench: Bench) -> None:
+        (topic,) = (await ask(bench, "fresh", create=False)).topics
+        assert topic.error_code == ErrorCode.unknown_topic_or_partition
+
+    async def disabled(bench: Bench) -> None:
+        (topic,) = (await ask(bench, "fresh", create=True)).topics
+        assert topic.error_code == ErrorCode.unknown_topic_or_partition
+        assert bench.broker.image.topic_ids == {}
+
+    run(unwanted)
+    run(disabled, auto_create_topics_enable="false")
+
+
+def test_what_cannot_be_created_says_why() -> None:
+    async def scenario(bench: Bench) -> None:
+        await bench.create_topic("a.b")
+        response = await ask(bench, "bad name", "..", "a_b", "fine", create=True)
+        codes = {topic.name: topic.error_code for topic in response.topics}
+        assert codes == {
+            "bad name": ErrorCode.invalid_topic_exception,
+            "..": ErrorCode.invalid_topic_exception,
+            "a_b": ErrorCode.invalid_topic_exception,
+            "fine": 0,
+        }
+        bench.controller.down = True
+        response = await ask(bench, "later", create=True)
+        assert response.topics[0].error_code == ErrorCode.leader_not_available
+
+    run(scenario)
+
+
+def test_authorized_operations_on_request() -> None:
+    async def scenario(bench: Bench) -> None:
+        await bench.create_topic("a")
+        request = MetadataRequest(
+            topics=[MetadataRequestTopic(name="a")],
+            include_cluster_authorized_operations=True,
+            include_topic_authorized_operations=True,
+        )
+        response = await bench.ask(request, 8, MetadataResponse)
+        assert response.cluster_authorized_operations == 8096
+        assert response.topics[0].topic_authorized_operations == 3576
+        request.include_topic_authorized_operations = False
+        request.include_cluster_authorized_operations = False
+        response = await bench.ask(request, 8, MetadataResponse)
+        assert response.topics[0].topic_authorized_operations == -(2**31)
+
+    run(scenario)
+
+
+@pytest.mark.parametrize("version", VERSIONS)
+def test_a_leader_that_is_fenced_is_no_leader(version: int) -> None:
+    async def scenario(bench: Bench) -> None:
+        await bench.create_topic("a")
+        await bench.controller.submit(lambda image: fence_broker(image, 1))
+        response = await ask(bench, "a", version=version)
+        assert response.brokers == []
+        (partition,) = response.topics[0].partitions
+        assert partition.error_code == ErrorCode.leader_not_available
+        assert partition.leader_id == -1
+        assert partition.offline_replicas == ([1] if version >= 5 else [])
+
+    run(scenario)
+
+
+def test_internal_topics_are_marked() -> None:
+    async def scenario(bench: Bench) -> None:
+        await bench.create_topic("__consumer_offsets")
+        assert (await ask(bench, "__consumer_offsets")).topics[0].is_internal
+
+    run(scenario)

@@ -1,0 +1,74 @@
+import pytest
+from tests.unit.broker.bench import Bench, batch_of, run
+
+from lograft.model.errors import ErrorCode
+from lograft.model.types import Epoch, NodeId
+from lograft.wire.messages.offset_for_leader_epoch import (
+    EpochEndOffset,
+    OffsetForLeaderEpochRequest,
+    OffsetForLeaderEpochResponse,
+    OffsetForLeaderPartition,
+    OffsetForLeaderTopic,
+)
+
+
+async def ask(
+    bench: Bench, epoch: int, *, version: int = 4, current: int = -1, topic: str = "a"
+) -> EpochEndOffset:
+    request = OffsetForLeaderEpochRequest(
+        topics=[
+            OffsetForLeaderTopic(
+                topic=topic,
+                partitions=[
+                    OffsetForLeaderPartition(
+                        partition=0, leader_epoch=epoch, current_leader_epoch=current
+                    )
+                ],
+            )
+        ]
+    )
+    if version >= 3:
+        request.replica_id = -1
+    response = await bench.ask(request, version, OffsetForLeaderEpochResponse)
+    return response.topics[0].partitions[0]
+
+
+@pytest.mark.parametrize("version", range(2, 5))
+def test_where_epochs_end(version: int) -> None:
+    async def scenario(bench: Bench) -> None:
+        (partition,) = await bench.create_topic("a")
+        for epoch, count in ((0, 2), (3, 1), (5, 4)):
+            partition.on_leader_changed(NodeId(1), Epoch(epoch), epoch)
+            for _ in range(count):
+                partition.append(
+                    memoryview(bytearray(batch_of(b"x"))), now_ms=bench.broker.clock.wall_ms()
+                )
+        found = {}
+        for epoch in range(8):
+            answer = await ask(bench, epoch, version=version)
+            assert answer.error_code == 0
+            found[epoch] = (answer.leader_epoch, answer.end_offset)
+        assert found == {
+            0: (0, 2),
+            1: (0, 2),
+            2: (0, 2),
+            3: (3, 3),
+            4: (3, 3),
+            5: (5, 7),
+            6: (-1, -1),
+            7: (-1, -1),
+        }
+
+    run(scenario)
+
+
+def test_errors() -> None:
+    async def scenario(bench: Bench) -> None:
+        (partition,) = await bench.create_topic("a")
+        partition.on_leader_changed(NodeId(1), Epoch(3), 1)
+        assert (await ask(bench, 0, topic="b")).error_code == ErrorCode.unknown_topic_or_partition
+        assert (await ask(bench, 0, current=2)).error_code == ErrorCode.fenced_leader_epoch
+        assert (await ask(bench, 0, current=9)).error_code == ErrorCode.unknown_leader_epoch
+        assert (await ask(bench, 0, current=3)).error_code == 0
+
+    run(scenario)

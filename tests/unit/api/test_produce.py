@@ -1,0 +1,319 @@
+import asyncio
+from uuid import UUID
+
+import pytest
+from tests.unit.broker.bench import Bench, batch_of, run
+
+from lograft.broker.topic_creation import create_on_demand
+from lograft.model.errors import ErrorCode
+from lograft.model.exchange import CloseConnection, Waiting
+from lograft.model.types import Epoch, NodeId, Offset
+from lograft.simulation.disk import DiskFault
+from lograft.wire.compression import Codec
+from lograft.wire.messages.produce import (
+    PartitionProduceData,
+    PartitionProduceResponse,
+    ProduceRequest,
+    ProduceResponse,
+    TopicProduceData,
+)
+
+VERSIONS = range(3, 14)
+
+
+def request_of(
+    bench: Bench,
+    topic: str,
+    *batches: bytes | None,
+    acks: int = -1,
+    index: int = 0,
+    timeout_ms: int = 1000,
+) -> ProduceRequest:
+    return ProduceRequest(
+        acks=acks,
+        timeout_ms=timeout_ms,
+        topic_data=[
+            TopicProduceData(
+                name=topic,
+                topic_id=bench.broker.image.topic_ids.get(topic, UUID(int=404)),
+                partition_data=[
+                    PartitionProduceData(index=index + number, records=batch)
+                    for number, batch in enumerate(batches)
+                ],
+            )
+        ],
+    )
+
+
+async def produce(
+    bench: Bench, topic: str, *batches: bytes | None, version: int = 13, acks: int = -1
+) -> list[PartitionProduceResponse]:
+    request = request_of(bench, topic, *batches, acks=acks)
+    response = await bench.ask(request, version, ProduceResponse)
+    return response.responses[0].partition_responses
+
+
+@pytest.mark.parametrize("version", VERSIONS)
+def test_every_version_appends(version: int) -> None:
+    async def scenario(bench: Bench) -> None:
+        await bench.create_topic("a", partitions=2)
+        answers = await produce(bench, "a", batch_of(b"1", b"2"), batch_of(b"3"), version=version)
+        assert [(a.index, a.error_code, a.base_offset) for a in answers] == [(0, 0, 0), (1, 0, 0)]
+        (again, _) = await produce(bench, "a", batch_of(b"4"), batch_of(b"5"), version=version)
+        assert again.base_offset == 2
+        assert again.log_append_time_ms == -1
+        assert again.log_start_offset == (0 if version >= 5 else -1)
+
+    run(scenario)
+
+
+@pytest.mark.parametrize("acks", [-1, 1])
+def test_answers_at_once_when_nothing_must_be_flushed(acks: int) -> None:
+    async def scenario(bench: Bench) -> None:
+        await bench.create_topic("a")
+        reply = bench.send(request_of(bench, "a", batch_of(b"1"), acks=acks), 13)
+        assert reply is not None
+        assert not isinstance(reply, Waiting)
+
+    run(scenario)
+
+
+@pytest.mark.parametrize("acks", [-1, 1])
+def test_waits_for_the_flush_that_the_topic_asks_for(acks: int) -> None:
+    async def scenario(bench: Bench) -> None:
+        (partition,) = await bench.create_topic("a", flush_messages="1")
+        first = bench.send(request_of(bench, "a", batch_of(b"1"), acks=acks), 13)
+        second = bench.send(request_of(bench, "a", batch_of(b"2"), acks=acks), 13)
+        assert isinstance(first, Waiting)
+        assert isinstance(second, Waiting)
+        assert first.lets_next, "the append has happened: later requests need not wait"
+        await asyncio.gather(first.answer, second.answer)
+        assert partition.log is not None
+        assert partition.log.durable_offset == 2
+
+    run(scenario)
+
+
+def test_times_out_when_the_flush_takes_too_long() -> None:
+    async def scenario(bench: Bench) -> None:
+        await bench.create_topic("a", flush_messages="1")
+        request = request_of(bench, "a", batch_of(b"1"), timeout_ms=0)
+        response = await bench.ask(request, 13, ProduceResponse)
+        (answer,) = response.responses[0].partition_responses
+        assert answer.error_code == ErrorCode.request_timed_out
+        assert answer.base_offset == -1
+
+    run(scenario)
+
+
+def test_acks_0_has_no_answer_and_closes_on_errors() -> None:
+    async def scenario(bench: Bench) -> None:
+        (partition,) = await bench.create_topic("a")
+        assert bench.send(request_of(bench, "a", batch_of(b"1"), acks=0), 13) is None
+        assert partition.high_watermark == 1
+        with pytest.raises(CloseConnection):
+            bench.send(request_of(bench, "nope", batch_of(b"1"), acks=0), 9)
+
+    run(scenario)
+
+
+def test_other_acks_are_refused_and_nothing_is_written() -> None:
+    async def scenario(bench: Bench) -> None:
+        (partition,) = await bench.create_topic("a")
+        for acks in (2, -2):
+            (answer,) = await produce(bench, "a", batch_of(b"1"), acks=acks)
+            assert answer.error_code == ErrorCode.invalid_required_acks
+            assert answer.base_offset == -1
+        assert partition.high_watermark == 0
+
+    run(scenario)
+
+
+def test_idempotent_producers_are_deduplicated_ordered_and_fenced() -> None:
+    async def scenario(bench: Bench) -> None:
+        await bench.create_topic("a")
+
+        async def send(sequence: int, epoch: int = 0) -> tuple[int, int]:
+            batch = batch_of(
+                b"%d" % sequence, producer_id=9, producer_epoch=epoch, base_sequence=sequence
+            )
+            (answer,) = await produce(bench, "a", batch)
+            return answer.error_code, answer.base_offset
+
+        assert [await send(n) for n in range(6)] == [(0, n) for n in range(6)]
+        assert await send(3) == (0, 3), "a repeated batch gets the offset it has"
+        assert await send(0) == (ErrorCode.duplicate_sequence_number, -1)
+        assert await send(9) == (ErrorCode.out_of_order_sequence_number, -1)
+        assert await send(0, epoch=1) == (0, 6)
+        assert await send(6, epoch=0) == (ErrorCode.invalid_producer_epoch, -1)
+
+    run(scenario)
+
+
+def test_one_bad_partition_does_not_spoil_the_others() -> None:
+    async def scenario(bench: Bench) -> None:
+        await bench.create_topic("a", partitions=3)
+        broken = bytearray(batch_of(b"2"))
+        broken[-1] ^= 1
+        answers = await produce(bench, "a", batch_of(b"1"), bytes(broken), batch_of(b"3"))
+        codes = [answer.error_code for answer in answers]
+        assert codes == [0, ErrorCode.corrupt_message, 0]
+        assert answers[1].error_message
+
+    run(scenario)
+
+
+def old_format() -> bytes:
+    batch = bytearray(batch_of(b"x"))
+    batch[16] = 1
+    return bytes(batch)
+
+
+@pytest.mark.parametrize(
+    ("batch", "version", "code"),
+    [
+        (None, 13, ErrorCode.invalid_record),
+        (b"", 13, ErrorCode.invalid_record),
+        (b"tiny", 13, ErrorCode.invalid_record),
+        (old_format(), 13, ErrorCode.invalid_record),
+        (batch_of(b"1") + batch_of(b"2"), 13, ErrorCode.invalid_record),
+        (batch_of(b"1")[:-1], 13, ErrorCode.corrupt_message),
+        (batch_of(b"x" * 1_100_000), 13, ErrorCode.message_too_large),
+        (batch_of(b"1", compression=Codec.zstd), 6, ErrorCode.unsupported_compression_type),
+        (batch_of(b"1", timestamp=2**42), 13, ErrorCode.invalid_timestamp),
+        (
+            batch_of(b"1", transactional=True, producer_id=1, producer_epoch=0, base_sequence=0),
+            13,
+            ErrorCode.invalid_txn_state,
+        ),
+    ],
+)
+def test_bad_batches(batch: bytes | None, version: int, code: ErrorCode) -> None:
+    async def scenario(bench: Bench) -> None:
+        (partition,) = await bench.create_topic("a")
+        (answer,) = await produce(bench, "a", batch, version=version)
+        assert ErrorCode(answer.error_code) == code
+        assert partition.high_watermark == 0
+
+    run(scenario)
+
+
+def test_zstd_from_version_7_on() -> None:
+    async def scenario(bench: Bench) -> None:
+        await bench.create_topic("a")
+        batch = batch_of(b"1", compression=Codec.zstd)
+        (answer,) = await produce(bench, "a", batch, version=7)
+        assert answer.error_code == 0
+
+    run(scenario)
+
+
+def test_unknown_topics_and_partitions() -> None:
+    async def scenario(bench: Bench) -> None:
+        await bench.create_topic("a")
+        (answer,) = await produce(bench, "b", batch_of(b"1"), version=12)
+        assert answer.error_code == ErrorCode.unknown_topic_or_partition
+        (answer,) = await produce(bench, "b", batch_of(b"1"), version=13)
+        assert answer.error_code == ErrorCode.unknown_topic_id
+        request = request_of(bench, "a", batch_of(b"1"), index=1)
+        response = await bench.ask(request, 13, ProduceResponse)
+        (answer,) = response.responses[0].partition_responses
+        assert answer.error_code == ErrorCode.unknown_topic_or_partition
+
+    run(scenario)
+
+
+def test_clients_cannot_write_internal_topics() -> None:
+    async def scenario(bench: Bench) -> None:
+        await bench.create_topic("__consumer_offsets")
+        for version in (12, 13):
+            (answer,) = await produce(bench, "__consumer_offsets", batch_of(b"1"), version=version)
+            assert answer.error_code == ErrorCode.invalid_topic_exception
+
+    run(scenario)
+
+
+def test_a_new_leader_is_named_in_the_answer() -> None:
+    async def scenario(bench: Bench) -> None:
+        (partition,) = await bench.create_topic("a")
+        partition.on_leader_changed(NodeId(2), Epoch(7), 1)
+        for version in (9, 12, 13):
+            request = request_of(bench, "a", batch_of(b"1"))
+            response = await bench.ask(request, version, ProduceResponse)
+            (answer,) = response.responses[0].partition_responses
+            assert answer.error_code == ErrorCode.not_leader_or_follower
+            assert (answer.current_leader is not None) == (version >= 10)
+            assert [node.port for node in response.node_endpoints] == (
+                [9092] if version >= 10 else []
+            )
+
+    run(scenario)
+
+
+def test_a_failed_disk_is_a_storage_error() -> None:
+    async def scenario(bench: Bench) -> None:
+        await bench.create_topic("a")
+        bench.life.disk.faults.append(DiskFault(operation="write", path_part="a-0"))
+        for _ in range(2):
+            (answer,) = await produce(bench, "a", batch_of(b"1"))
+            assert answer.error_code == ErrorCode.kafka_storage_error
+
+    run(scenario, log_dirs="/one,/two", metadata_log_dir="/two")
+
+
+def test_log_append_time() -> None:
+    async def scenario(bench: Bench) -> None:
+        await bench.create_topic("a", message_timestamp_type="LogAppendTime")
+        (answer,) = await produce(bench, "a", batch_of(b"1"))
+        assert answer.log_append_time_ms == bench.broker.clock.wall_ms()
+
+    run(scenario)
+
+
+def test_a_request_waits_for_a_partition_that_is_being_made() -> None:
+    async def scenario(bench: Bench) -> None:
+        (partition,) = bench.begin_topic("a")
+        assert partition.log is None
+        reply = bench.send(request_of(bench, "a", batch_of(b"1"), timeout_ms=1000), 13)
+        assert isinstance(reply, Waiting)
+        assert not reply.lets_next, "a later request must not overtake the append"
+        answer = await reply.answer
+        assert answer is not None
+        response = bench.read(answer, 0, 13, ProduceResponse)
+        assert response.responses[0].partition_responses[0].error_code == 0
+        assert partition.high_watermark == 1
+
+    run(scenario)
+
+
+def test_partitions_grow_on_demand_up_to_the_limit() -> None:
+    async def scenario(bench: Bench) -> None:
+        assert await create_on_demand(bench.broker, ["auto"]) == {}
+        await bench.create_topic("made")
+
+        async def send(topic: str, index: int) -> PartitionProduceResponse:
+            request = request_of(bench, topic, batch_of(b"1"), index=index)
+            response = await bench.ask(request, 13, ProduceResponse)
+            return response.responses[0].partition_responses[0]
+
+        assert (await send("auto", 3)).error_code == 0
+        assert len(bench.broker.image.topics[bench.topic_id("auto")].partitions) == 4
+        beyond = await send("auto", 4)
+        assert beyond.error_code == ErrorCode.invalid_partitions
+        assert "4" in (beyond.error_message or "")
+        assert (await send("auto", -1)).error_code == ErrorCode.unknown_topic_or_partition
+        refused = await send("made", 1)
+        assert refused.error_code == ErrorCode.unknown_topic_or_partition
+
+    run(scenario, auto_create_partitions_enable="true", auto_create_partitions_max="4")
+
+
+def test_deleted_records_do_not_come_back() -> None:
+    async def scenario(bench: Bench) -> None:
+        (partition,) = await bench.create_topic("a")
+        await produce(bench, "a", batch_of(b"1", b"2"))
+        partition.advance_log_start(Offset(1))
+        (answer,) = await produce(bench, "a", batch_of(b"3"))
+        assert (answer.base_offset, answer.log_start_offset) == (2, 1)
+
+    run(scenario)
