@@ -202,11 +202,13 @@ class ReadCompiler:
             self._array(field.element, target, label, nullable)
         elif field.kind == "struct":
             assert isinstance(field.element, type)
-            self._inner_struct(field.element, target, nullable)
+            self._inner_struct(field.element, target, nullable, is_tagged=field.is_tagged)
         else:
             self._value(field.kind, target, label, nullable)
 
-    def _inner_struct(self, kind: type[Message], target: str, nullable: bool) -> None:
+    def _inner_struct(
+        self, kind: type[Message], target: str, nullable: bool, *, is_tagged: bool = False
+    ) -> None:
         local = self._name("m")
         if not nullable:
             self._struct(kind, local)
@@ -215,7 +217,8 @@ class ReadCompiler:
         there = self._name("there")
         self._fixed("b", there)
         self._flush()
-        self._emit(f"if {there} < 0: {target} = None")
+        # Null is -1, but 0 where the struct is tagged.
+        self._emit(f"if {there} < {1 if is_tagged else 0}: {target} = None")
         self._emit("else:")
         self._depth += 1
         self._struct(kind, local)

@@ -1,0 +1,284 @@
+"""`lograft metadata-shell`: the cluster's metadata, walked through like files.
+
+Reads a snapshot (.checkpoint) or a segment of the metadata log (.log) into an image and shows it as
+the tree of `metadata_tree`.
+"""
+
+import fnmatch
+import shlex
+import sys
+from collections.abc import Iterator
+from typing import Final
+
+from lograft.cli.dump_log import BATCH_BYTES_MAX, batches
+from lograft.cli.metadata_tree import Folder, metadata_tree
+from lograft.metadata.image import MetadataImage
+from lograft.model.errors import InvalidInput, LograftError
+from lograft.model.types import Epoch, Offset
+from lograft.wire.batches import check_crc, read_records
+from lograft.wire.message import Message
+from lograft.wire.record_frames import UnknownRecord, decode_record
+
+HELP: Final = """\
+  cat FILE…      show what is in files
+  cd [FOLDER]    go to a folder
+  exit           leave the shell
+  find [FOLDER]  list everything below a folder
+  help           show this list
+  history [N]    show the last commands
+  ls [PATH…]     list folders
+  man COMMAND    show what a command does
+  pwd            show where you are
+  tree [PATH…]   show everything below a folder with its content
+Paths may hold the wildcards * and ?."""
+HISTORY_MAX: Final = 1000
+
+
+def load_tree(path: str) -> Folder:
+    image = MetadataImage()
+    time_ms = 0
+    with open(path, "rb") as file:
+        size = file.seek(0, 2)
+        for position, header, batch in batches(file, size):
+            if not check_crc(batch, 0, header.size_bytes):
+                raise InvalidInput(
+                    f"{path} is corrupt at position {position}: look at it with 'lograft dump-log'"
+                )
+            records: list[Message] = []
+            if not header.is_control:
+                for record in read_records(batch, bytes_max=BATCH_BYTES_MAX):
+                    message = decode_record(record.value or b"")
+                    if not isinstance(message, UnknownRecord):
+                        records.append(message)
+            image.apply(
+                records, offset=Offset(header.last_offset), epoch=Epoch(header.leader_epoch)
+            )
+            time_ms = header.max_timestamp
+    if image.offset < 0:
+        raise InvalidInput(f"{path} holds no metadata: give a .checkpoint or .log of the quorum")
+    return metadata_tree(image, time_ms=time_ms)
+
+
+def run_shell(path: str, command: list[str]) -> int:
+    shell = Shell(load_tree(path))
+    if command:
+        return _print(shell.run(command))
+    interactive = sys.stdin.isatty()
+    if interactive:
+        print("The cluster's metadata; 'help' lists the commands.")
+        _offer_completion(shell)
+    while not shell.ended:
+        try:
+            line = input(">> " if interactive else "")
+        except EOFError:
+            break
+        except KeyboardInterrupt:
+            print()
+            continue
+        _print(shell.run_line(line))
+    return 0
+
+
+def _print(lines: Iterator[str]) -> int:
+    """1 after a refusal, which goes to stderr."""
+    try:
+        for line in lines:
+            print(line)
+    except LograftError as error:
+        sys.stdout.flush()
+        print(error, file=sys.stderr)
+        return 1
+    return 0
+
+
+class ShellError(LograftError):
+    """A command cannot do what it was asked to."""
+
+
+class Shell:
+    def __init__(self, root: Folder) -> None:
+        self._root = root
+        #: Names from the root on; () is the root.
+        self.here: tuple[str, ...] = ()
+        self.history: list[str] = []
+        self.ended = False
+
+    def run_line(self, line: str) -> Iterator[str]:
+        try:
+            words = shlex.split(line)
+        except ValueError as error:
+            raise ShellError(f"cannot read the line: {error}") from None
+        if words:
+            self.history = [*self.history, line.strip()][-HISTORY_MAX:]
+            yield from self.run(words)
+
+    def run(self, words: list[str]) -> Iterator[str]:
+        name, *arguments = words
+        commands = {
+            "cat": self._cat,
+            "cd": self._cd,
+            "exit": self._exit,
+            "find": self._find,
+            "help": lambda _: iter([HELP]),
+            "history": self._history,
+            "ls": self._ls,
+            "man": self._man,
+            "pwd": lambda _: iter([_path(self.here)]),
+            "tree": self._tree,
+        }
+        if name not in commands:
+            raise ShellError(f"no command {name!r}: take one of {', '.join(commands)}")
+        return commands[name](arguments)
+
+    def complete(self, text: str) -> list[str]:
+        """Paths that begin with the text; folders end in a slash."""
+        folder, _, start = text.rpartition("/")
+        prefix = text[: len(text) - len(start)]
+        try:
+            (found,) = self._resolve(folder or ("/" if prefix else "."))
+        except (ShellError, ValueError):
+            return []
+        node = self._node(found)
+        if isinstance(node, str):
+            return []
+        names = _sorted(node)
+        return [
+            f"{prefix}{name}{'' if isinstance(node[name], str) else '/'}"
+            for name in names
+            if name.startswith(start)
+        ]
+
+    # ── paths ────────────────────────────────────────────────────────────────────────────────
+
+    def _node(self, names: tuple[str, ...]) -> str | Folder:
+        node: str | Folder = self._root
+        for name in names:
+            assert isinstance(node, dict), names
+            node = node[name]
+        return node
+
+    def _resolve(self, path: str) -> list[tuple[str, ...]]:
+        """Everything that the path names; wildcards stand within one name."""
+        found: list[tuple[str, ...]] = [() if path.startswith("/") else self.here]
+        for part in path.split("/"):
+            if part in ("", "."):
+                continue
+            if part == "..":
+                found = [names[:-1] for names in found]
+                continue
+            found = [
+                (*names, child)
+                for names in found
+                if isinstance(node := self._node(names), dict)
+                for child in _matching(node, part)
+            ]
+        if not found:
+            raise ShellError(f"{path}: no such file or folder")
+        return found
+
+    # ── commands ─────────────────────────────────────────────────────────────────────────────
+
+    def _cat(self, arguments: list[str]) -> Iterator[str]:
+        if not arguments:
+            raise ShellError("cat: name a file")
+        for path in arguments:
+            for names in self._resolve(path):
+                node = self._node(names)
+                if isinstance(node, dict):
+                    raise ShellError(f"cat: {_path(names)}: is a folder; ls lists it")
+                yield node
+
+    def _cd(self, arguments: list[str]) -> Iterator[str]:
+        target = arguments[0] if arguments else "/"
+        names, *others = self._resolve(target)
+        if others or isinstance(self._node(names), str):
+            raise ShellError(f"cd: {target}: not a folder")
+        self.here = names
+        return iter(())
+
+    def _exit(self, _: list[str]) -> Iterator[str]:
+        self.ended = True
+        return iter(())
+
+    def _find(self, arguments: list[str]) -> Iterator[str]:
+        for path in arguments or ["."]:
+            for names in self._resolve(path):
+                shown = _path(names) if path.startswith("/") or "*" in path else path
+                yield from _walk(shown, self._node(names))
+
+    def _history(self, arguments: list[str]) -> Iterator[str]:
+        if arguments and not arguments[0].isdecimal():
+            raise ShellError("history: give the number of commands to show")
+        first = len(self.history) - int(arguments[0]) if arguments else 0
+        for number, line in enumerate(self.history):
+            if number >= first:
+                yield f"{number:5d}  {line}"
+
+    def _ls(self, arguments: list[str]) -> Iterator[str]:
+        found = [names for path in arguments or ["."] for names in self._resolve(path)]
+        for number, names in enumerate(found):
+            node = self._node(names)
+            if isinstance(node, str):
+                yield names[-1]
+                continue
+            if len(found) > 1:
+                yield f"{'' if number == 0 else chr(10)}{_path(names)}:"
+            yield from _sorted(node)
+
+    def _man(self, arguments: list[str]) -> Iterator[str]:
+        for line in HELP.splitlines()[:-1]:
+            if arguments and line.split()[0] == arguments[0]:
+                yield line.strip()
+                return
+        raise ShellError("man: name a command")
+
+    def _tree(self, arguments: list[str]) -> Iterator[str]:
+        for path in arguments or ["."]:
+            for names in self._resolve(path):
+                yield from _branches(self._node(names), 0)
+
+
+def _path(names: tuple[str, ...]) -> str:
+    return "/" + "/".join(names)
+
+
+def _sorted(folder: Folder) -> list[str]:
+    return sorted(folder)
+
+
+def _matching(folder: Folder, pattern: str) -> list[str]:
+    if pattern in folder:
+        return [pattern]
+    return [name for name in _sorted(folder) if fnmatch.fnmatchcase(name, pattern)]
+
+
+def _walk(path: str, node: str | Folder) -> Iterator[str]:
+    yield path
+    if isinstance(node, dict):
+        for name in _sorted(node):
+            yield from _walk(f"{path.rstrip('/')}/{name}", node[name])
+
+
+def _branches(node: str | Folder, depth: int) -> Iterator[str]:
+    indent = "  " * depth
+    if isinstance(node, str):
+        yield f"{indent}{node}"
+        return
+    for name in _sorted(node):
+        yield f"{indent}{name}:"
+        yield from _branches(node[name], depth + 1)
+
+
+def _offer_completion(shell: Shell) -> None:
+    try:
+        import readline
+    except ImportError:
+        return
+
+    def complete(text: str, state: int) -> str | None:
+        options = shell.complete(text)
+        return options[state] if state < len(options) else None
+
+    readline.set_completer_delims(" ")
+    readline.set_completer(complete)
+    readline.parse_and_bind("tab: complete")

@@ -1,0 +1,216 @@
+"""The metadata image as a tree of folders and files, laid out and worded as in Kafka's shell."""
+
+from collections.abc import Iterable, Mapping
+from datetime import UTC, datetime
+from typing import Final, TypeAlias, Union
+
+from lograft import __version__
+from lograft.metadata.image import MetadataImage
+from lograft.metadata.types import (
+    METADATA_VERSION,
+    BrokerState,
+    ControllerState,
+    Endpoint,
+    LeaderRecovery,
+    PartitionState,
+    QuotaEntity,
+    TopicState,
+    VersionRange,
+)
+from lograft.model.feature_levels import METADATA_VERSIONS
+from lograft.model.listeners import SecurityProtocol
+from lograft.model.uuids import uuid_to_text
+from lograft.wire.records.access_control_entry_record import AccessControlEntryRecord
+from lograft.wire.records.delegation_token_record import DelegationTokenRecord
+from lograft.wire.records.user_scram_credential_record import UserScramCredentialRecord
+
+#: A folder is a dict, a file is its text.
+Folder: TypeAlias = dict[str, Union[str, "Folder"]]
+
+CONFIG_TYPES: Final = {
+    2: "TOPIC",
+    4: "BROKER",
+    8: "BROKER_LOGGER",
+    16: "CLIENT_METRICS",
+    32: "GROUP",
+}
+SCRAM_MECHANISMS: Final = {1: "SCRAM-SHA-256", 2: "SCRAM-SHA-512"}
+RESOURCE_TYPES: Final = (
+    "UNKNOWN", "ANY", "TOPIC", "GROUP", "CLUSTER", "TRANSACTIONAL_ID", "DELEGATION_TOKEN", "USER",
+)  # fmt: skip
+PATTERN_TYPES: Final = ("UNKNOWN", "ANY", "MATCH", "LITERAL", "PREFIXED")
+OPERATIONS: Final = (
+    "UNKNOWN", "ANY", "ALL", "READ", "WRITE", "CREATE", "DELETE", "ALTER", "DESCRIBE",
+    "CLUSTER_ACTION", "DESCRIBE_CONFIGS", "ALTER_CONFIGS", "IDEMPOTENT_WRITE", "CREATE_TOKENS",
+    "DESCRIBE_TOKENS", "TWO_PHASE_COMMIT",
+)  # fmt: skip
+PERMISSIONS: Final = ("UNKNOWN", "ANY", "DENY", "ALLOW")
+
+
+def metadata_tree(image: MetadataImage, *, time_ms: int) -> Folder:
+    by_id: Folder = {}
+    by_name: Folder = {}
+    for topic in image.topics.values():
+        by_id[uuid_to_text(topic.topic_id)] = by_name[topic.name] = _topic(topic)
+    return {
+        "image": {
+            "acls": {"byId": {uuid_to_text(key): _acl(acl) for key, acl in image.acls.items()}},
+            "clientQuotas": {
+                _entity(entity): {name: str(value) for name, value in quotas.items()}
+                for entity, quotas in image.client_quotas.items()
+            },
+            "cluster": {
+                "brokers": {str(key): _broker(one) for key, one in image.brokers.items()},
+                "controllers": {
+                    str(key): _controller(one) for key, one in image.controllers.items()
+                },
+            },
+            "configs": {
+                _resource(resource.type, resource.name): dict(values)
+                for resource, values in image.configs.items()
+            },
+            "delegationToken": {
+                key: _token(token) for key, token in image.delegation_tokens.items()
+            },
+            "features": _features(image),
+            "producerIds": {"nextProducerId": str(image.producer_ids_next or -1)},
+            "provenance": _provenance(image, time_ms),
+            "scram": _scram(image.scram.values()),
+            "topics": {"byId": by_id, "byName": by_name},
+        },
+        "local": {"commitId": "lograft", "version": __version__},
+    }
+
+
+def _provenance(image: MetadataImage, time_ms: int) -> str:
+    when = datetime.fromtimestamp(max(time_ms, 0) / 1000, UTC)
+    text = when.strftime("%Y-%m-%dT%H:%M:%S")
+    if milliseconds := max(time_ms, 0) % 1000:
+        text += f".{milliseconds:03d}"
+    return f"offset {image.offset}, epoch {image.epoch}, time {text}Z[UTC]"
+
+
+def _features(image: MetadataImage) -> Folder:
+    levels = {name: level for name, level in image.features.items() if name != METADATA_VERSION}
+    result: Folder = {f"finalized_{name}": str(level) for name, level in levels.items()}
+    version = METADATA_VERSIONS.get(image.metadata_version)
+    result["metadataVersion"] = f"Optional[{version}]" if version else "Optional.empty"
+    return result
+
+
+def _resource(kind: int, name: str) -> str:
+    type_name = CONFIG_TYPES.get(kind, str(kind))
+    return f"{type_name}:{name}" if name else type_name
+
+
+def _entity(entity: Iterable[QuotaEntity]) -> str:
+    """`clientId(x)_user(bob)`; a default has nothing between its brackets."""
+    by_type = {one.type: one.name or "" for one in entity}
+    words = []
+    for kind, shown in (("ip", "ip"), ("client-id", "clientId"), ("user", "user")):
+        if kind in by_type:
+            name = by_type[kind]
+            for special in "\\()":
+                name = name.replace(special, f"\\{special}")
+            words.append(f"{shown}({name})")
+    return "_".join(words)
+
+
+def _topic(topic: TopicState) -> Folder:
+    result: Folder = {str(key): _partition(one) for key, one in topic.partitions.items()}
+    return result | {"id": uuid_to_text(topic.topic_id), "name": topic.name}
+
+
+def _partition(one: PartitionState) -> str:
+    recovery = LeaderRecovery(one.leader_recovery).name.upper()
+    return (
+        f"PartitionRegistration(replicas={_list(one.replicas)},"
+        f" directories={_list(map(uuid_to_text, one.directories))}, isr={_list(one.isr)},"
+        f" removingReplicas={_list(one.removing_replicas)},"
+        f" addingReplicas={_list(one.adding_replicas)}, elr={_list(one.elr)},"
+        f" lastKnownElr={_list(one.last_known_elr)}, leader={one.leader},"
+        f" leaderRecoveryState={recovery}, leaderEpoch={one.leader_epoch},"
+        f" partitionEpoch={one.partition_epoch})"
+    )
+
+
+def _broker(one: BrokerState) -> str:
+    cordoned = map(uuid_to_text, one.cordoned_log_dirs or ())
+    return (
+        f"BrokerRegistration(id={one.broker_id}, epoch={one.epoch},"
+        f" incarnationId={uuid_to_text(one.incarnation_id)},"
+        f" listeners={_list(map(_endpoint, one.endpoints))},"
+        f" supportedFeatures={_ranges(one.features)},"
+        f" rack={f'Optional[{one.rack}]' if one.rack is not None else 'Optional.empty'},"
+        f" fenced={_lower(one.fenced)}, inControlledShutdown={_lower(one.in_controlled_shutdown)},"
+        f" isMigratingZkBroker={_lower(one.is_migrating_zk_broker)},"
+        f" directories={_list(map(uuid_to_text, one.log_dirs))},"
+        f" cordonedDirectories={_list(cordoned)})"
+    )
+
+
+def _controller(one: ControllerState) -> str:
+    return (
+        f"ControllerRegistration(id={one.controller_id},"
+        f" incarnationId={uuid_to_text(one.incarnation_id)},"
+        f" zkMigrationReady={_lower(one.zk_migration_ready)},"
+        f" listeners={_list(map(_endpoint, one.endpoints))},"
+        f" supportedFeatures={_ranges(one.features)})"
+    )
+
+
+def _endpoint(one: Endpoint) -> str:
+    protocol = SecurityProtocol(one.security_protocol).name
+    return (
+        f"Endpoint(listenerName='{one.name}', securityProtocol={protocol}, host='{one.host}',"
+        f" port={one.port})"
+    )
+
+
+def _ranges(features: Mapping[str, VersionRange]) -> str:
+    shown = (
+        f"{name}: {one.min_version}-{one.max_version}" for name, one in sorted(features.items())
+    )
+    return f"{{{', '.join(shown)}}}"
+
+
+def _scram(users: Iterable[UserScramCredentialRecord]) -> Folder:
+    result: dict[str, Folder] = {name: {} for name in SCRAM_MECHANISMS.values()}
+    for user in users:
+        mechanism = SCRAM_MECHANISMS.get(user.mechanism, str(user.mechanism))
+        result.setdefault(mechanism, {})[user.name] = (
+            f"ScramCredentialData(salt={user.salt.hex()}, storedKey={user.stored_key.hex()},"
+            f" serverKey={user.server_key.hex()}, iterations={user.iterations})"
+        )
+    return dict(result)
+
+
+def _acl(acl: AccessControlEntryRecord) -> str:
+    return (
+        f"StandardAcl[resourceType={_name(RESOURCE_TYPES, acl.resource_type)},"
+        f" resourceName={acl.resource_name},"
+        f" patternType={_name(PATTERN_TYPES, acl.pattern_type)}, principal={acl.principal},"
+        f" host={acl.host}, operation={_name(OPERATIONS, acl.operation)},"
+        f" permissionType={_name(PERMISSIONS, acl.permission_type)}]"
+    )
+
+
+def _token(token: DelegationTokenRecord) -> str:
+    return (
+        f"TokenInformation(owner={token.owner}, requester={token.requester},"
+        f" renewers={_list(token.renewers)}, issueTimestamp={token.issue_timestamp},"
+        f" maxTimestamp={token.max_timestamp}, expirationTimestamp={token.expiration_timestamp},"
+        f" tokenId={token.token_id})"
+    )
+
+
+def _name(names: tuple[str, ...], number: int) -> str:
+    return names[number] if 0 <= number < len(names) else str(number)
+
+
+def _list(values: Iterable[object]) -> str:
+    return f"[{', '.join(map(str, values))}]"
+
+
+def _lower(value: bool) -> str:
+    return "true" if value else "false"

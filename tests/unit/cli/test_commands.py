@@ -1,0 +1,183 @@
+"""The command line as a user meets it: exit codes and sentences."""
+
+import io
+import subprocess
+import sys
+import time
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Protocol
+
+import pytest
+
+from lograft.cli.main import main
+
+PROPERTIES = """
+process.roles=broker,controller
+node.id=1
+controller.quorum.bootstrap.servers=localhost:9093
+listeners=PLAINTEXT://localhost:0,CONTROLLER://localhost:0
+controller.listener.names=CONTROLLER
+"""
+
+
+@dataclass
+class Shown:
+    code: int
+    out: str
+    err: str
+
+
+class Run(Protocol):
+    def __call__(self, *arguments: str, text: str = "") -> Shown: ...
+
+
+@pytest.fixture
+def lograft(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Run:
+    """`main` in this process: a new one for each call would take most of the time."""
+    monkeypatch.delenv("LOGRAFT_TRACE", raising=False)
+
+    def run(*arguments: str, text: str = "") -> Shown:
+        monkeypatch.setattr(sys, "argv", ["lograft", *arguments])
+        monkeypatch.setattr(sys, "stdin", io.StringIO(text))
+        with pytest.raises(SystemExit) as ended:
+            main()
+        shown = capsys.readouterr()
+        code = ended.value.code
+        return Shown(code if isinstance(code, int) else 0, shown.out, shown.err)
+
+    return run
+
+
+def properties(folder: Path, extra: str = "") -> str:
+    path = folder / "server.properties"
+    path.write_text(f"{PROPERTIES}log.dirs={folder}/data\n{extra}")
+    return str(path)
+
+
+def test_help_names_the_commands_and_loads_no_rooms() -> None:
+    began = time.perf_counter()
+    shown = subprocess.run(
+        [sys.executable, "-m", "lograft.cli.main", "--help"],
+        capture_output=True,
+        text=True,
+        check=True,
+        timeout=60,
+    )
+    seconds = time.perf_counter() - began
+    for command in ("start", "server", "storage", "dump-log", "metadata-shell"):
+        assert f"  {command} " in shown.stdout
+    # Loose on purpose, for a busy machine; the benchmark measures it.
+    assert seconds < 5
+    probe = (
+        "import sys, lograft.cli.main; print([m for m in sys.modules if m.startswith('lograft.')])"
+    )
+    loaded = subprocess.run(
+        [sys.executable, "-c", probe], capture_output=True, text=True, check=True, timeout=60
+    )
+    assert loaded.stdout.strip() == "['lograft.cli', 'lograft.cli.main']"
+    no_rich = "import sys, lograft.cli.main; print('rich' in sys.modules, 'asyncio' in sys.modules)"
+    loaded = subprocess.run(
+        [sys.executable, "-c", no_rich], capture_output=True, text=True, check=True, timeout=60
+    )
+    assert loaded.stdout.strip() == "False False"
+
+
+def test_random_uuid(lograft: Run) -> None:
+    assert len(lograft("storage", "random-uuid").out.strip()) == 22
+
+
+def test_format_then_info(tmp_path: Path, lograft: Run) -> None:
+    config = properties(tmp_path, "num.partition=3\n")
+    before = lograft("storage", "info", "-c", config)
+    assert before.code == 1
+    assert f"Found problem:\n  {tmp_path}/data does not exist" in before.out
+    done = lograft("storage", "format", "-t", "abc", "-c", config, "--standalone")
+    assert done.code == 0
+    assert "dynamic metadata voter directory" in done.out
+    assert "unknown settings do nothing: num.partition" in done.err
+    info = lograft("storage", "info", "-c", config)
+    assert info.code == 0
+    assert "cluster.id=abc" in info.out
+    again = lograft("storage", "format", "-t", "abc", "-c", config, "--standalone")
+    assert again.code == 1
+    assert again.err.splitlines()[-1].startswith("lograft: ")
+    assert "--ignore-formatted" in again.err
+    kept = lograft("storage", "format", "-t", "abc", "-c", config, "--standalone", "-g")
+    assert kept.out == "All of the log directories are already formatted.\n"
+
+
+@pytest.mark.parametrize(
+    ("arguments", "sentence"),
+    [
+        (["server", "nothere.properties"], "cannot read nothere.properties"),
+        (["server", "{config}"], "is not formatted: run 'lograft storage format"),
+        (["storage", "format", "-t", "a", "-c", "{config}"], "you must specify one of"),
+        (["storage", "format", "-t", "a", "-c", "{config}", "-s", "-N"], "choose one of"),
+        (["storage", "format", "-t", "a", "-c", "{config}", "-s", "-f", "x"], "name=level"),
+        (["storage", "format", "-t", "a", "-c", "{config}", "-s", "-r", "9"], "Unknown release"),
+        (["dump-log", "--files", "nothere.log"], "nothere.log: No such file"),
+        (["metadata-shell", "--snapshot", "nothere"], "nothere: No such file"),
+        (["start", "--data", "a,b"], "one folder"),
+        (["start", "--port", "65535"], "leaves no port for the controller"),
+    ],
+)
+def test_errors_are_one_sentence(
+    tmp_path: Path, lograft: Run, arguments: list[str], sentence: str
+) -> None:
+    config = properties(tmp_path)
+    done = lograft(*(argument.replace("{config}", config) for argument in arguments))
+    assert done.code == 1
+    assert sentence in done.err
+    assert "Traceback" not in done.err
+    assert len(done.err.strip().splitlines()) == 1
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        ["nonsense"],
+        ["server"],
+        ["start", "--port", "x"],
+        ["start", "--port", "70000"],
+        ["dump-log"],
+    ],
+)
+def test_a_wrong_command_line_ends_with_2(lograft: Run, arguments: list[str]) -> None:
+    done = lograft(*arguments)
+    assert done.code == 2
+    assert "Error: " in done.err
+    assert "Traceback" not in done.err
+
+
+def test_zookeeper_mode_is_refused_in_a_sentence(tmp_path: Path, lograft: Run) -> None:
+    config = tmp_path / "zk.properties"
+    config.write_text("broker.id=0\nzookeeper.connect=localhost:2181\n")
+    done = lograft("server", str(config))
+    assert done.code == 1
+    assert "ZooKeeper mode" in done.err
+    assert len(done.err.splitlines()) == 1
+
+
+def test_a_reader_that_leaves_is_no_error(tmp_path: Path, lograft: Run) -> None:
+    config = properties(tmp_path)
+    lograft("storage", "format", "-t", "abc", "-c", config, "--standalone")
+    files = ",".join([f"{tmp_path}/data/bootstrap.checkpoint"] * 300)
+    command = f"{sys.executable} -m lograft.cli.main dump-log --files {files} | head -1"
+    done = subprocess.run(
+        ["bash", "-c", command], capture_output=True, text=True, check=False, timeout=60
+    )
+    assert done.stderr == ""
+
+
+def test_the_shell_reads_commands_from_a_pipe(tmp_path: Path, lograft: Run) -> None:
+    config = properties(tmp_path)
+    lograft("storage", "format", "-t", "abc", "-c", config, "--standalone")
+    snapshot = f"{tmp_path}/data/bootstrap.checkpoint"
+    shown = lograft(
+        "metadata-shell", "--snapshot", snapshot, text="cd image/features\ncat metadataVersion\n"
+    )
+    assert shown.out == "Optional[4.3-IV0]\n"
+    once = lograft("metadata-shell", "--snapshot", snapshot, "cat", "/image/nothing")
+    assert once.code == 1
+    assert once.err == "/image/nothing: no such file or folder\n"

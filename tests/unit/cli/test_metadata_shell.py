@@ -1,0 +1,131 @@
+from uuid import UUID
+
+import pytest
+
+from lograft.cli.metadata_shell import Shell, ShellError
+from lograft.cli.metadata_tree import Folder, metadata_tree
+from lograft.metadata.image import MetadataImage
+from lograft.model.types import Epoch, Offset
+from lograft.wire.message import Message
+from lograft.wire.records.access_control_entry_record import AccessControlEntryRecord
+from lograft.wire.records.client_quota_record import ClientQuotaRecord, EntityData
+from lograft.wire.records.config_record import ConfigRecord
+from lograft.wire.records.feature_level_record import FeatureLevelRecord
+from lograft.wire.records.topic_record import TopicRecord
+
+
+def tree_of(*records: Message) -> Folder:
+    image = MetadataImage()
+    first = FeatureLevelRecord(name="metadata.version", feature_level=30)
+    image.apply([first, *records], offset=Offset(57), epoch=Epoch(1))
+    return metadata_tree(image, time_ms=1_794_728_207_429)
+
+
+def shell(*records: Message) -> Shell:
+    return Shell(tree_of(*records))
+
+
+def run(shell: Shell, line: str) -> list[str]:
+    return list(shell.run_line(line))
+
+
+TOPIC = TopicRecord(name="t", topic_id=UUID(int=7))
+
+
+def test_an_almost_empty_image() -> None:
+    assert run(shell(), "tree /image/cluster /image/scram /image/producerIds") == [
+        "brokers:",
+        "controllers:",
+        "SCRAM-SHA-256:",
+        "SCRAM-SHA-512:",
+        "nextProducerId:",
+        "  -1",
+    ]
+    assert run(shell(), "cat /image/provenance") == [
+        "offset 57, epoch 1, time 2026-11-15T07:36:47.429Z[UTC]"
+    ]
+
+
+def test_acls_quotas_and_settings() -> None:
+    here = shell(
+        AccessControlEntryRecord(
+            id=UUID(int=5),
+            resource_type=2,
+            resource_name="foo",
+            pattern_type=4,
+            principal="User:x",
+            host="*",
+            operation=3,
+            permission_type=3,
+        ),
+        ClientQuotaRecord(
+            entity=[
+                EntityData(entity_type="user", entity_name="a(b)\\c"),
+                EntityData(entity_type="client-id", entity_name="x"),
+            ],
+            key="consumer_byte_rate",
+            value=5.0,
+        ),
+        ConfigRecord(resource_type=4, resource_name="", name="a", value="1"),
+        ConfigRecord(resource_type=16, resource_name="sub", name="b", value="2"),
+    )
+    assert run(here, "cat /image/acls/byId/*") == [
+        "StandardAcl[resourceType=TOPIC, resourceName=foo, patternType=PREFIXED, principal=User:x,"
+        " host=*, operation=READ, permissionType=ALLOW]"
+    ]
+    assert run(here, "ls /image/clientQuotas") == [r"clientId(x)_user(a\(b\)\\c)"]
+    assert run(here, "ls /image/configs") == ["BROKER", "CLIENT_METRICS:sub"]
+
+
+def test_walking_around() -> None:
+    here = shell(TOPIC)
+    assert run(here, "pwd") == ["/"]
+    assert run(here, "cd image/topics/byName") == []
+    assert run(here, "ls") == ["t"]
+    assert run(here, "cat t/name ../byId/*/name") == ["t", "t"]
+    assert run(here, "find") == [".", "./t", "./t/id", "./t/name"]
+    assert run(here, "cd ../..") == []
+    assert run(here, "pwd") == ["/image"]
+    assert run(here, "ls topics features") == [
+        "/image/topics:",
+        "byId",
+        "byName",
+        "\n/image/features:",
+        "metadataVersion",
+    ]
+    assert run(here, "cd") == []
+    assert run(here, "pwd") == ["/"]
+    assert run(here, "") == []
+    assert run(here, "history 2") == ["    9  pwd", "   10  history 2"]
+    assert "ls [PATH…]" in run(here, "help")[0]
+    assert run(here, "man ls") == ["ls [PATH…]     list folders"]
+    assert run(here, "exit") == []
+    assert here.ended
+
+
+@pytest.mark.parametrize(
+    ("line", "sentence"),
+    [
+        ("foo", "no command 'foo'"),
+        ("cat", "name a file"),
+        ("cat /image", "is a folder"),
+        ("cat /nope", "/nope: no such file or folder"),
+        ("ls /image/x*", "no such file"),
+        ("cd /image/provenance", "not a folder"),
+        ("ls 'unfinished", "cannot read the line"),
+        ("history x", "number"),
+        ("man nothing", "name a command"),
+    ],
+)
+def test_refusals(line: str, sentence: str) -> None:
+    with pytest.raises(ShellError, match=sentence):
+        run(shell(), line)
+
+
+def test_completion() -> None:
+    here = shell(TOPIC)
+    assert here.complete("/im") == ["/image/"]
+    assert here.complete("image/top") == ["image/topics/"]
+    assert here.complete("/image/prov") == ["/image/provenance"]
+    assert here.complete("/nope/x") == []
+    assert here.complete("l") == ["local/"]
