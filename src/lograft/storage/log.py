@@ -221,6 +221,12 @@ class Log:
         self._bases = [segment.base_offset for segment in segments]
         self._roll_after = ROLL_UNKNOWN
 
+    def replace_segments(self, old: list[Segment], new: Segment) -> None:
+        """Compaction has put one segment in the place of some neighbours."""
+        first = self.segments.index(old[0])
+        self._opened = deque(s for s in self._opened if s not in old)
+        self.set_segments([*self.segments[:first], new, *self.segments[first + len(old) :]])
+
     # ── appending ────────────────────────────────────────────────────────────────────────────
 
     def append_as_leader(

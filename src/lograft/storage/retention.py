@@ -79,10 +79,12 @@ def _policy(log: "Log", now_ms: int) -> Callable[[Segment], bool]:
     return is_old
 
 
-def set_aside(log: "Log", segment: Segment, now_ms: int) -> None:
+def set_aside(log: "Log", segment: Segment, now_ms: int, *, keep_snapshot: bool = False) -> None:
     """Renames a segment's files; readers that hold them go on reading. First, and for good, the
     log: if power loss brought it back, its indexes and snapshot would have to be there."""
-    paths = [*segment.paths(), snapshot_path(log.directory, segment.base_offset)]
+    paths = segment.paths()
+    if not keep_snapshot:
+        paths.append(snapshot_path(log.directory, segment.base_offset))
     renamed = []
     for path in paths:
         if log.disk.exists(path):

@@ -1,0 +1,290 @@
+"""Compaction of a log: `find_cleanable` on the loop says what could be done, `Cleaning.run` is a
+worker's job that writes new segments beside the old, `Cleaning.swap_in` on the loop puts them in
+their place.
+
+    written and fsynced as .cleaned → renamed to .swap: from here on the result counts → the old
+    segments become .deleted → the new one gets its name
+
+A stop before the rename to `.log.swap` leaves the old segments, one after it is finished when the
+log is opened (`leftovers.py`).
+"""
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Final
+
+from lograft.model.errors import DiskFailed
+from lograft.model.types import Offset
+from lograft.storage.compaction import BatchFilter, LatestOffsets, TransactionTracker
+from lograft.storage.errors import LogCorrupt
+from lograft.storage.retention import set_aside
+from lograft.storage.segment import (
+    CLEANED_SUFFIX,
+    LOG_SUFFIX,
+    SWAP_SUFFIX,
+    Segment,
+    offset_name,
+)
+from lograft.storage.types import LONG_MAX
+from lograft.storage.validation import unpacked_bytes_max
+from lograft.wire.batches import CONTROL_FLAG, LENGTH_OVERHEAD, check_crc, read_records
+
+if TYPE_CHECKING:
+    from lograft.storage.log import Log
+
+KEYS_MAX: Final = 1_000_000
+RELATIVE_OFFSET_MAX: Final = 2**31 - 1
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Cleanable:
+    """What compaction would find in a log."""
+
+    #: Below it an earlier pass has been: `cleaner-offset-checkpoint`.
+    first_dirty: Offset
+    #: The active segment, open transactions and `min.compaction.lag.ms` begin here.
+    upto: Offset
+    clean_bytes: int
+    dirty_bytes: int
+    #: `max.compaction.lag.ms` is over for the oldest dirty record.
+    is_late: bool
+
+    @property
+    def dirty_ratio(self) -> float:
+        total = self.clean_bytes + self.dirty_bytes
+        return self.dirty_bytes / total if total else 0.0
+
+
+def find_cleanable(
+    log: "Log", *, first_dirty: Offset, now_ms: int, high_watermark: Offset
+) -> Cleanable | None:
+    """None if there is nothing to do now, by the topic's dirty ratio and lags."""
+    config = log.config
+    if not config.cleanup_compact:
+        return None
+    first = Offset(max(first_dirty, log.log_start_offset))
+    if first > log.end_offset:
+        first = log.log_start_offset  # the log was truncated since the checkpoint
+    upto = int(min(log.last_stable_offset(high_watermark), log.active.base_offset))
+    clean_bytes = dirty_bytes = 0
+    oldest: int | None = None
+    for slot, segment in enumerate(log.segments[:-1]):
+        end = log.segments[slot + 1].base_offset
+        if end <= first:
+            clean_bytes += segment.size
+            continue
+        if segment.base_offset >= upto:
+            break
+        if config.min_compaction_lag_ms > 0 and (
+            segment.load_max_timestamp() > now_ms - config.min_compaction_lag_ms
+        ):
+            upto = segment.base_offset
+            break
+        dirty_bytes += segment.size
+        if oldest is None:
+            oldest = segment.load_first_timestamp()
+    if upto <= first:
+        return None
+    is_late = (
+        config.max_compaction_lag_ms < LONG_MAX
+        and oldest is not None
+        and now_ms - oldest > config.max_compaction_lag_ms
+    )
+    found = Cleanable(
+        first_dirty=first,
+        upto=Offset(upto),
+        clean_bytes=clean_bytes,
+        dirty_bytes=dirty_bytes,
+        is_late=is_late,
+    )
+    if dirty_bytes and (is_late or found.dirty_ratio > config.min_cleanable_dirty_ratio):
+        return found
+    return None
+
+
+class Cleaning:
+    """One pass over one log."""
+
+    __slots__ = (
+        "_config",
+        "_disk",
+        "_filter",
+        "_group_ends",
+        "_latest",
+        "_log_dir",
+        "_sources",
+        "_tracker_for_map",
+        "_truncations",
+        "cleanable",
+        "cleaned",
+        "directory",
+        "first_dirty",
+        "now_ms",
+    )
+
+    def __init__(
+        self, log: "Log", cleanable: Cleanable, *, now_ms: int, keys_max: int = KEYS_MAX
+    ) -> None:
+        """On the loop: takes along all that the worker will need."""
+        self.cleanable = cleanable
+        self.directory = log.directory
+        self.now_ms = now_ms
+        #: Where the next pass begins; known after `run`.
+        self.first_dirty = cleanable.first_dirty
+        self.cleaned: list[tuple[Segment, list[int]]] = []
+        self._disk = log.disk
+        self._log_dir = log.log_dir
+        self._config = log.config
+        self._truncations = log.truncations
+        self._sources: list[Segment] = []
+        self._group_ends: dict[int, int] = {}
+        for slot, segment in enumerate(log.segments[:-1]):
+            if segment.base_offset >= cleanable.upto:
+                break
+            # Objects of our own: a worker must not load what the loop's objects load.
+            source = Segment(log.disk, log.directory, segment.base_offset, fresh=False)
+            source.use(log.disk.open(source.path), segment.size)
+            self._sources.append(source)
+            self._group_ends[segment.base_offset] = log.segments[slot + 1].base_offset
+        aborted = []
+        if self._sources:
+            end = self._group_ends[self._sources[-1].base_offset]
+            aborted = log.aborted_transactions(self._sources[0].base_offset, end)
+        self._latest = LatestOffsets(keys_max)
+        self._tracker_for_map = TransactionTracker(aborted)
+        producers = log.producers.all()
+        self._filter = BatchFilter(
+            self._latest,
+            TransactionTracker(aborted),
+            now_ms=now_ms,
+            delete_retention_ms=log.config.delete_retention_ms,
+            bytes_max=unpacked_bytes_max(log.config),
+            last_offsets={p.producer_id: p.batches[-1].last_offset for p in producers if p.batches},
+            marker_epochs={p.producer_id: p.epoch for p in producers if not p.batches},
+        )
+
+    def run(self) -> None:
+        """In a worker: reads, decides, writes the new segments and fsyncs them."""
+        try:
+            self._build_map()
+            self.first_dirty = Offset(max(self._latest.latest + 1, self.cleanable.first_dirty))
+            for group in self._grouped():
+                self._clean_group(group)
+            self._disk.fsync_dir(self.directory)
+        except OSError as error:
+            raise DiskFailed(self._log_dir, error) from error
+
+    # ── in the worker ────────────────────────────────────────────────────────────────────────
+
+    def _build_map(self) -> None:
+        tracker = self._tracker_for_map
+        bytes_max = unpacked_bytes_max(self._config)
+        for source in self._sources:
+            for position, fields in source.scan():
+                last_offset = fields[0] + fields[6]
+                if last_offset >= self.cleanable.upto:
+                    return
+                batch = source.read_batch(position, fields[1] + LENGTH_OVERHEAD)
+                if fields[5] & CONTROL_FLAG:
+                    tracker.is_spent_marker(fields, batch)
+                elif (
+                    not tracker.is_aborted_data(fields)
+                    and last_offset >= self.cleanable.first_dirty
+                ):
+                    if self._latest.is_full:
+                        return
+                    for record in read_records(batch, bytes_max=bytes_max):
+                        if record.key is not None and record.offset >= self.cleanable.first_dirty:
+                            self._latest.put(record.key, record.offset)
+                if last_offset >= self.cleanable.first_dirty:
+                    self._latest.latest = last_offset
+
+    def _grouped(self) -> list[list[Segment]]:
+        """Neighbours that fit in one segment together become one."""
+        groups: list[list[Segment]] = []
+        size = 0
+        for source in self._sources:
+            if source.base_offset > self._latest.latest:
+                break
+            end = self._group_ends[source.base_offset]
+            if (
+                groups
+                and size + source.size <= self._config.segment_bytes
+                and end - groups[-1][0].base_offset <= RELATIVE_OFFSET_MAX
+            ):
+                groups[-1].append(source)
+                size += source.size
+            else:
+                groups.append([source])
+                size = source.size
+        return groups
+
+    def _clean_group(self, group: list[Segment]) -> None:
+        target = Segment(
+            self._disk, self.directory, group[0].base_offset, fresh=True, suffix=CLEANED_SUFFIX
+        )
+        target.create(self.now_ms)
+        self._filter.transactions.kept_aborts = target.transactions
+        last_source = next((s for s in reversed(group) if s.size), group[-1])
+        for source in group:
+            for position, fields in source.scan():
+                size = fields[1] + LENGTH_OVERHEAD
+                batch = source.read_batch(position, size)
+                if not check_crc(batch, 0, size):
+                    # Never copy damage under a new, good CRC.
+                    raise LogCorrupt(f"{source.path} holds a damaged batch at byte {position}")
+                is_last = source is last_source and position + size >= source.size
+                kept = self._filter.keep(fields, batch, is_last=is_last)
+                if kept is not None:
+                    timestamp = int.from_bytes(kept[35:43], "big", signed=True)
+                    interval = self._config.index_interval_bytes
+                    target.append(kept, fields[0] + fields[6], timestamp, interval)
+        files = [target.file, *target.seal()]
+        for file in files:
+            file.fsync()
+        self.cleaned.append((target, [source.base_offset for source in group]))
+
+    # ── on the loop ──────────────────────────────────────────────────────────────────────────
+
+    def swap_in(self, log: "Log") -> bool:
+        """Puts the new segments in place; False if the log has changed too much meanwhile."""
+        try:
+            bases = {segment.base_offset for segment in log.segments[:-1]}
+            if log.truncations != self._truncations or not all(
+                base in bases for _, group in self.cleaned for base in group
+            ):
+                self.discard()
+                return False
+            for target, group in self.cleaned:
+                self._swap_group(log, target, group)
+        except OSError as error:
+            raise log.disk_failed(error) from error
+        return True
+
+    def discard(self) -> None:
+        for target, _ in self.cleaned:
+            for path in target.paths():
+                if self._disk.exists(path):
+                    self._disk.unlink(path)
+
+    def _swap_group(self, log: "Log", target: Segment, group: list[int]) -> None:
+        disk = self._disk
+        stem = f"{self.directory}/{offset_name(target.base_offset)}"
+        cleaned_paths = [path for path in target.paths() if disk.exists(path)]
+        swap_paths = [path.removesuffix(CLEANED_SUFFIX) + SWAP_SUFFIX for path in cleaned_paths]
+        pairs = list(zip(cleaned_paths, swap_paths, strict=True))
+        for cleaned, swap in pairs[1:] + pairs[:1]:  # the log last: it makes the result count
+            if swap == stem + LOG_SUFFIX + SWAP_SUFFIX:
+                disk.fsync_dir(self.directory)
+            disk.rename(cleaned, swap)
+        disk.fsync_dir(self.directory)
+        first = next(i for i, s in enumerate(log.segments) if s.base_offset == group[0])
+        old = log.segments[first : first + len(group)]
+        assert [segment.base_offset for segment in old] == group, (group, old)
+        for segment in reversed(old):
+            keep_snapshot = segment.base_offset == group[0]
+            set_aside(log, segment, self.now_ms, keep_snapshot=keep_snapshot)
+        for swap in swap_paths[1:] + swap_paths[:1]:
+            disk.rename(swap, swap.removesuffix(SWAP_SUFFIX))
+        disk.fsync_dir(self.directory)
+        new = Segment(disk, self.directory, group[0], fresh=False)
+        log.replace_segments(old, new)

@@ -1,0 +1,244 @@
+"""What compaction keeps of a batch: the last record of each key, and all that readers and
+producers still need.
+
+- A record goes if a later one has its key; without a key it goes too.
+- A tombstone stays for `delete.retention.ms` from the first pass that sees it: that pass stamps
+  its batch with the time (the delete horizon), a later one takes it away.
+- Records of aborted transactions go at once. A marker stays until its transaction has no records
+  left, and then as long as a tombstone.
+- The batch of a producer's last sequence stays, if need be empty; so does the last batch of each
+  segment made, so that no hole opens between segments.
+"""
+
+import hashlib
+from collections.abc import Iterable
+from typing import Final
+
+from lograft.storage.markers import read_marker
+from lograft.storage.segment import HeaderFields
+from lograft.storage.transaction_index import TransactionIndex
+from lograft.storage.types import AbortedTransaction
+from lograft.wire.batches import (
+    CONTROL_FLAG,
+    TRANSACTIONAL_FLAG,
+    BatchHeader,
+    Record,
+    build_batch,
+    read_header,
+    read_records,
+)
+
+#: Longer keys are remembered by a digest of this size.
+DIGEST_BYTES: Final = 16
+
+
+class LatestOffsets:
+    """The last offset of each key in the dirty part of a log; holds so many keys at most."""
+
+    __slots__ = ("_keys_max", "_offsets", "latest")
+
+    def __init__(self, keys_max: int) -> None:
+        self._keys_max = keys_max
+        self._offsets: dict[bytes, int] = {}
+        #: Records after this offset have not been looked at.
+        self.latest = -1
+
+    @property
+    def is_full(self) -> bool:
+        return len(self._offsets) >= self._keys_max
+
+    def put(self, key: bytes, offset: int) -> None:
+        self._offsets[_digest(key)] = offset
+
+    def is_latest(self, key: bytes, offset: int) -> bool:
+        return offset >= self._offsets.get(_digest(key), -1)
+
+
+def _digest(key: bytes) -> bytes:
+    if len(key) < DIGEST_BYTES:
+        return key
+    return hashlib.blake2b(key, digest_size=DIGEST_BYTES).digest()
+
+
+class TransactionTracker:
+    """Follows the transactions while batches go by in the order of the log."""
+
+    __slots__ = ("_aborted", "_committing", "_ongoing", "_seen", "kept_aborts")
+
+    def __init__(self, aborted: Iterable[AbortedTransaction]) -> None:
+        #: Not yet begun, the next one last.
+        self._aborted = sorted(aborted, key=lambda t: t.first_offset, reverse=True)
+        self._ongoing: dict[int, AbortedTransaction] = {}
+        #: Producers of ongoing aborted transactions whose records were seen.
+        self._seen: set[int] = set()
+        self._committing: set[int] = set()
+        #: Where aborted transactions go that still have a marker or records in the log.
+        self.kept_aborts: TransactionIndex | None = None
+
+    def _begin_until(self, offset: int) -> None:
+        while self._aborted and self._aborted[-1].first_offset <= offset:
+            aborted = self._aborted.pop()
+            self._ongoing[aborted.producer_id] = aborted
+            self._seen.discard(aborted.producer_id)
+
+    def is_aborted_data(self, fields: HeaderFields) -> bool:
+        self._begin_until(fields[0] + fields[6])
+        if not fields[5] & TRANSACTIONAL_FLAG:
+            return False
+        if fields[9] in self._ongoing:
+            self._seen.add(fields[9])
+            return True
+        self._committing.add(fields[9])
+        return False
+
+    def is_spent_marker(self, fields: HeaderFields, batch: bytes) -> bool:
+        """Whether no record of the transaction that this marker ends came by."""
+        self._begin_until(fields[0] + fields[6])
+        marker = read_marker(batch)
+        if marker is None:
+            return fields[12] == 0
+        producer_id = fields[9]
+        if marker.commit:
+            spent = producer_id not in self._committing
+            self._committing.discard(producer_id)
+            return spent
+        aborted = self._ongoing.pop(producer_id, None)
+        if aborted is None or producer_id not in self._seen:
+            return True
+        self._seen.discard(producer_id)
+        if self.kept_aborts is not None:
+            self.kept_aborts.append(aborted)
+        return False
+
+    def pass_by(self, fields: HeaderFields, batch: bytes) -> None:
+        """A batch that stays as it is, because this pass ends before it."""
+        if not fields[5] & CONTROL_FLAG:
+            self.is_aborted_data(fields)
+            return
+        self._begin_until(fields[0] + fields[6])
+        marker = read_marker(batch)
+        if marker is not None and not marker.commit:
+            aborted = self._ongoing.pop(fields[9], None)
+            self._seen.discard(fields[9])
+            if aborted is not None and self.kept_aborts is not None:
+                self.kept_aborts.append(aborted)
+
+
+class BatchFilter:
+    """Decides about one batch after the other; returns the bytes to keep, or None."""
+
+    __slots__ = (
+        "_bytes_max",
+        "_delete_retention_ms",
+        "_last_offsets",
+        "_latest",
+        "_marker_epochs",
+        "_now_ms",
+        "transactions",
+    )
+
+    def __init__(
+        self,
+        latest: LatestOffsets,
+        transactions: TransactionTracker,
+        *,
+        now_ms: int,
+        delete_retention_ms: int,
+        bytes_max: int,
+        last_offsets: dict[int, int],
+        marker_epochs: dict[int, int],
+    ) -> None:
+        """`last_offsets`: of each live producer's last batch; `marker_epochs`: the epoch of
+        producers of whom only a marker tells."""
+        self._latest = latest
+        self.transactions = transactions
+        self._now_ms = now_ms
+        self._delete_retention_ms = delete_retention_ms
+        self._bytes_max = bytes_max
+        self._last_offsets = last_offsets
+        self._marker_epochs = marker_epochs
+
+    def keep(self, fields: HeaderFields, batch: bytes, *, is_last: bool) -> bytes | None:
+        if fields[0] + fields[6] > self._latest.latest:
+            self.transactions.pass_by(fields, batch)
+            return batch
+        must_stay = is_last or self._is_last_of_producer(fields)
+        if fields[5] & CONTROL_FLAG:
+            kept = self._keep_control(fields, batch)
+        elif self.transactions.is_aborted_data(fields):
+            kept = None
+        else:
+            kept = self._keep_data(batch)
+        if kept is None and must_stay:
+            return _empty(read_header(batch))
+        return kept
+
+    def _is_last_of_producer(self, fields: HeaderFields) -> bool:
+        producer_id = fields[9]
+        if producer_id < 0:
+            return False
+        if producer_id in self._last_offsets:
+            return self._last_offsets[producer_id] == fields[0] + fields[6]
+        return bool(fields[5] & CONTROL_FLAG) and self._marker_epochs.get(producer_id) == fields[10]
+
+    def _keep_control(self, fields: HeaderFields, batch: bytes) -> bytes | None:
+        if fields[9] < 0 or not self.transactions.is_spent_marker(fields, batch):
+            return batch
+        header = read_header(batch)
+        if not header.has_delete_horizon:
+            if not header.record_count:
+                return None
+            records = read_records(batch, bytes_max=self._bytes_max)
+            return _rebuild(header, records, self._now_ms + self._delete_retention_ms)
+        return None if header.base_timestamp <= self._now_ms else batch
+
+    def _keep_data(self, batch: bytes) -> bytes | None:
+        header = read_header(batch)
+        records = read_records(batch, bytes_max=self._bytes_max)
+        horizon = header.delete_horizon_ms
+        expired = horizon is not None and horizon <= self._now_ms
+        kept = [record for record in records if self._keeps_record(record, expired)]
+        if not kept:
+            return None
+        if horizon is None and any(record.value is None for record in kept):
+            return _rebuild(header, kept, self._now_ms + self._delete_retention_ms)
+        return batch if len(kept) == len(records) else _rebuild(header, kept, horizon)
+
+    def _keeps_record(self, record: Record, tombstones_expired: bool) -> bool:
+        if record.key is None or not self._latest.is_latest(record.key, record.offset):
+            return False
+        return record.value is not None or not tombstones_expired
+
+
+def _rebuild(header: BatchHeader, records: list[Record], delete_horizon_ms: int | None) -> bytes:
+    """The batch with fewer records; its place in log and sequence stays."""
+    return build_batch(
+        records,
+        base_offset=header.base_offset,
+        last_offset=header.last_offset,
+        leader_epoch=header.leader_epoch,
+        producer_id=header.producer_id,
+        producer_epoch=header.producer_epoch,
+        base_sequence=header.base_sequence,
+        compression=header.compression,
+        transactional=header.is_transactional,
+        control=header.is_control,
+        log_append_time_ms=header.max_timestamp if header.timestamp_type_log_append else None,
+        delete_horizon_ms=delete_horizon_ms,
+    )
+
+
+def _empty(header: BatchHeader) -> bytes:
+    return build_batch(
+        [],
+        base_offset=header.base_offset,
+        last_offset=header.last_offset,
+        leader_epoch=header.leader_epoch,
+        producer_id=header.producer_id,
+        producer_epoch=header.producer_epoch,
+        base_sequence=header.base_sequence,
+        transactional=header.is_transactional,
+        control=header.is_control,
+        log_append_time_ms=header.max_timestamp if header.timestamp_type_log_append else None,
+        max_timestamp=header.max_timestamp,
+    )
