@@ -25,7 +25,7 @@ from lograft.broker.fetch_sessions import (
 )
 from lograft.broker.partition import Partition
 from lograft.broker.waiting import wait_any
-from lograft.model.errors import ErrorCode, LograftError
+from lograft.model.errors import DiskFailed, ErrorCode, LograftError
 from lograft.model.types import NO_EPOCH, NO_OFFSET, Epoch, Offset
 from lograft.storage.errors import OffsetOutOfRange
 from lograft.wire.messages.fetch import (
@@ -87,6 +87,7 @@ class Fetch:
         "_bytes_left",
         "_bytes_max",
         "_committed_only",
+        "_marks",
         "_replica_id",
         "_urgent",
         "answers",
@@ -109,6 +110,8 @@ class Fetch:
         self._replica_id = request.replica_id if state is None else state.replica_id
         self.answers: list[tuple[Wanted, PartitionData]] = []
         self.partitions: list[Partition] = []
+        #: Their high watermarks at the time of the reading.
+        self._marks: list[Offset] = []
         self.opening: list[Partition] = []
         self.bytes_read = 0
         self.may_answer = False
@@ -118,6 +121,7 @@ class Fetch:
         answers: list[tuple[Wanted, PartitionData]] = []
         self.answers = answers
         self.partitions = []
+        self._marks = []
         self.opening = []
         self.bytes_read = 0
         self._bytes_left = self._bytes_max
@@ -133,6 +137,14 @@ class Fetch:
             answers.append((wanted, answer))
         enough = self.bytes_read >= request.min_bytes and not self.opening
         self.may_answer = self._urgent or enough
+
+    def is_stale(self) -> bool:
+        """Whether a reading of now would differ. A wait begins a turn of the loop after the first
+        reading, and what comes between would not wake it."""
+        return any(
+            partition.rule.high_watermark != mark or not partition.leads or partition.offline
+            for partition, mark in zip(self.partitions, self._marks, strict=True)
+        ) or any(partition.log is not None for partition in self.opening)
 
     def _read_one(self, wanted: Wanted) -> PartitionData:
         topic, topic_id, asked = wanted
@@ -154,8 +166,9 @@ class Fetch:
             raise
         if self._replica_id >= 0:
             raise NotLeader(f"{self._replica_id} is no replica of {partition.topic_partition}")
-        self.partitions.append(partition)
         high_watermark = partition.rule.high_watermark
+        self.partitions.append(partition)
+        self._marks.append(high_watermark)
         stable = partition.last_stable_offset
         answer = PartitionData(
             partition_index=index,
@@ -189,14 +202,7 @@ class Fetch:
                 # A slice ends with its segment: more bytes would not make it longer.
                 self._urgent = True
         if self._committed_only:
-            answer.aborted_transactions = (
-                []
-                if part is None
-                else [
-                    AbortedTransaction(producer_id=a.producer_id, first_offset=a.first_offset)
-                    for a in log.aborted_transactions(offset, bound)
-                ]
-            )
+            answer.aborted_transactions = [] if part is None else _aborted(partition, offset, bound)
         return answer
 
 
@@ -205,8 +211,8 @@ async def _wait(
 ) -> FetchResponse:
     clock = context.broker.clock
     deadline_ms = clock.mono_ms() + fetch.request.max_wait_ms
-    # This runs a turn of the loop after the first reading: an append may have come between.
-    fetch.read()
+    if fetch.is_stale():
+        fetch.read()
     while not fetch.may_answer and (wait_ms := deadline_ms - clock.mono_ms()) > 0:
         if fetch.opening:
             await fetch.opening[0].wait_open(timeout_ms=wait_ms)
@@ -215,6 +221,18 @@ async def _wait(
             await wait_any(fetch.partitions, bytes_missing=missing, wait_ms=wait_ms)
         fetch.read()
     return _answer(context, session, incremental, fetch.answers)
+
+
+def _aborted(partition: Partition, start: Offset, end: Offset) -> list[AbortedTransaction]:
+    try:
+        found = partition.leader_log().aborted_transactions(start, end)
+    except DiskFailed as error:
+        partition.on_disk_failed(error)
+        raise
+    return [
+        AbortedTransaction(producer_id=one.producer_id, first_offset=one.first_offset)
+        for one in found
+    ]
 
 
 def _divergence(partition: Partition, epoch: int, fetch_offset: int) -> EpochEndOffset | None:

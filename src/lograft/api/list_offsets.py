@@ -13,9 +13,10 @@ from lograft.api.context import Api, Context
 from lograft.api.errors import code_of
 from lograft.broker.broker import Broker
 from lograft.broker.partition import Partition
-from lograft.model.errors import ErrorCode, LograftError
+from lograft.model.errors import DiskFailed, ErrorCode, LograftError
 from lograft.model.types import NO_EPOCH, NO_OFFSET, NO_TIMESTAMP
 from lograft.storage.log import Log
+from lograft.storage.types import TimestampAndOffset
 from lograft.wire.messages.list_offsets import (
     ListOffsetsPartition,
     ListOffsetsPartitionResponse,
@@ -97,11 +98,7 @@ def _find(
         case -5 | -6:
             answer.offset = NO_OFFSET
         case _:
-            found = (
-                log.max_timestamp_offset()
-                if asked.timestamp == MAX_TIMESTAMP
-                else log.offset_for_timestamp(asked.timestamp)
-            )
+            found = _look_up(partition, log, asked.timestamp)
             # What is not visible yet is not found either, or a consumer would seek past its end.
             if found is not None and found.offset < bound:
                 answer.timestamp = found.timestamp
@@ -109,6 +106,16 @@ def _find(
                 answer.leader_epoch = found.leader_epoch
             else:
                 answer.timestamp, answer.offset = NO_TIMESTAMP, NO_OFFSET
+
+
+def _look_up(partition: Partition, log: Log, timestamp: int) -> TimestampAndOffset | None:
+    try:
+        if timestamp == MAX_TIMESTAMP:
+            return log.max_timestamp_offset()
+        return log.offset_for_timestamp(timestamp)
+    except DiskFailed as error:
+        partition.on_disk_failed(error)
+        raise
 
 
 def _visible_end(partition: Partition, log: Log, request: ListOffsetsRequest) -> int:

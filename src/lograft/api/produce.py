@@ -211,6 +211,9 @@ async def _finish(
         except LograftError as error:
             _refuse(answer, error)
     if request.acks == ACKS_NONE:
+        for answer, _, _ in deferred:
+            if answer.error_code:
+                raise CloseConnection(f"produce with acks=0 failed: {answer.error_message}")
         return None
     _hint_leaders(context, response)
     return response

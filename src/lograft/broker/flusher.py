@@ -43,25 +43,24 @@ class Flusher:
         if self._directory.offline:
             return
         plans: list[tuple[Partition, FlushPlan]] = []
-        for partition in partitions:
-            if partition.log is not None and not partition.deleted:
-                plan = partition.log.flush_plan()
-                if not plan.is_empty:
-                    plans.append((partition, plan))
-        if not plans:
-            return
 
         def run_plans() -> None:
             for _, plan in plans:
                 plan.run()
 
         try:
-            await self._workers.run(run_plans, lane=self._directory.path)
+            for partition in partitions:
+                if partition.log is not None and partition.is_usable:
+                    plan = partition.log.flush_plan()
+                    if not plan.is_empty:
+                        plans.append((partition, plan))
+            if plans:
+                await self._workers.run(run_plans, lane=self._directory.path)
         except DiskFailed as error:
             self._directory.fail(error)
             return
         for partition, plan in plans:
             # A topic may have been deleted meanwhile: its fsync succeeded, nobody waits for it.
-            if partition.log is not None and not partition.deleted and not partition.offline:
+            if partition.log is not None and partition.is_usable:
                 partition.log.mark_durable(plan)
                 partition.on_durable()

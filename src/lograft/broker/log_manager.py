@@ -160,7 +160,14 @@ class LogManager:
                     directory.kept[one.topic_partition] = KeptOffsets(
                         plan.recovery_point, plan.log_start
                     )
-                self._found[key] = Opened(result, directory)
+                first = self._found.setdefault(key, Opened(result, directory))
+                if first.directory is not directory:
+                    LOGGER.error(
+                        "%s lies in %s and in %s: the first one is used, move the other away",
+                        one.topic_partition,
+                        first.directory.path,
+                        directory.path,
+                    )
         return found.clean_epoch
 
     async def _set_aside(self, found: FoundLog) -> None:

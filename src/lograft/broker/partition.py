@@ -160,6 +160,11 @@ class Partition:
         self._cancel_flush_timer()
         self._dismiss(lambda: PartitionOffline(reason))
 
+    def on_disk_failed(self, error: DiskFailed) -> None:
+        """Whoever meets a failing disk in this partition's log tells it here."""
+        if self.directory is not None:
+            self.directory.fail(error)
+
     def _dismiss(self, make_error: Callable[[], LograftError]) -> None:
         commits, self._commit_waits = self._commit_waits, []
         for _, future in commits:
@@ -205,7 +210,7 @@ class Partition:
                 batches, leader_epoch=self.leader_epoch, now_ms=now_ms, origin=origin
             )
         except DiskFailed as error:
-            directory.fail(error)
+            self.on_disk_failed(error)
             raise
         directory.changes += 1
         if self.rule.on_appended(log.end_offset):
@@ -228,8 +233,7 @@ class Partition:
         try:
             return log.read(offset, bytes_max=bytes_max, bound=bound, at_least_one=at_least_one)
         except DiskFailed as error:
-            assert self.directory is not None
-            self.directory.fail(error)
+            self.on_disk_failed(error)
             raise
 
     @property
@@ -244,11 +248,7 @@ class Partition:
         log = self.leader_log()
         directory = self.directory
         assert directory is not None
-        try:
-            log.advance_start(to)
-        except DiskFailed as error:
-            directory.fail(error)
-            raise
+        log.advance_start(to)
         directory.changes += 1
         return log.log_start_offset
 

@@ -415,3 +415,18 @@ def test_the_brokers_own_limit_holds_for_everyone() -> None:
         assert len(answer.records or b"") == 1024
 
     run(scenario, fetch_max_bytes="1024")
+
+
+def test_an_append_between_the_reading_and_the_wait_is_not_missed() -> None:
+    async def scenario(bench: Bench) -> None:
+        (partition,) = await bench.create_topic("a")
+        reply = bench.send(request_of(bench, max_wait_ms=30_000), 18)
+        assert isinstance(reply, Waiting)
+        fill(bench, partition, b"1")  # before anybody has begun to wait
+        answer = await reply.answer
+        assert answer is not None
+        response = bench.read(answer, 1, 18, FetchResponse)
+        assert values_of(response.responses[0].partitions[0]) == [0]
+        assert bench.broker.clock.mono_ms() < 1000
+
+    run(scenario)

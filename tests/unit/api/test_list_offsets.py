@@ -4,6 +4,7 @@ from tests.unit.broker.bench import Bench, batch_of, run
 from lograft.broker.partition import Partition
 from lograft.model.errors import ErrorCode
 from lograft.model.types import Epoch, NodeId, Offset
+from lograft.simulation.disk import DiskFault
 from lograft.wire.messages.list_offsets import (
     ListOffsetsPartition,
     ListOffsetsPartitionResponse,
@@ -167,3 +168,15 @@ def test_a_partition_asked_for_twice_is_an_invalid_request() -> None:
         assert codes == [ErrorCode.invalid_request] * 2
 
     run(scenario)
+
+
+def test_a_disk_that_cannot_be_read_goes_offline() -> None:
+    async def scenario(bench: Bench) -> None:
+        (partition,) = await bench.create_topic("a")
+        fill(bench, partition, START, START + 100)
+        bench.life.disk.faults.append(DiskFault(operation="read", path_part="a-0"))
+        (answer,) = await ask(bench, START + 50)
+        assert answer.error_code == ErrorCode.kafka_storage_error
+        assert partition.offline
+
+    run(scenario, log_dirs="/one,/two", metadata_log_dir="/two")
