@@ -9,7 +9,7 @@ names the first voters. All of it is durable when `format_directories` returns.
 import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Final, TypeAlias
+from typing import TYPE_CHECKING, Final, TypeAlias
 from uuid import UUID
 
 from lograft.model.broker_configs import BrokerConfig
@@ -26,7 +26,6 @@ from lograft.model.listeners import Voter
 from lograft.model.seams import Disk, Randomness
 from lograft.model.types import METADATA_TOPIC
 from lograft.model.uuids import uuid_to_text
-from lograft.security.scram_credentials import ScramCredential
 from lograft.storage.log_dirs import (
     META_PROPERTIES,
     MetaProperties,
@@ -45,6 +44,10 @@ from lograft.wire.records.user_scram_credential_record import UserScramCredentia
 from lograft.wire.records.voters_record import Endpoint as VoterEndpoint
 from lograft.wire.records.voters_record import KRaftVersionFeature, VotersRecord
 from lograft.wire.records.voters_record import Voter as VoterEntry
+
+if TYPE_CHECKING:
+    # Every start checks the folders; only formatting with users needs what makes their keys.
+    from lograft.security.scram_credentials import ScramCredential
 
 BOOTSTRAP_FILE: Final = "bootstrap.checkpoint"
 METADATA_FOLDER: Final = f"{METADATA_TOPIC}-0"
@@ -79,7 +82,7 @@ class FormatRequest:
     #: A level of metadata.version; None: the newest.
     release: int | None = None
     features: Mapping[str, int] = field(default_factory=dict)
-    scram: tuple[ScramCredential, ...] = ()
+    scram: "tuple[ScramCredential, ...]" = ()
     ignore_formatted: bool = False
 
     @classmethod
@@ -229,7 +232,7 @@ def _write_first_snapshot(disk: Disk, metadata_dir: str, data: bytes) -> None:
 
 
 def _bootstrap_records(
-    levels: Mapping[str, int], scram: Iterable[ScramCredential]
+    levels: Mapping[str, int], scram: "Iterable[ScramCredential]"
 ) -> list[Message]:
     records: list[Message] = [
         FeatureLevelRecord(name=name, feature_level=level) for name, level in levels.items()

@@ -9,7 +9,8 @@ from collections.abc import Iterable, Mapping
 from dataclasses import fields
 from typing import Any, Final
 
-from lograft.model.broker_config_table import BROKER_CONFIGS, DYNAMIC_BROKER_CONFIGS
+from lograft.model.broker_config_table import BROKER_CONFIGS as BROKER_CONFIGS
+from lograft.model.broker_config_table import DYNAMIC_BROKER_CONFIGS
 from lograft.model.config_keys import ConfigValue, Secret, UpdateMode, split_list
 from lograft.model.errors import InvalidConfig, InvalidInput
 from lograft.model.listeners import Endpoint, SecurityProtocol, Voter
