@@ -314,3 +314,4 @@ def test_what_was_acknowledged_survives_a_power_loss(seed: int) -> None:
             machine.kill()
     assert len(acknowledged) > 5
     assert epochs == sorted(set(epochs))
+    machine.loop.close()
