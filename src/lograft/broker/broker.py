@@ -40,6 +40,7 @@ from lograft.broker.errors import (
 )
 from lograft.broker.fetch_sessions import FetchSessions
 from lograft.broker.housekeeping import Housekeeping
+from lograft.broker.log_cleaner import LogCleaner
 from lograft.broker.log_manager import LogManager
 from lograft.broker.partition import Partition
 from lograft.broker.partition_table import PartitionTable
@@ -140,6 +141,7 @@ class Broker:
         self.partitions = PartitionTable()
         self.logs = LogManager(runtime, config, directory_ids=directory_ids, halt=halt)
         self._housekeeping = Housekeeping(runtime, self.logs)
+        self._cleaner = LogCleaner(runtime, self.logs)
         self.fetch_sessions = FetchSessions(
             runtime.randomness, count_max=config.max_incremental_fetch_session_cache_slots
         )
@@ -164,6 +166,7 @@ class Broker:
                     self._add(topic, index, state, config, found=True)
         self.logs.start()
         self._tasks.append(self.runtime.spawn(self._housekeeping.run(), name="housekeeping"))
+        self._tasks.append(self.runtime.spawn(self._cleaner.run(), name="cleaner"))
 
     async def stop(self) -> None:
         """Every log is closed cleanly; nothing may be appended any more."""
@@ -342,4 +345,5 @@ class Broker:
             "metadata_offset": self.image.offset,
             **self.fetch_sessions.statistics(),
             **self.logs.statistics(),
+            **self._cleaner.statistics(),
         }

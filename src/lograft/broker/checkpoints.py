@@ -13,7 +13,13 @@ from lograft.model.errors import DiskFailed
 from lograft.model.seams import Disk
 from lograft.model.types import Offset, TopicPartition
 from lograft.storage.log import Log
-from lograft.storage.log_dirs import HIGH_WATERMARKS, LOG_STARTS, RECOVERY_POINTS, write_checkpoint
+from lograft.storage.log_dirs import (
+    CLEANER_OFFSETS,
+    HIGH_WATERMARKS,
+    LOG_STARTS,
+    RECOVERY_POINTS,
+    write_checkpoint,
+)
 
 
 class KeptOffsets(NamedTuple):
@@ -29,6 +35,7 @@ class Checkpoints(NamedTuple):
     recovery_points: dict[TopicPartition, Offset]
     log_starts: dict[TopicPartition, Offset]
     high_watermarks: dict[TopicPartition, Offset]
+    cleaner_offsets: dict[TopicPartition, Offset]
 
     @classmethod
     def take(
@@ -36,9 +43,11 @@ class Checkpoints(NamedTuple):
         disk: Disk,
         log_dir: str,
         logs: Iterable[tuple[Partition, Log]],
+        *,
         kept: dict[TopicPartition, KeptOffsets],
+        cleaner_offsets: dict[TopicPartition, Offset],
     ) -> "Checkpoints":
-        taken = cls(disk, log_dir, {}, {}, {})
+        taken = cls(disk, log_dir, {}, {}, {}, cleaner_offsets.copy())
         for topic_partition, offsets in kept.items():
             taken.recovery_points[topic_partition] = offsets.recovery_point
             if offsets.log_start:
@@ -55,7 +64,12 @@ class Checkpoints(NamedTuple):
     def write_all(self) -> None:
         self._write(LOG_STARTS, self.log_starts)
         self._write(RECOVERY_POINTS, self.recovery_points)
+        self._write(CLEANER_OFFSETS, self.cleaner_offsets)
         self.write_high_watermarks()
+
+    @property
+    def names(self) -> set[TopicPartition]:
+        return {*self.recovery_points, *self.log_starts, *self.cleaner_offsets}
 
     def write_high_watermarks(self) -> None:
         self._write(HIGH_WATERMARKS, self.high_watermarks)

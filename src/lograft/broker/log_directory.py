@@ -7,7 +7,7 @@ from uuid import UUID
 from lograft.broker.flusher import Flusher
 from lograft.model.errors import DiskFailed
 from lograft.model.seams import Workers
-from lograft.model.types import TopicPartition
+from lograft.model.types import Offset, TopicPartition
 
 if TYPE_CHECKING:
     from lograft.broker.checkpoints import KeptOffsets
@@ -19,6 +19,7 @@ class LogDirectory:
     __slots__ = (
         "_on_failed",
         "changes",
+        "cleaner_offsets",
         "directory_id",
         "flusher",
         "kept",
@@ -47,6 +48,8 @@ class LogDirectory:
         self.names_on_disk: set[TopicPartition] = set()
         #: What the checkpoints said of logs that could not be opened.
         self.kept: dict[TopicPartition, KeptOffsets] = {}
+        #: How far compaction has come in each compacted log.
+        self.cleaner_offsets: dict[TopicPartition, Offset] = {}
         self.flusher = Flusher(self, workers)
         self._on_failed = on_failed
 

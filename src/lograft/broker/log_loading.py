@@ -16,6 +16,7 @@ from lograft.model.types import METADATA_TOPIC, Offset, TopicPartition
 from lograft.storage.errors import InvalidCheckpoint
 from lograft.storage.log import Log
 from lograft.storage.log_dirs import (
+    CLEANER_OFFSETS,
     LOG_STARTS,
     NAME_LENGTH_MAX,
     RECOVERY_POINTS,
@@ -54,6 +55,7 @@ class Survey(NamedTuple):
     clean_epoch: int | None
     #: Partitions that the checkpoint files name.
     names: set[TopicPartition]
+    cleaner_offsets: dict[TopicPartition, Offset]
 
 
 def survey(disk: Disk, log_dir: str) -> Survey:
@@ -68,6 +70,7 @@ def _survey(disk: Disk, log_dir: str) -> Survey:
     clean_epoch = take_clean_shutdown(disk, log_dir)
     recovery_points = _checkpoint(disk, f"{log_dir}/{RECOVERY_POINTS}")
     log_starts = _checkpoint(disk, f"{log_dir}/{LOG_STARTS}")
+    cleaner_offsets = _checkpoint(disk, f"{log_dir}/{CLEANER_OFFSETS}")
     logs, doomed = [], []
     for name in disk.list_dir(log_dir):
         path = f"{log_dir}/{name}"
@@ -85,7 +88,8 @@ def _survey(disk: Disk, log_dir: str) -> Survey:
             log_start=log_starts.get(topic_partition, Offset(0)),
         )
         logs.append(FoundLog(topic_partition, _topic_id(disk, path), path, plan))
-    return Survey(logs, doomed, clean_epoch, set(recovery_points) | set(log_starts))
+    names = {*recovery_points, *log_starts, *cleaner_offsets}
+    return Survey(logs, doomed, clean_epoch, names, cleaner_offsets)
 
 
 def _checkpoint(disk: Disk, path: str) -> dict[TopicPartition, Offset]:

@@ -141,6 +141,9 @@ class LogManager:
             if config is None:
                 await self._set_aside(one)
                 continue
+            if one.topic_partition in found.cleaner_offsets:
+                offset = found.cleaner_offsets[one.topic_partition]
+                directory.cleaner_offsets[one.topic_partition] = offset
             key = TopicIdPartition(id_of(topic), index)
             opener = partial(
                 open_found, disk, one, config=config, topic_id=key.topic_id, now_ms=now_ms
@@ -225,13 +228,19 @@ class LogManager:
 
     def take_checkpoints(self, directory: LogDirectory) -> Checkpoints:
         logs = self.partitions_in(directory)
-        return Checkpoints.take(self._disk, directory.path, logs, directory.kept)
+        return Checkpoints.take(
+            self._disk,
+            directory.path,
+            logs,
+            kept=directory.kept,
+            cleaner_offsets=directory.cleaner_offsets,
+        )
 
     async def write_checkpoints(self, directory: LogDirectory) -> None:
         """All files of the dir; raises DiskFailed."""
         taken = self.take_checkpoints(directory)
         await self._runtime.workers.run(taken.write_all, lane=directory.path)
-        directory.names_on_disk = set(taken.recovery_points) | set(taken.log_starts)
+        directory.names_on_disk = taken.names
 
     def _lower_recovery_point(
         self, directory: LogDirectory, topic_partition: TopicPartition, offset: Offset
@@ -304,6 +313,7 @@ class LogManager:
         directory.log_count -= 1
         directory.changes += 1
         directory.kept.pop(partition.topic_partition, None)
+        directory.cleaner_offsets.pop(partition.topic_partition, None)
         # A log that a worker is just making is deleted once it is there.
         if partition.log is not None:
             self._queue(directory, Doom(partition, partition.log))
