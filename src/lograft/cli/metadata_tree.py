@@ -135,7 +135,9 @@ def _partition(one: PartitionState) -> str:
 
 
 def _broker(one: BrokerState) -> str:
-    cordoned = map(uuid_to_text, one.cordoned_log_dirs or ())
+    cordoned = "null"
+    if one.cordoned_log_dirs is not None:
+        cordoned = _list(map(uuid_to_text, one.cordoned_log_dirs))
     return (
         f"BrokerRegistration(id={one.broker_id}, epoch={one.epoch},"
         f" incarnationId={uuid_to_text(one.incarnation_id)},"
@@ -145,7 +147,7 @@ def _broker(one: BrokerState) -> str:
         f" fenced={_lower(one.fenced)}, inControlledShutdown={_lower(one.in_controlled_shutdown)},"
         f" isMigratingZkBroker={_lower(one.is_migrating_zk_broker)},"
         f" directories={_list(map(uuid_to_text, one.log_dirs))},"
-        f" cordonedDirectories={_list(cordoned)})"
+        f" cordonedDirectories={cordoned})"
     )
 
 

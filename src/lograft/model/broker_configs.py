@@ -5,6 +5,7 @@ cluster's dynamic settings over it. A BrokerConfig never changes: a change is a 
 keeps a setting must ask the current one.
 """
 
+import re
 from collections.abc import Iterable, Mapping
 from dataclasses import fields
 from typing import Any, Final
@@ -354,8 +355,33 @@ def _check_times(values: Mapping[str, str]) -> None:
         raise InvalidConfig("log.roll.jitter.ms must be at least 0")
 
 
+def _check_group_bounds(config: BrokerConfig, given: Iterable[str]) -> None:
+    """group.x.y must lie between group.x.min.y and group.x.max.y; the defaults do."""
+    for name in given:
+        family = re.fullmatch(r"(group\.(?:consumer|share|streams))\.(?:(?:min|max)\.)?(.+)", name)
+        if family is None:
+            continue
+        middle, lowest, highest = (
+            f"{family[1]}.{bound}{family[2]}" for bound in ("", "min.", "max.")
+        )
+        if middle not in BROKER_CONFIGS or lowest not in BROKER_CONFIGS:
+            continue
+        low, value, high = (int(config.text(one) or 0) for one in (lowest, middle, highest))
+        if not low <= value <= high:
+            raise InvalidConfig(
+                f"{middle} ({value}) must lie between {lowest} ({low}) and {highest} ({high})"
+            )
+
+
 def _check_together(config: BrokerConfig) -> None:
-    _check_times({**config.raw, **config.dynamic_default, **config.dynamic_broker})
+    given = {**config.raw, **config.dynamic_default, **config.dynamic_broker}
+    _check_times(given)
+    _check_group_bounds(config, given)
+    if config.controller_quorum_auto_join_enable and not config.is_controller:
+        raise InvalidConfig(
+            "controller.quorum.auto.join.enable=true makes sense only when process.roles has"
+            " controller"
+        )
     if (
         config.log_cleaner_threads
         and config.log_cleaner_dedupe_buffer_size // config.log_cleaner_threads

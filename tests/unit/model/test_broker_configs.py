@@ -175,6 +175,11 @@ def test_defaults() -> None:
         ({"queued.max.request.bytes": "5"}, "socket.request.max.bytes"),
         ({"max.connections.per.ip": "0"}, "overrides"),
         ({"max.connections.per.ip.overrides": "x"}, "host:count"),
+        (
+            {"group.consumer.heartbeat.interval.ms": "60000"},
+            r"must lie between group.consumer.min.* \(5000\) and .*max.* \(15000\)",
+        ),
+        ({"group.share.max.session.timeout.ms": "1000"}, "group.share.session.timeout.ms"),
         ({"log.dirs": ""}, "log.dirs: The list must not be empty"),
     ],
 )
@@ -195,6 +200,18 @@ def test_a_broker_must_not_be_a_voter() -> None:
         "controller.listener.names": "CONTROLLER",
     }
     with pytest.raises(InvalidConfig, match=r"give the broker another node\.id"):
+        broker_config(properties)
+
+
+def test_only_controllers_join_a_quorum() -> None:
+    properties = {
+        "process.roles": "broker",
+        "node.id": "2",
+        "controller.quorum.bootstrap.servers": "localhost:9093",
+        "controller.listener.names": "CONTROLLER",
+        "controller.quorum.auto.join.enable": "true",
+    }
+    with pytest.raises(InvalidConfig, match=r"process\.roles has controller"):
         broker_config(properties)
 
 
