@@ -15,24 +15,18 @@ from crc32c import crc32c
 from lograft.model.errors import DiskFailed
 from lograft.model.seams import Disk, File, FileSlice
 from lograft.model.types import Epoch, Offset, TopicPartition
+from lograft.storage import appending, retention, truncation
 from lograft.storage import recovery as recovering
-from lograft.storage import retention, truncation
 from lograft.storage.epochs import LeaderEpochs
 from lograft.storage.errors import (
     CorruptBatch,
-    InvalidRecord,
     LogClosed,
-    MessageTooLarge,
     OffsetOutOfRange,
-    RecordListTooLarge,
     StorageError,
-    UnexpectedOffset,
-    UnsupportedBatchFormat,
 )
 from lograft.storage.flushing import FlushPlan
-from lograft.storage.markers import read_marker
 from lograft.storage.producer_snapshots import write_snapshot
-from lograft.storage.producers import ProducerBatch, ProducerStates
+from lograft.storage.producers import ProducerStates
 from lograft.storage.segment import Segment
 from lograft.storage.timestamps import find_latest_timestamp, find_timestamp
 from lograft.storage.types import (
@@ -44,18 +38,10 @@ from lograft.storage.types import (
     RecoveryPlan,
     TimestampAndOffset,
 )
-from lograft.storage.validation import AppendRules, check_client_header, check_records
+from lograft.storage.validation import AppendRules
 from lograft.wire.batches import (
-    CODEC_MASK,
-    CONTROL_FLAG,
-    CRC_START,
     HEADER_SIZE,
     LENGTH_OVERHEAD,
-    MAGIC,
-    SEQUENCE_MAX,
-    TRANSACTIONAL_FLAG,
-    patch,
-    patch_timestamp,
     unpack_header,
 )
 
@@ -76,7 +62,6 @@ class Log:
         "_config",
         "_opened",
         "_roll_after",
-        "_rules",
         "created_ms",
         "directory",
         "directory_changed",
@@ -89,6 +74,7 @@ class Log:
         "lower_recovery_point",
         "producers",
         "removals",
+        "rules",
         "segments",
         "topic_id",
         "topic_partition",
@@ -170,7 +156,7 @@ class Log:
     @config.setter
     def config(self, config: LogConfig) -> None:
         self._config = config
-        self._rules = AppendRules(config)
+        self.rules = AppendRules(config)
         #: A batch with a timestamp up to this one is not too late for the active segment.
         self._roll_after = ROLL_UNKNOWN
 
@@ -246,161 +232,19 @@ class Log:
             raise CorruptBatch(f"{size} bytes are too few for a batch")
         fields = unpack_header(batches, 0)
         if fields[1] + LENGTH_OVERHEAD == size:
-            return self._append_checked(batches, fields, leader_epoch, now_ms, origin)
-        return self._append_several(batches, leader_epoch, now_ms, origin)
-
-    def _append_several(
-        self, batches: memoryview, leader_epoch: int, now_ms: int, origin: Origin
-    ) -> AppendResult:
-        parts = split_batches(batches)
-        if origin is Origin.CLIENT:
-            raise InvalidRecord(f"a request must hold one batch a partition, not {len(parts)}")
-        results = [
-            self._append_checked(part, unpack_header(part), leader_epoch, now_ms, origin)
-            for part in parts
-        ]
-        return results[-1]._replace(
-            base_offset=results[0].base_offset,
-            max_timestamp=max(result.max_timestamp for result in results),
-        )
-
-    def _append_checked(
-        self,
-        batch: memoryview,
-        fields: tuple[int, ...],
-        leader_epoch: int,
-        now_ms: int,
-        origin: Origin,
-    ) -> AppendResult:
-        (
-            base_offset,
-            _,
-            _,
-            magic,
-            crc,
-            attributes,
-            last_delta,
-            _,
-            timestamp,
-            producer_id,
-            producer_epoch,
-            base_sequence,
-            record_count,
-        ) = fields
-        rules = self._rules
-        size = len(batch)
-        if magic != MAGIC:
-            raise UnsupportedBatchFormat(f"a batch of magic {magic}; only {MAGIC} is taken")
-        if size > rules.message_bytes_max:
-            raise MessageTooLarge(
-                f"a batch of {size} bytes, max.message.bytes is {rules.message_bytes_max}"
-            )
-        if crc32c(batch[CRC_START:]) != crc:
-            raise CorruptBatch("the CRC of a batch does not match its bytes")
-        if origin is Origin.CLIENT:
-            check_client_header(
-                attributes,
-                base_offset,
-                last_delta,
-                record_count,
-                producer_id,
-                producer_epoch,
-                base_sequence,
-            )
-            if (
-                rules.parses_records
-                or timestamp - now_ms > rules.timestamp_after_max_ms
-                or (rules.codec >= 0 and rules.codec != attributes & CODEC_MASK)
-            ):
-                changed = check_records(batch, rules, origin, now_ms)
-                if changed is not None:
-                    batch = memoryview(bytearray(changed))
-                    size = len(batch)
-                    if size > rules.message_bytes_max:
-                        raise MessageTooLarge(f"recompressed, a batch is {size} bytes long")
-        marker = None
-        if producer_id >= 0:
-            if attributes & CONTROL_FLAG:
-                marker = read_marker(batch)
-                if marker is not None:
-                    self.producers.check_marker(producer_id, producer_epoch, marker)
-            elif origin is Origin.CLIENT:
-                known = self.producers.check(
-                    producer_id,
-                    producer_epoch,
-                    base_sequence,
-                    (base_sequence + last_delta) & SEQUENCE_MAX,
-                    not attributes & TRANSACTIONAL_FLAG,
-                )
-                if known is not None:
-                    return self._repeat(known)
-            else:
-                self.producers.check_epoch(producer_id, producer_epoch)
-        if size > rules.segment_bytes:
-            raise RecordListTooLarge(
-                f"a batch of {size} bytes, segment.bytes is {rules.segment_bytes}"
-            )
-        base = self.end_offset
-        patch(batch, 0, base, leader_epoch)
-        log_append_time_ms = -1
-        if rules.log_append_time:
-            patch_timestamp(batch, 0, size, now_ms)
-            timestamp = log_append_time_ms = now_ms
-        last_offset = base + last_delta
-        self._write(batch, last_offset, timestamp, now_ms)
-        if leader_epoch > self.epochs.latest:
-            self.epochs.assign(leader_epoch, base)
-        if producer_id >= 0:
-            self._note_producer(
-                batch, attributes, producer_id, producer_epoch, base_sequence, base, last_offset,
-                timestamp, now_ms,
-            )  # fmt: skip
-        self.end_offset = end = Offset(last_offset + 1)
-        return AppendResult(base, end, log_append_time_ms, self.log_start_offset, timestamp)
-
-    def _repeat(self, known: ProducerBatch) -> AppendResult:
-        return AppendResult(
-            Offset(known.base_offset),
-            Offset(known.last_offset + 1),
-            known.timestamp if self._rules.log_append_time else -1,
-            self.log_start_offset,
-            known.timestamp,
-            True,
-        )
+            return appending.append_one(self, batches, fields, leader_epoch, now_ms, origin)
+        return appending.append_several(self, batches, leader_epoch, now_ms, origin)
 
     def append_as_follower(self, batches: memoryview, *, now_ms: int = -1) -> AppendResult:
         """Writes batches as their leader has numbered them; a cut last one is left out."""
         if self._closed is not None:
             raise self._closed
-        parts = split_batches(batches, whole_only=True)
-        if not parts:
-            raise CorruptBatch(f"{len(batches)} bytes hold no whole batch")
-        first_base, newest = -1, -1
-        for part in parts:
-            fields = unpack_header(part)
-            base, last_offset, timestamp = fields[0], fields[0] + fields[6], fields[8]
-            if fields[3] != MAGIC or fields[6] < 0:
-                raise CorruptBatch(f"the batch at offset {base} is not one of magic {MAGIC}")
-            if crc32c(part[CRC_START:]) != fields[4]:
-                raise CorruptBatch(f"the CRC of the batch at offset {base} does not match")
-            if base < self.end_offset:
-                raise UnexpectedOffset(f"batch at {base}, the log ends at {self.end_offset}")
-            self._write(part, last_offset, timestamp, now_ms)
-            if fields[2] > self.epochs.latest:
-                self.epochs.assign(fields[2], base)
-            if fields[9] >= 0:
-                self._note_producer(
-                    part, fields[5], fields[9], fields[10], fields[11], base, last_offset,
-                    timestamp, now_ms,
-                )  # fmt: skip
-            self.end_offset = Offset(last_offset + 1)
-            first_base = base if first_base < 0 else first_base
-            newest = max(newest, timestamp)
-        return AppendResult(Offset(first_base), self.end_offset, -1, self.log_start_offset, newest)
+        return appending.append_followed(self, batches, now_ms)
 
-    def _write(self, batch: memoryview, last_offset: int, timestamp: int, now_ms: int) -> None:
+    def write(self, batch: memoryview, last_offset: int, timestamp: int, now_ms: int) -> None:
+        """Puts one checked batch at the end of the active segment, or of a new one."""
         segment = self.segments[-1]
-        rules = self._rules
+        rules = self.rules
         try:
             if (
                 timestamp > self._roll_after
@@ -413,39 +257,6 @@ class Log:
         except OSError as error:
             raise self.disk_failed(error) from error
 
-    def _note_producer(
-        self,
-        batch: memoryview,
-        attributes: int,
-        producer_id: int,
-        producer_epoch: int,
-        base_sequence: int,
-        base: int,
-        last_offset: int,
-        timestamp: int,
-        now_ms: int,
-    ) -> None:
-        if attributes & CONTROL_FLAG:
-            marker = read_marker(batch)
-            if marker is None:
-                return
-            aborted = self.producers.add_marker(
-                producer_id, producer_epoch, marker, base, timestamp, now_ms
-            )
-            if aborted is not None:
-                self.segments[-1].transactions.append(aborted)
-            return
-        last_sequence = base_sequence
-        if base_sequence >= 0:
-            last_sequence = (base_sequence + last_offset - base) & SEQUENCE_MAX
-        self.producers.add_batch(
-            producer_id,
-            producer_epoch,
-            ProducerBatch(base_sequence, last_sequence, base, last_offset, timestamp),
-            bool(attributes & TRANSACTIONAL_FLAG),
-            now_ms,
-        )
-
     # ── rolling ──────────────────────────────────────────────────────────────────────────────
 
     def _is_roll_due(
@@ -456,7 +267,7 @@ class Log:
             return True
         if not segment.size:
             return False
-        rules = self._rules
+        rules = self.rules
         if segment.size + size > rules.segment_bytes:
             return True
         first = segment.load_first_timestamp()
@@ -702,22 +513,3 @@ class Log:
             except OSError as error:
                 raise self.disk_failed(error) from error
         self._closed = LogClosed(f"{self.topic_partition} is closed")
-
-
-def split_batches(buffer: memoryview, *, whole_only: bool = False) -> list[memoryview]:
-    """One view per batch; `whole_only` passes over a cut last one."""
-    parts = []
-    position, end = 0, len(buffer)
-    while position < end:
-        size = 0
-        if end - position >= HEADER_SIZE:
-            size = unpack_header(buffer, position)[1] + LENGTH_OVERHEAD
-            if size < HEADER_SIZE:
-                raise CorruptBatch(f"a batch that says it is {size} bytes long")
-        if size == 0 or position + size > end:
-            if whole_only:
-                break
-            raise CorruptBatch("a batch is longer than the bytes that came")
-        parts.append(buffer[position : position + size])
-        position += size
-    return parts

@@ -22,7 +22,7 @@ from lograft.storage.errors import (
     SnapshotCorrupt,
 )
 from lograft.storage.leftovers import tidy
-from lograft.storage.log_dirs import read_epochs, write_epochs
+from lograft.storage.log_dirs import LEADER_EPOCHS, read_epochs, write_epochs
 from lograft.storage.markers import read_marker
 from lograft.storage.producer_snapshots import decode_snapshot, encode_snapshot, snapshot_path
 from lograft.storage.producers import ProducerBatch, ProducerStates
@@ -64,6 +64,7 @@ def load(log: "Log", plan: RecoveryPlan, now_ms: int) -> None:
         _recover(log, plan.recovery_point, epochs_known)
     log.log_start_offset = Offset(min(log.log_start_offset, log.end_offset))
     log.epochs.truncate_start(log.log_start_offset)
+    log.active.created_ms = now_ms
 
 
 def _begin(log: "Log", names: list[str], start: Offset, now_ms: int) -> None:
@@ -71,11 +72,13 @@ def _begin(log: "Log", names: list[str], start: Offset, now_ms: int) -> None:
     for name in names:
         if name.endswith(SNAPSHOT_SUFFIX):
             log.disk.unlink(f"{log.directory}/{name}")
+    if LEADER_EPOCHS in names:
+        write_epochs(log.disk, log.directory, [])
+    # The first name must be durable before a later one: nobody could tell that it is missing.
     log.begin_segment(start, now_ms)
     log.disk.fsync_dir(log.directory)
     log.directory_changed = False
     log.log_start_offset = log.end_offset = log.durable_offset = start
-    write_epochs(log.disk, log.directory, [])
 
 
 def _load_epochs(log: "Log") -> bool:
@@ -205,6 +208,7 @@ def _recover(log: "Log", recovery_point: Offset, epochs_known: bool) -> None:
     first = max(bisect_right([s.base_offset for s in log.segments], recovery_point - 1) - 1, 0)
     scan_base = log.segments[first].base_offset
     log.end_offset = Offset(scan_base)
+    epochs_before = log.epochs.entries if epochs_known else None
     if epochs_known:
         log.epochs.truncate_end(scan_base)
     else:
@@ -225,7 +229,17 @@ def _recover(log: "Log", recovery_point: Offset, epochs_known: bool) -> None:
             offset=log.end_offset,
             recovery_point=recovery_point,
         )
-    _apply(log, first, cut, snapshots)
+    is_whole = cut.segments == len(log.segments) and cut.size == log.active.file.size
+    if (
+        is_whole
+        and not snapshots
+        and log.end_offset == recovery_point
+        and log.epochs.entries == epochs_before
+    ):
+        # All was durable before: many logs of a node that stopped uncleanly are like this.
+        log.epochs_written = log.epochs.changes
+    else:
+        _apply(log, first, cut, snapshots)
     log.durable_offset = log.end_offset
 
 

@@ -18,6 +18,7 @@ from lograft.storage.types import LONG_MAX, LogConfig, Origin
 from lograft.wire.batches import (
     CODEC_MASK,
     CONTROL_FLAG,
+    HEADER_SIZE,
     LOG_APPEND_TIME_FLAG,
     TRANSACTIONAL_FLAG,
     Record,
@@ -31,6 +32,9 @@ from lograft.wire.errors import MalformedMessage
 KNOWN_FLAGS: Final = CODEC_MASK | LOG_APPEND_TIME_FLAG | TRANSACTIONAL_FLAG | CONTROL_FLAG
 #: A batch may unpack to this much, or to eight times `max.message.bytes` if that is more.
 UNPACKED_BYTES_MIN: Final = 32 << 20
+RECORD_BYTES_MIN: Final = 7
+#: What a compressed batch may claim: nobody counts its records, yet each takes an offset.
+RECORDS_MAX: Final = 1 << 24
 CODEC_OF_NAME: Final = {
     "producer": -1,
     "uncompressed": Codec.none,
@@ -88,6 +92,7 @@ class AppendRules:
 
 
 def check_client_header(
+    size_bytes: int,
     attributes: int,
     base_offset: int,
     last_offset_delta: int,
@@ -103,6 +108,10 @@ def check_client_header(
         raise InvalidRecord(
             f"a batch of {record_count} records cannot end at offset delta {last_offset_delta}"
         )
+    if not attributes & CODEC_MASK and record_count * RECORD_BYTES_MIN > size_bytes - HEADER_SIZE:
+        raise InvalidRecord(f"{record_count} records do not fit in a batch of {size_bytes} bytes")
+    if record_count > RECORDS_MAX:
+        raise InvalidRecord(f"a batch of {record_count} records; {RECORDS_MAX} are the most")
     if attributes & CODEC_MASK > Codec.zstd:
         raise UnsupportedCompression(f"there is no codec {attributes & CODEC_MASK}")
     if attributes & CONTROL_FLAG or attributes & ~KNOWN_FLAGS:

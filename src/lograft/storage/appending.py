@@ -1,0 +1,237 @@
+"""The checks and the book-keeping of appends: what `Log.append_as_leader` and
+`append_as_follower` do with each batch."""
+
+from typing import TYPE_CHECKING
+
+from crc32c import crc32c
+
+from lograft.model.types import Offset
+from lograft.storage.errors import (
+    CorruptBatch,
+    InvalidRecord,
+    MessageTooLarge,
+    RecordListTooLarge,
+    UnexpectedOffset,
+    UnsupportedBatchFormat,
+)
+from lograft.storage.markers import read_marker
+from lograft.storage.producers import ProducerBatch
+from lograft.storage.types import AppendResult, Origin
+from lograft.storage.validation import check_client_header, check_records
+from lograft.wire.batches import (
+    CODEC_MASK,
+    CONTROL_FLAG,
+    CRC_START,
+    HEADER_SIZE,
+    LENGTH_OVERHEAD,
+    MAGIC,
+    SEQUENCE_MAX,
+    TRANSACTIONAL_FLAG,
+    patch,
+    patch_timestamp,
+    unpack_header,
+)
+
+if TYPE_CHECKING:
+    from lograft.storage.log import Log
+
+
+def append_several(
+    log: "Log", batches: memoryview, leader_epoch: int, now_ms: int, origin: Origin
+) -> AppendResult:
+    parts = split_batches(batches)
+    if origin is Origin.CLIENT:
+        raise InvalidRecord(f"a request must hold one batch a partition, not {len(parts)}")
+    results = [
+        append_one(log, part, unpack_header(part), leader_epoch, now_ms, origin) for part in parts
+    ]
+    return results[-1]._replace(
+        base_offset=results[0].base_offset,
+        max_timestamp=max(result.max_timestamp for result in results),
+    )
+
+
+def append_one(
+    log: "Log",
+    batch: memoryview,
+    fields: tuple[int, ...],
+    leader_epoch: int,
+    now_ms: int,
+    origin: Origin,
+) -> AppendResult:
+    (
+        base_offset,
+        _,
+        _,
+        magic,
+        crc,
+        attributes,
+        last_delta,
+        _,
+        timestamp,
+        producer_id,
+        producer_epoch,
+        base_sequence,
+        record_count,
+    ) = fields
+    rules = log.rules
+    size = len(batch)
+    if magic != MAGIC:
+        raise UnsupportedBatchFormat(f"a batch of magic {magic}; only {MAGIC} is taken")
+    if size > rules.message_bytes_max:
+        raise MessageTooLarge(
+            f"a batch of {size} bytes, max.message.bytes is {rules.message_bytes_max}"
+        )
+    if crc32c(batch[CRC_START:]) != crc:
+        raise CorruptBatch("the CRC of a batch does not match its bytes")
+    if origin is Origin.CLIENT:
+        check_client_header(
+            size,
+            attributes,
+            base_offset,
+            last_delta,
+            record_count,
+            producer_id,
+            producer_epoch,
+            base_sequence,
+        )
+        if (
+            rules.parses_records
+            or timestamp - now_ms > rules.timestamp_after_max_ms
+            or (rules.codec >= 0 and rules.codec != attributes & CODEC_MASK)
+        ):
+            changed = check_records(batch, rules, origin, now_ms)
+            if changed is not None:
+                batch = memoryview(bytearray(changed))
+                size = len(batch)
+                if size > rules.message_bytes_max:
+                    raise MessageTooLarge(f"recompressed, a batch is {size} bytes long")
+    marker = None
+    if producer_id >= 0:
+        if attributes & CONTROL_FLAG:
+            marker = read_marker(batch)
+            if marker is not None:
+                log.producers.check_marker(producer_id, producer_epoch, marker)
+        elif origin is Origin.CLIENT:
+            known = log.producers.check(
+                producer_id,
+                producer_epoch,
+                base_sequence,
+                (base_sequence + last_delta) & SEQUENCE_MAX,
+                not attributes & TRANSACTIONAL_FLAG,
+            )
+            if known is not None:
+                return _repeat(log, known)
+        else:
+            log.producers.check_epoch(producer_id, producer_epoch)
+    if size > rules.segment_bytes:
+        raise RecordListTooLarge(f"a batch of {size} bytes, segment.bytes is {rules.segment_bytes}")
+    base = log.end_offset
+    patch(batch, 0, base, leader_epoch)
+    log_append_time_ms = -1
+    if rules.log_append_time:
+        patch_timestamp(batch, 0, size, now_ms)
+        timestamp = log_append_time_ms = now_ms
+    last_offset = base + last_delta
+    log.write(batch, last_offset, timestamp, now_ms)
+    if leader_epoch > log.epochs.latest:
+        log.epochs.assign(leader_epoch, base)
+    if producer_id >= 0:
+        _note_producer(log,
+            batch, attributes, producer_id, producer_epoch, base_sequence, base, last_offset,
+            timestamp, now_ms,
+        )  # fmt: skip
+    log.end_offset = end = Offset(last_offset + 1)
+    return AppendResult(base, end, log_append_time_ms, log.log_start_offset, timestamp)
+
+
+def _repeat(log: "Log", known: ProducerBatch) -> AppendResult:
+    return AppendResult(
+        Offset(known.base_offset),
+        Offset(known.last_offset + 1),
+        known.timestamp if log.rules.log_append_time else -1,
+        log.log_start_offset,
+        known.timestamp,
+        True,
+    )
+
+
+def append_followed(log: "Log", batches: memoryview, now_ms: int) -> AppendResult:
+    parts = split_batches(batches, whole_only=True)
+    if not parts:
+        raise CorruptBatch(f"{len(batches)} bytes hold no whole batch")
+    first_base, newest = -1, -1
+    for part in parts:
+        fields = unpack_header(part)
+        base, last_offset, timestamp = fields[0], fields[0] + fields[6], fields[8]
+        if fields[3] != MAGIC or fields[6] < 0:
+            raise CorruptBatch(f"the batch at offset {base} is not one of magic {MAGIC}")
+        if crc32c(part[CRC_START:]) != fields[4]:
+            raise CorruptBatch(f"the CRC of the batch at offset {base} does not match")
+        if base < log.end_offset:
+            raise UnexpectedOffset(f"batch at {base}, the log ends at {log.end_offset}")
+        log.write(part, last_offset, timestamp, now_ms)
+        if fields[2] > log.epochs.latest:
+            log.epochs.assign(fields[2], base)
+        if fields[9] >= 0:
+            _note_producer(log,
+                part, fields[5], fields[9], fields[10], fields[11], base, last_offset,
+                timestamp, now_ms,
+            )  # fmt: skip
+        log.end_offset = Offset(last_offset + 1)
+        first_base = base if first_base < 0 else first_base
+        newest = max(newest, timestamp)
+    return AppendResult(Offset(first_base), log.end_offset, -1, log.log_start_offset, newest)
+
+
+def _note_producer(
+    log: "Log",
+    batch: memoryview,
+    attributes: int,
+    producer_id: int,
+    producer_epoch: int,
+    base_sequence: int,
+    base: int,
+    last_offset: int,
+    timestamp: int,
+    now_ms: int,
+) -> None:
+    if attributes & CONTROL_FLAG:
+        marker = read_marker(batch)
+        if marker is None:
+            return
+        aborted = log.producers.add_marker(
+            producer_id, producer_epoch, marker, base, timestamp, now_ms
+        )
+        if aborted is not None:
+            log.segments[-1].transactions.append(aborted)
+        return
+    last_sequence = base_sequence
+    if base_sequence >= 0:
+        last_sequence = (base_sequence + last_offset - base) & SEQUENCE_MAX
+    log.producers.add_batch(
+        producer_id,
+        producer_epoch,
+        ProducerBatch(base_sequence, last_sequence, base, last_offset, timestamp),
+        bool(attributes & TRANSACTIONAL_FLAG),
+        now_ms,
+    )
+
+
+def split_batches(buffer: memoryview, *, whole_only: bool = False) -> list[memoryview]:
+    """One view per batch; `whole_only` passes over a cut last one."""
+    parts = []
+    position, end = 0, len(buffer)
+    while position < end:
+        size = 0
+        if end - position >= HEADER_SIZE:
+            size = unpack_header(buffer, position)[1] + LENGTH_OVERHEAD
+            if size < HEADER_SIZE:
+                raise CorruptBatch(f"a batch that says it is {size} bytes long")
+        if size == 0 or position + size > end:
+            if whole_only:
+                break
+            raise CorruptBatch("a batch is longer than the bytes that came")
+        parts.append(buffer[position : position + size])
+        position += size
+    return parts
