@@ -35,6 +35,7 @@ from lograft.wire.messages.delete_topics import (
     DeleteTopicState,
 )
 from lograft.wire.records.config_record import ConfigRecord
+from lograft.wire.records.partition_record import PartitionRecord
 from lograft.wire.records.remove_topic_record import RemoveTopicRecord
 from lograft.wire.records.topic_record import TopicRecord
 
@@ -322,14 +323,13 @@ def _created(made: Sequence[Message], describe: _ConfigDescriber) -> CreatableTo
         for record in made
         if isinstance(record, ConfigRecord) and record.value is not None
     }
-    partitions = made[1 + len(overrides) :]
-    first = partitions[0]
+    partitions = [record for record in made if isinstance(record, PartitionRecord)]
     return CreatableTopicResult(
         name=topic.name,
         topic_id=topic.topic_id,
         error_code=ErrorCode.none,
         error_message=None,
         num_partitions=len(partitions),
-        replication_factor=len(getattr(first, "replicas")),  # noqa: B009
+        replication_factor=len(partitions[0].replicas),
         configs=describe(overrides),
     )

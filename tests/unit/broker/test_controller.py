@@ -17,8 +17,10 @@ from lograft.broker.registration import (
     Stage,
     controller_registration_request,
 )
+from lograft.metadata.brokers import unregister_broker
 from lograft.metadata.errors import Refused
-from lograft.metadata.types import Endpoint
+from lograft.metadata.image import MetadataImage
+from lograft.metadata.types import Endpoint, Outcome
 from lograft.model.errors import ErrorCode
 from lograft.model.types import NodeId
 from lograft.simulation.machine import Life, Machine
@@ -26,6 +28,7 @@ from lograft.wire.messages.allocate_producer_ids import (
     AllocateProducerIdsRequest,
     AllocateProducerIdsResponse,
 )
+from lograft.wire.messages.unregister_broker import UnregisterBrokerRequest
 from lograft.wire.records.begin_transaction_record import BeginTransactionRecord
 from lograft.wire.records.feature_level_record import FeatureLevelRecord
 
@@ -172,6 +175,37 @@ def test_a_silent_broker_is_fenced_and_comes_back() -> None:
         await asyncio.sleep(1)
         assert not is_fenced(node)
         assert stage_of(registration) == "unfenced"
+
+    run(work)
+
+
+def test_a_broker_that_was_unregistered_registers_again() -> None:
+    async def work(life: Life) -> None:
+        node = await (await ControlNode.start(life)).with_broker()
+        first = node.image.brokers[1].epoch
+        request = UnregisterBrokerRequest(broker_id=1)
+        await node.controller.submit(partial(unregister_broker, request=request))
+        assert node.image.brokers == {}
+        await asyncio.sleep(5)
+        assert not is_fenced(node)
+        assert node.image.brokers[1].epoch > first
+
+    run(work)
+
+
+def test_when_all_is_committed_both_images_are_equal() -> None:
+    async def work(life: Life) -> None:
+        node = await (await ControlNode.start(life)).with_broker()
+        await asyncio.gather(*(node.create(f"t{number}", 3) for number in range(20)))
+        seen: list[MetadataImage] = []
+
+        def look(image: MetadataImage) -> Outcome[None]:
+            seen.append(image)
+            return Outcome((), None)
+
+        await node.controller.submit(look)
+        assert seen[0] is not node.image
+        assert seen[0] == node.image
 
     run(work)
 
