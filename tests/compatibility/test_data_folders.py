@@ -36,7 +36,6 @@ COMPLAINTS = (
     "Mismatch",
     "Exception",
     "Could not",
-    "non-consecutive",
     "out of order",
     "corrupt",
 )
