@@ -123,6 +123,7 @@ def test_settings(new_server: Callable[..., Server], java_tools: JavaTools) -> N
     for name in OWN_SETTINGS:
         ours[1].pop(name)
     assert len(theirs[0]) > 30
+    assert len(theirs[1]) > 300
     assert ours[0] == theirs[0]
     assert ours[1] == theirs[1]
 
