@@ -135,17 +135,30 @@ def open_new(
     config: TopicConfig,
     now_ms: int,
 ) -> Log:
-    log = Log.open(
+    """The topic id is written first: the fsync of the folder that ends `Log.open` makes both names
+    durable. The name of the folder itself is the caller's business, once for many."""
+    directory = f"{log_dir}/{folder_name(topic_partition)}"
+    try:
+        disk.make_dir(directory)
+        write_partition_metadata(disk, directory, topic_id, sync_name=False)
+    except OSError as error:
+        raise DiskFailed(log_dir, error) from error
+    return Log.open(
         disk,
-        f"{log_dir}/{folder_name(topic_partition)}",
+        directory,
         topic_partition=topic_partition,
         topic_id=topic_id,
         config=config,
         now_ms=now_ms,
         recovery=RecoveryPlan(clean=False),
     )
-    _write_topic_id(disk, log)
-    return log
+
+
+def sync_folder_names(disk: Disk, log_dir: str) -> None:
+    try:
+        disk.fsync_dir(log_dir)
+    except OSError as error:
+        raise DiskFailed(log_dir, error) from error
 
 
 def _write_topic_id(disk: Disk, log: Log) -> None:
@@ -168,14 +181,14 @@ def set_stray_aside(disk: Disk, found: FoundLog, unique: UUID) -> str:
     return f"{log_dir}/{name}"
 
 
-def rename_log(disk: Disk, log: Log, path: str) -> Log:
-    """Gives the folder of a deleted log another name; whoever reads its files reads on."""
+def rename_logs(disk: Disk, log_dir: str, renames: Sequence[tuple[str, str]]) -> None:
+    """Gives the folders of deleted logs other names; whoever reads their files reads on."""
     try:
-        disk.rename(log.directory, path)
-        disk.fsync_dir(log.log_dir)
+        for source, target in renames:
+            disk.rename(source, target)
+        disk.fsync_dir(log_dir)
     except OSError as error:
-        raise DiskFailed(log.log_dir, error) from error
-    return log
+        raise DiskFailed(log_dir, error) from error
 
 
 def open_many(openers: Sequence[Callable[[], Log]]) -> list[Log | LograftError]:

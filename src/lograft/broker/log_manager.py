@@ -11,6 +11,7 @@ import asyncio
 import logging
 from collections.abc import Callable, Mapping
 from functools import partial
+from itertools import groupby
 from typing import Final, NamedTuple
 from uuid import UUID
 
@@ -22,9 +23,10 @@ from lograft.broker.log_loading import (
     open_found,
     open_many,
     open_new,
-    rename_log,
+    rename_logs,
     set_stray_aside,
     survey,
+    sync_folder_names,
 )
 from lograft.broker.partition import Partition
 from lograft.model.broker_configs import BrokerConfig
@@ -37,6 +39,8 @@ from lograft.storage.log_dirs import deleted_folder_name, write_clean_shutdown
 LOGGER: Final = logging.getLogger(__name__)
 #: Logs that one worker's job opens before the loop hears of them.
 LOGS_PER_JOB: Final = 64
+#: Workers that make new logs side by side.
+MAKERS: Final = 4
 
 
 class Opened(NamedTuple):
@@ -82,6 +86,8 @@ class LogManager:
         self.doomed: list[tuple[int, LogDirectory, str]] = []
         #: Called when a log dir went offline; the controller should hear of it soon.
         self.on_directory_failed: Callable[[], None] = lambda: None
+        #: Called when a partition's log is open: the controller may not know in which dir.
+        self.on_partition_opened: Callable[[Partition, LogDirectory], None] = lambda p, d: None
         #: The broker epoch of the last life if all dirs were closed cleanly, else -1.
         self.previous_broker_epoch = -1
         self._found: dict[TopicIdPartition, Opened] = {}
@@ -200,6 +206,7 @@ class LogManager:
             self._lower_recovery_point, directory, log.topic_partition
         )
         partition.on_opened(log, directory)
+        self.on_partition_opened(partition, directory)
 
     def start(self) -> None:
         for directory in self.online:
@@ -329,43 +336,60 @@ class LogManager:
     async def _do_work(self, directory: LogDirectory) -> None:
         waiting = self._work[directory]
         while waiting and not directory.offline:
-            batch = [
-                w for w in waiting[:LOGS_PER_JOB] if type(w) is Doom or not w.partition.deleted
-            ]
-            del waiting[:LOGS_PER_JOB]
+            kind, group = next(groupby(waiting[:LOGS_PER_JOB], type))
+            batch = list(group)
+            del waiting[: len(batch)]
             try:
                 if any(w.partition.topic_partition in directory.names_on_disk for w in batch):
                     await self.write_checkpoints(directory)
-                jobs = [self._job(directory, work) for work in batch]
-                results = await self._runtime.workers.run(
-                    partial(open_many, jobs), lane=directory.path
-                )
+                if kind is Doom:
+                    await self._set_doomed_aside(directory, [w for w in batch if type(w) is Doom])
+                else:
+                    await self._make_logs(
+                        directory, [w.partition for w in batch if not w.partition.deleted]
+                    )
             except DiskFailed as error:
                 directory.fail(error)
                 break
-            for work, result in zip(batch, results, strict=True):
-                if type(work) is Make:
-                    self._made(work.partition, directory, result)
         del self._work[directory]
 
-    def _job(self, directory: LogDirectory, work: "Make | Doom") -> Callable[[], Log]:
-        partition = work.partition
-        if isinstance(work, Doom):
+    async def _set_doomed_aside(self, directory: LogDirectory, batch: list[Doom]) -> None:
+        """In the dir's lane: after every flush that may still write in these folders."""
+        renames = []
+        for partition, log in batch:
             name = deleted_folder_name(partition.topic_partition, self._runtime.randomness.uuid())
             path = f"{directory.path}/{name}"
+            renames.append((log.directory, path))
             due_ms = self._runtime.clock.mono_ms() + partition.config.file_delete_delay_ms
             self.doomed.append((due_ms, directory, path))
-            work.log.close(clean=False)
-            return partial(rename_log, self._disk, work.log, path)
-        return partial(
-            open_new,
-            self._disk,
-            directory.path,
-            partition.topic_partition,
-            topic_id=partition.topic_id,
-            config=partition.config,
-            now_ms=self._runtime.clock.wall_ms(),
+            log.close(clean=False)
+        job = partial(rename_logs, self._disk, directory.path, renames)
+        await self._runtime.workers.run(job, lane=directory.path)
+
+    async def _make_logs(self, directory: LogDirectory, partitions: list[Partition]) -> None:
+        """Many at once: each waits for the disk a few times, and the disk takes them together."""
+        workers, now_ms = self._runtime.workers, self._runtime.clock.wall_ms()
+        openers: list[Callable[[], Log]] = [
+            partial(
+                open_new,
+                self._disk,
+                directory.path,
+                partition.topic_partition,
+                topic_id=partition.topic_id,
+                config=partition.config,
+                now_ms=now_ms,
+            )
+            for partition in partitions
+        ]
+        chunks = [range(start, len(openers), MAKERS) for start in range(MAKERS)]
+        jobs = [workers.run(partial(open_many, [openers[n] for n in chunk])) for chunk in chunks]
+        results = await asyncio.gather(*jobs)
+        await workers.run(
+            partial(sync_folder_names, self._disk, directory.path), lane=directory.path
         )
+        for chunk, opened in zip(chunks, results, strict=True):
+            for number, result in zip(chunk, opened, strict=True):
+                self._made(partitions[number], directory, result)
 
     def _made(
         self, partition: Partition, directory: LogDirectory, result: Log | LograftError

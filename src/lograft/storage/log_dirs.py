@@ -36,8 +36,8 @@ _DOOMED_FOLDER: Final = re.compile(r".+\.[0-9a-f]{32}-(delete|stray)")
 NAME_LENGTH_MAX: Final = 255
 
 
-def write_atomically(disk: Disk, path: str, data: bytes) -> None:
-    """Blocks (two fsyncs)."""
+def write_atomically(disk: Disk, path: str, data: bytes, *, sync_name: bool = True) -> None:
+    """Blocks (two fsyncs). Without `sync_name` the caller fsyncs the folder."""
     temporary = path + TEMPORARY_SUFFIX
     file = disk.open(temporary, create=True)
     if file.size:
@@ -45,7 +45,8 @@ def write_atomically(disk: Disk, path: str, data: bytes) -> None:
     file.append(data)
     file.fsync()
     disk.rename(temporary, path)
-    disk.fsync_dir(path.rpartition("/")[0])
+    if sync_name:
+        disk.fsync_dir(path.rpartition("/")[0])
 
 
 # ── checkpoints ──────────────────────────────────────────────────────────────────────────────
@@ -160,9 +161,12 @@ def read_partition_metadata(disk: Disk, directory: str) -> UUID | None:
         raise InvalidCheckpoint(f"{path} does not name a topic id") from None
 
 
-def write_partition_metadata(disk: Disk, directory: str, topic_id: UUID) -> None:
+def write_partition_metadata(
+    disk: Disk, directory: str, topic_id: UUID, *, sync_name: bool = True
+) -> None:
     text = f"version: 0\ntopic_id: {uuid_to_text(topic_id)}"
-    write_atomically(disk, f"{directory}/{PARTITION_METADATA}", text.encode())
+    path = f"{directory}/{PARTITION_METADATA}"
+    write_atomically(disk, path, text.encode(), sync_name=sync_name)
 
 
 # ── clean stops ──────────────────────────────────────────────────────────────────────────────
