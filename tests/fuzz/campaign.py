@@ -1,0 +1,363 @@
+"""A seeded stream of requests, honest and hostile, against one node on a simulated machine.
+
+Whatever comes, the node answers in the right form, or closes the connection as its protocol says;
+it never fails inside, never answers UNKNOWN_SERVER_ERROR, and keeps what it has acknowledged.
+"""
+
+import asyncio
+import random
+from collections import deque
+from collections.abc import Sequence
+from typing import NamedTuple
+from uuid import UUID
+
+from tests.fuzz.hostile_batches import HostileBatches
+from tests.fuzz.hostile_requests import KEPT, TOYS, HostileRequests, with_unknown_tags
+from tests.fuzz.ledger import Ledger
+from tests.fuzz.simulated_node import Complaints, SimulatedNode, read_answer
+from tests.properties.mutations import mutated
+
+from lograft.api.router import Session, served_apis
+from lograft.broker.metadata_loading import load_metadata
+from lograft.metadata.image import MetadataImage
+from lograft.model.errors import ErrorCode
+from lograft.model.exchange import Answer, CloseConnection, Waiting
+from lograft.model.types import Offset
+from lograft.simulation.machine import WALL_START_MS
+from lograft.storage.log_dirs import read_meta_properties
+from lograft.wire.apis import ApiSpec, request_class
+from lograft.wire.codec import read
+from lograft.wire.errors import MalformedMessage, WireError
+from lograft.wire.headers import frame_request, read_request_header
+from lograft.wire.message import Message
+from lograft.wire.messages.create_topics import (
+    CreatableTopic,
+    CreatableTopicConfig,
+    CreateTopicsRequest,
+    CreateTopicsResponse,
+)
+from lograft.wire.messages.produce import (
+    PartitionProduceData,
+    ProduceRequest,
+    ProduceResponse,
+    TopicProduceData,
+)
+
+#: Under way at once; as many connections send in turns.
+WAITING_MAX = 6
+HEALING_S = 10.0
+CALM_EVERY = 10
+CALM_PRODUCE_VERSION = 9
+CLIENT_IDS = (None, "", "fuzz", "__admin_client", "grün\n", "c" * 32767)
+#: What keeps records whatever the defaults of the cluster become.
+KEEP = {
+    "cleanup.policy": "delete",
+    "retention.ms": "-1",
+    "retention.bytes": "-1",
+    "max.message.bytes": "1048588",
+    "segment.bytes": "1048600",
+    "compression.type": "producer",
+    "message.timestamp.type": "CreateTime",
+}
+KEPT_SETTINGS: dict[str, dict[str, str]] = {
+    "kept": {},
+    "kept-lz4": {"compression.type": "lz4"},
+    "kept-time": {"message.timestamp.type": "LogAppendTime"},
+    # Keys are looked at, but nothing is compacted away.
+    "kept-keys": {
+        "cleanup.policy": "compact",
+        "min.compaction.lag.ms": str(2**63 - 1),
+        "max.compaction.lag.ms": str(2**63 - 1),
+    },
+    "kept-flushed": {"flush.messages": "1"},
+}
+
+
+class Sent(NamedTuple):
+    frame: bytes
+    what: str
+    #: As the server will read it; None if it will not.
+    request: Message | None
+    key: int
+    version: int
+    correlation_id: int
+    #: Nothing was spoiled: a closed connection needs a better reason than the frame's form.
+    well_formed: bool
+
+
+class Campaign:
+    def __init__(self, seed: int) -> None:
+        self.seed = seed
+        self._chance = random.Random(f"campaign {seed}")
+        self.node = SimulatedNode(seed, auto_create_partitions_enable="true")
+        self.ledger = Ledger()
+        self.answers = 0
+        self.refused = 0
+        self._complaints = Complaints()
+        self._recent: deque[str] = deque(maxlen=WAITING_MAX + 2)
+        self._waiting: dict[asyncio.Task[Answer | None], Sent] = {}
+        chance = self._chance
+        self._batches = HostileBatches(chance, now_ms=WALL_START_MS)
+        self._requests = HostileRequests(
+            f"requests {seed}",
+            fullness=chance.choice((0.5, 0.8, 0.95)),
+            wildness=chance.choice((0.02, 0.1, 0.3)),
+            batches=self._batches,
+            topic_ids=self._topic_ids,
+        )
+        self._spoils = chance.choice((0.0, 0.2, 0.5))
+        self._served: list[tuple[str, ApiSpec]] = [
+            (role, spec) for role in ("broker", "controller") for spec in served_apis(role)
+        ]
+        self._weights = [8 if spec.key in (0, 1) else 1 for _, spec in self._served]
+
+    def run(self, requests: int) -> None:
+        with self._complaints:
+            try:
+                self.node.start()
+                self.node.run(self._play(requests))
+                self.ledger.check(self.node)
+                self._check_restart()
+                self._check()
+            except Exception as error:
+                recent = "\n  ".join(self._recent)
+                raise AssertionError(
+                    f"replay with LOGRAFT_FUZZ_SEED={self.seed}: {error!r}\n"
+                    f"last requests:\n  {recent}"
+                ) from error
+            finally:
+                self.node.loop.close()
+
+    def _topic_ids(self, names: Sequence[str]) -> list[UUID]:
+        known = self.node.image.topic_ids
+        return [known[name] for name in names if name in known]
+
+    def _check(self) -> None:
+        assert not self._complaints.lines, self._complaints.lines[0]
+
+    # ── sending ──────────────────────────────────────────────────────────────────────────────
+
+    async def _play(self, requests: int) -> None:
+        await self._create_topics()
+        sessions: dict[str, list[Session]] = {
+            role: [self.node.session(role) for _ in range(3)] for role in ("broker", "controller")
+        }
+        for step in range(requests):
+            ((role, spec),) = self._chance.choices(self._served, self._weights)
+            sent = self._next_frame(spec, step)
+            self._recent.append(f"{step}: {sent.what} {sent.frame[:200].hex()}")
+            slot = self._chance.randrange(3)
+            if not self._deliver(sessions[role][slot], sent):
+                sessions[role][slot] = self.node.session(role)
+            await self._let_time_pass()
+            if step % CALM_EVERY == 0:
+                await self._be_calm()
+            self._check()
+            self.node.check()
+        while self._waiting:
+            await self._let_time_pass()
+        # Someone may have taken the broker off the cluster: it comes back by itself.
+        await asyncio.sleep(HEALING_S)
+        self._check()
+
+    async def _be_calm(self) -> None:
+        """A well-behaved client writes, whatever the others do."""
+        name = self._chance.choice(KEPT)
+        partition = self.node.broker.partitions.get(name, 0)
+        assert partition is not None, name
+        if not partition.leads:
+            # Someone has unregistered the broker, as the protocol lets them: it comes back.
+            return
+        records = self._batches.honest_with_keys()
+        data = PartitionProduceData(index=0, records=records)
+        request = ProduceRequest(
+            acks=-1,
+            timeout_ms=30_000,
+            topic_data=[TopicProduceData(name=name, partition_data=[data])],
+        )
+        response = await self.node.ask(request, CALM_PRODUCE_VERSION, ProduceResponse)
+        if partition.leads:
+            assert not response.responses[0].partition_responses[0].error_code, response
+        self.ledger.note(self.node, request, response)
+
+    async def _create_topics(self) -> None:
+        settings = {name: KEEP | own for name, own in KEPT_SETTINGS.items()}
+        settings |= {name: {} for name in TOYS}
+        request = CreateTopicsRequest(
+            topics=[
+                CreatableTopic(
+                    name=name,
+                    num_partitions=2,
+                    replication_factor=1,
+                    configs=[CreatableTopicConfig(name=k, value=v) for k, v in configs.items()],
+                )
+                for name, configs in settings.items()
+            ]
+        )
+        response = await self.node.ask(request, 7, CreateTopicsResponse)
+        assert [topic.error_code for topic in response.topics] == [0] * len(settings), response
+
+    def _next_frame(self, spec: ApiSpec, step: int) -> Sent:
+        chance = self._chance
+        version = chance.randint(spec.min_version, spec.max_version)
+        request = self._requests.request(request_class(spec.key), version)
+        client_id = chance.choice(CLIENT_IDS)
+        frame = frame_request(request, version, correlation_id=step, client_id=client_id)[4:]
+        what = f"{spec.name} v{version}"
+        # Only where the last byte is the count of tags, and not the end of a known one.
+        has_tags = any(field.is_tagged for field in request.FIELDS)
+        if version >= spec.flexible_since and not has_tags and chance.random() < 0.1:
+            frame = with_unknown_tags(frame, chance)
+        well_formed = chance.random() >= self._spoils
+        if not well_formed:
+            frame = self._spoiled(frame)
+            what += " spoiled"
+        return _as_read(frame, what, well_formed)
+
+    def _spoiled(self, frame: bytes) -> bytes:
+        chance = self._chance
+        match chance.randrange(8):
+            case 0:
+                return frame[: chance.randrange(len(frame))]
+            case 1:
+                return frame + chance.randbytes(chance.randint(1, 30))
+            case 2:
+                wrong_version = chance.choice((-1, 0, 3, 9, 20, 32767)).to_bytes(2, signed=True)
+                return frame[:2] + wrong_version + frame[4:]
+            case 3:
+                wrong_key = chance.choice((-1, 4, 7, 93, 1000, 32767)).to_bytes(2, signed=True)
+                return wrong_key + frame[2:]
+            case 4:
+                return chance.randbytes(chance.randrange(100))
+            case 5:
+                other_key = chance.choice(self._served)[1].key.to_bytes(2)
+                return other_key + frame[2:]
+            case _:
+                return mutated(frame, chance)
+
+    def _deliver(self, session: Session, sent: Sent) -> bool:
+        """False when the connection is closed by that."""
+        buffer = bytearray(sent.frame)
+        try:
+            reply = session.handle_frame(memoryview(buffer))
+        except (WireError, CloseConnection) as error:
+            if sent.well_formed and isinstance(error, MalformedMessage):
+                raise
+            self.refused += 1
+            return False
+        finally:
+            # The connection reads the next frame into the same place.
+            buffer[:] = b"\xee" * len(buffer)
+        if isinstance(reply, Answer):
+            self._take(sent, reply)
+        elif isinstance(reply, Waiting):
+            task = asyncio.get_running_loop().create_task(_awaited(reply))
+            self._waiting[task] = sent
+        return True
+
+    async def _let_time_pass(self) -> None:
+        """Answers come, or their clients lose patience and go."""
+        chance = self._chance
+        if self._waiting and (len(self._waiting) >= WAITING_MAX or chance.random() < 0.5):
+            await asyncio.wait(self._waiting, timeout=chance.choice((0.001, 0.05, 1.0)))
+            if len(self._waiting) >= WAITING_MAX and not any(t.done() for t in self._waiting):
+                impatient = chance.choice(list(self._waiting))
+                impatient.cancel()
+                await asyncio.wait([impatient])
+        for task in [task for task in self._waiting if task.done()]:
+            sent = self._waiting.pop(task)
+            if task.cancelled():
+                continue
+            answer = task.result()
+            if answer is not None:
+                self._take(sent, answer)
+
+    # ── answers ──────────────────────────────────────────────────────────────────────────────
+
+    def _take(self, sent: Sent, answer: Answer) -> None:
+        self.answers += 1
+        version = sent.version
+        if sent.request is None:
+            # Only ApiVersions answers what it cannot read, in the version that all can (KIP-511).
+            assert sent.key == 18, sent.what
+            version = 0
+        response = read_answer(answer, sent.key, version, sent.correlation_id)
+        assert not has_code(response, ErrorCode.unknown_server_error), (sent.what, response)
+        if sent.request is not None:
+            self.ledger.note(self.node, sent.request, response)
+
+    # ── the end ──────────────────────────────────────────────────────────────────────────────
+
+    def _check_restart(self) -> None:
+        """Stops and starts again: the same metadata, the same records."""
+        broker = self.node.broker
+        self.node.stop()
+        self._check()
+        rebuilt = self._image_on_disk()
+        assert rebuilt == broker.image, "the metadata log does not say what the node knew"
+        self.node.start()
+        self.ledger.check(self.node)
+        assert self.node.image.topic_ids == broker.image.topic_ids
+        assert self.node.image.configs == broker.image.configs
+        assert set(KEPT) <= set(self.node.image.topic_ids)
+        self.node.stop()
+
+    def _image_on_disk(self) -> MetadataImage:
+        config = self.node.config
+        disk = self.node.machine.boot().disk
+        meta = read_meta_properties(disk, config.metadata_log_dir)
+        assert meta is not None
+        assert meta.directory_id is not None
+        loaded = load_metadata(
+            disk, config, directory_id=meta.directory_id, now_ms=self.node.machine.clock.wall_ms()
+        )
+        image = MetadataImage()
+        if loaded.snapshot is not None and loaded.snapshot.id.end_offset > 0:
+            snapshot = loaded.snapshot
+            last = Offset(snapshot.id.end_offset - 1)
+            image.apply(snapshot.records, offset=last, epoch=snapshot.id.epoch)
+        for batch in loaded.tail:
+            image.apply(batch.records, offset=batch.last_offset, epoch=batch.epoch)
+        self.node.machine.exit()
+        return image
+
+
+async def _awaited(reply: Waiting) -> Answer | None:
+    try:
+        return await reply.answer
+    except CloseConnection:
+        return None
+
+
+def _as_read(frame: bytes, what: str, well_formed: bool) -> Sent:
+    """Reads a spoiled frame as the server will: it may have become another good one."""
+    try:
+        header = read_request_header(frame)
+        request, _ = read(
+            request_class(header.api_key), header.api_version, frame, header.body_position
+        )
+    except WireError:
+        key = int.from_bytes(frame[:2], signed=True)
+        correlation_id = int.from_bytes(frame[4:8], signed=True)
+        return Sent(frame, what, None, key, 0, correlation_id, well_formed)
+    return Sent(
+        frame,
+        what,
+        request,
+        header.api_key,
+        header.api_version,
+        header.correlation_id,
+        well_formed,
+    )
+
+
+def has_code(message: Message, code: int) -> bool:
+    """Whether an error code anywhere in a message is that one."""
+    for field in message.FIELDS:
+        value = getattr(message, field.name)
+        if field.name.endswith("error_code") and value == code:
+            return True
+        parts = value if isinstance(value, list) else [value]
+        if any(isinstance(part, Message) and has_code(part, code) for part in parts):
+            return True
+    return False

@@ -1,0 +1,111 @@
+"""What the node has acknowledged in the topics that nobody may delete from, and whether it is
+still there."""
+
+from typing import NamedTuple
+from uuid import UUID
+
+from tests.fuzz.hostile_requests import KEPT
+from tests.fuzz.simulated_node import SimulatedNode
+
+from lograft.model.errors import ErrorCode
+from lograft.wire.batches import (
+    HEADER_SIZE,
+    Record,
+    check_crc,
+    iterate_headers,
+    read_header,
+    read_records,
+)
+from lograft.wire.errors import MalformedMessage
+from lograft.wire.message import Message
+from lograft.wire.messages.fetch import FetchPartition, FetchRequest, FetchResponse, FetchTopic
+from lograft.wire.messages.produce import ProduceRequest, ProduceResponse
+
+UNPACKED_BYTES_MAX = 1 << 20
+FETCH_VERSION = 16
+
+
+class Key(NamedTuple):
+    topic_id: UUID
+    partition: int
+
+
+class Ledger:
+    def __init__(self) -> None:
+        #: By partition and base offset: the batch as it was sent.
+        self._batches: dict[Key, dict[int, bytes]] = {}
+        self.acknowledged = 0
+
+    def note(self, node: SimulatedNode, request: Message, response: Message) -> None:
+        if not isinstance(request, ProduceRequest):
+            return
+        assert isinstance(response, ProduceResponse)
+        kept_ids = {node.image.topic_ids[name] for name in KEPT}
+        for topic, answers in zip(request.topic_data, response.responses, strict=True):
+            topic_id = (
+                topic.topic_id if topic.topic_id.int else node.image.topic_ids.get(topic.name)
+            )
+            if topic_id not in kept_ids:
+                continue
+            pairs = zip(topic.partition_data, answers.partition_responses, strict=True)
+            for data, answer in pairs:
+                assert data.index == answer.index
+                if answer.error_code == ErrorCode.none:
+                    assert isinstance(data.records, memoryview | bytes)
+                    self.acknowledged += 1
+                    # A repetition is answered with the offset of what it repeats.
+                    known = self._batches.setdefault(Key(topic_id, data.index), {})
+                    known.setdefault(answer.base_offset, bytes(data.records))
+
+    def check(self, node: SimulatedNode) -> None:
+        for name in KEPT:
+            topic_id = node.image.topic_ids[name]
+            for index in node.image.topics[topic_id].partitions:
+                stored = node.run(_read_all(node, topic_id, index))
+                for offset, sent in self._batches.get(Key(topic_id, index), {}).items():
+                    assert offset in stored, f"{name}-{index}: offset {offset} was acknowledged"
+                    _check_same(sent, stored[offset], f"{name}-{index} at {offset}")
+
+
+async def _read_all(node: SimulatedNode, topic_id: UUID, index: int) -> dict[int, bytes]:
+    """All batches by base offset; they follow each other without a gap, each with its CRC."""
+    found: dict[int, bytes] = {}
+    offset, high_watermark = 0, 1
+    while offset < high_watermark:
+        asked = FetchPartition(partition=index, fetch_offset=offset, partition_max_bytes=1 << 20)
+        request = FetchRequest(
+            max_bytes=1 << 20,
+            session_epoch=-1,
+            topics=[FetchTopic(topic_id=topic_id, partitions=[asked])],
+        )
+        response = await node.ask(request, FETCH_VERSION, FetchResponse)
+        (answer,) = response.responses[0].partitions
+        assert answer.error_code == ErrorCode.none, ErrorCode(answer.error_code)
+        high_watermark = answer.high_watermark
+        data = answer.records
+        assert isinstance(data, bytes | memoryview)
+        if high_watermark == 0:
+            break
+        assert len(data), f"nothing at {offset} of {high_watermark}"
+        for position, header in iterate_headers(data):
+            assert header.base_offset == offset, (header, offset)
+            assert check_crc(data, position, header.size_bytes), (index, offset)
+            found[offset] = bytes(data[position : position + header.size_bytes])
+            offset = header.last_offset + 1
+    return found
+
+
+def _check_same(sent: bytes, stored: bytes, where: str) -> None:
+    if sent[HEADER_SIZE:] == stored[HEADER_SIZE:]:
+        assert read_header(sent).record_count == read_header(stored).record_count, where
+    else:
+        assert _contents(sent) == _contents(stored), where
+
+
+def _contents(batch: bytes) -> list[Record] | None:
+    """Without offsets and timestamps, which the broker may set."""
+    try:
+        records = read_records(batch, bytes_max=UNPACKED_BYTES_MAX)
+    except MalformedMessage:
+        return None
+    return [record._replace(offset=0, timestamp=0) for record in records]

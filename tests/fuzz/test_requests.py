@@ -1,0 +1,20 @@
+"""Every API and version that a listener serves, asked by everybody in every way."""
+
+import pytest
+from tests.fuzz import budget
+from tests.fuzz.campaign import Campaign
+
+#: Few enough for a failure to be small, many enough for states to build up.
+REQUESTS_PER_SEED = 400
+
+pytestmark = pytest.mark.fuzz
+
+
+@pytest.mark.timeout(0)
+def test_nothing_that_is_asked_breaks_the_node() -> None:
+    acknowledged = 0
+    for seed in budget.seeds(share=0.7):
+        campaign = Campaign(seed)
+        campaign.run(REQUESTS_PER_SEED)
+        acknowledged += campaign.ledger.acknowledged
+    assert acknowledged, "nothing was ever written: the fuzzer tests nothing"
