@@ -17,6 +17,7 @@ from uuid import UUID
 from lograft.api.router import Router, served_apis
 from lograft.broker.broker import Broker
 from lograft.broker.controller import Controller
+from lograft.broker.directory_assignment import DirectoryAssigner
 from lograft.broker.formatting import check_identities
 from lograft.broker.metadata_loading import load_metadata
 from lograft.broker.producer_ids import ProducerIds
@@ -190,6 +191,15 @@ class Node:
             halt=self._halt,
         )
         self._broker, self._controller, self._directory_ids = broker, controller, directory_ids
+        self._assigner = assigner = DirectoryAssigner(
+            config.node_id,
+            broker_epoch=lambda: self._registered().broker_epoch,
+            image=lambda: broker.image,
+            submit=controller.submit,
+        )
+        broker.logs.on_partition_opened = lambda partition, directory: assigner.opened(
+            partition.topic_id, partition.index, directory.directory_id
+        )
         driver.add_listener(broker.on_committed)
         self._snapshotter = Snapshotter(
             self._runtime, driver, config, committed=lambda: broker.image
@@ -256,6 +266,7 @@ class Node:
         await registration.register()
         self._spawn(registration.run(), name="broker registration")
         self._spawn(controller.run(), name="controller")
+        self._spawn(self._assigner.run(), name="directory assignment")
         self._spawn(self._snapshotter.run(), name="metadata snapshots")
         await registration.wait_unfenced()
 

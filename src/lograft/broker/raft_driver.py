@@ -199,7 +199,11 @@ class RaftDriver:
                 raise self._failure
             plan = self.log.flush_plan()
             if not plan.is_empty:
-                await self._runtime.workers.run(partial(self._flush, plan), lane=self.lane)
+                try:
+                    await self._runtime.workers.run(partial(self._flush, plan), lane=self.lane)
+                except DiskFailed as failure:
+                    self._failure = failure
+                    raise
                 self.log.mark_durable(plan)
             await self._do(self.core.on_durable(self.log.durable_offset))
 
@@ -218,9 +222,10 @@ class RaftDriver:
             raise DiskFailed(self.log.log_dir, error) from error
 
     def _close(self) -> None:
-        """A worker's job."""
-        self.log.close(clean=True)
-        self._mark_recovery_point(self.log.durable_offset)
+        """A worker's job. What a failed disk holds is known only to the next start."""
+        if self._failure is None and not self.log.failed:
+            self.log.close(clean=True)
+            self._mark_recovery_point(self.log.durable_offset)
 
     async def _do(self, effects: Effects) -> None:
         while effects.persist is not None:

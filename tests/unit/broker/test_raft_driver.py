@@ -174,10 +174,14 @@ def test_a_failed_fsync_ends_the_node() -> None:
         task = asyncio.ensure_future(node.controller.submit(decision(setting(1))))
         while not life.failures:
             await asyncio.sleep(0.01)
-        # Nobody is told anything, and the disk is not asked a second time.
+        # Nobody is told that it is committed, and the disk is not asked a second time.
         assert not task.done()
         assert node.image.configs == {}
-        task.cancel()
+        with pytest.raises(DiskFailed):
+            await node.controller.submit(decision(setting(2)))
+        await node.driver.stop()
+        with pytest.raises(NotController, match="may or may not"):
+            await task
 
     machine.loop.run_until_complete(life.run(main(), name="main"))
     assert isinstance(life.failures[0], DiskFailed)
