@@ -39,7 +39,7 @@ from lograft.storage.log_dirs import deleted_folder_name, write_clean_shutdown
 LOGGER: Final = logging.getLogger(__name__)
 #: Logs that one worker's job opens before the loop hears of them.
 LOGS_PER_JOB: Final = 64
-#: Workers that make new logs side by side.
+#: Workers that make or close logs side by side.
 MAKERS: Final = 4
 
 
@@ -219,11 +219,8 @@ class LogManager:
         for task in self._tasks:
             task.cancel()
         for directory in self.online:
-            open_logs = self.partitions_in(directory)
             try:
-                await self._runtime.workers.run(
-                    partial(_close_all, [log for _, log in open_logs]), lane=directory.path
-                )
+                await self._close_logs(directory)
                 await self.write_checkpoints(directory)
                 if not any(p.directory is directory and p.offline for p in self.partitions):
                     await self._runtime.workers.run(
@@ -232,6 +229,15 @@ class LogManager:
                     )
             except DiskFailed as error:
                 directory.fail(error)
+
+    async def _close_logs(self, directory: LogDirectory) -> None:
+        workers = self._runtime.workers
+        # What was under way in the dir's lane ends before its files are closed side by side.
+        await workers.run(_nothing, lane=directory.path)
+        logs = [log for _, log in self.partitions_in(directory)]
+        await asyncio.gather(
+            *(workers.run(partial(_close_all, logs[n::MAKERS])) for n in range(MAKERS))
+        )
 
     def take_checkpoints(self, directory: LogDirectory) -> Checkpoints:
         logs = self.partitions_in(directory)
@@ -404,6 +410,10 @@ class LogManager:
         elif not partition.offline:
             self._opened(partition, result, directory)
             directory.changes += 1
+
+
+def _nothing() -> None:
+    pass
 
 
 def _close_all(logs: list[Log]) -> None:
