@@ -56,7 +56,10 @@ def start(
         ),
     ] = 9092,
 ) -> None:
-    """Run one node that is broker and controller, without any configuration."""
+    """Run one node without any configuration.
+
+    It is broker and controller in one, reachable from this machine; Ctrl-C stops it.
+    """
     from lograft.cli.serving import start_embedded
 
     start_embedded(data, port)

@@ -170,8 +170,25 @@ def _shown(key: ConfigKey | None, text: str | None) -> str | None:
         return "true" if value else "false"
     if isinstance(value, tuple):
         return ",".join(value)
-    # Texts of numbers stay as they were given: 0.5 and 1.0E-3 read the same everywhere.
-    return str(value) if isinstance(value, int) else text.strip()
+    if isinstance(value, int):
+        return str(value)
+    return _java_double(value) if isinstance(value, float) else text.strip()
+
+
+def _java_double(value: float) -> str:
+    """As Java writes it: 1000000.0, 1.0E7, 1.7976931348623157E308."""
+    if value in (float("inf"), float("-inf")):
+        return "Infinity" if value > 0 else "-Infinity"
+    if value == 0 or 1e-3 <= abs(value) < 1e7:
+        return repr(value)
+    mantissa, _, exponent = f"{value:.16e}".partition("e")
+    # The shortest text that reads back as the same number.
+    for precision in range(1, 17):
+        shorter = f"{value:.{precision}e}"
+        if float(shorter) == value:
+            mantissa, _, exponent = shorter.partition("e")
+            break
+    return f"{mantissa}E{int(exponent)}"
 
 
 def _broker_synonyms(name: str, broker: BrokerConfig) -> tuple[Synonym, ...]:

@@ -1,4 +1,6 @@
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from lograft.model.broker_configs import (
     broker_config,
@@ -326,3 +328,38 @@ def test_a_listener_can_have_its_own_value() -> None:
     assert config.secret("ssl.key.password", listener="PLAINTEXT") == "a"
     assert config.max_connections_per_ip_overrides == {"::1": 5, "host": 7}
     assert "ssl" not in repr(config)
+
+
+pieces = st.sampled_from(
+    ["PLAINTEXT", "CONTROLLER", "://", ":", "@", ",", "[", "]", "::1", "9092", "1", "-1", "host"]
+    + ["broker", "controller", " ", "=", "ü", "0.0.0.0", "99999999999"]
+)
+texts = st.lists(pieces, max_size=8).map("".join)
+settings = st.sampled_from(
+    [
+        "process.roles",
+        "node.id",
+        "broker.id",
+        "listeners",
+        "advertised.listeners",
+        "controller.listener.names",
+        "listener.security.protocol.map",
+        "inter.broker.listener.name",
+        "controller.quorum.voters",
+        "controller.quorum.bootstrap.servers",
+        "log.dirs",
+        "metadata.log.dir",
+        "log.roll.ms",
+        "log.retention.ms",
+        "max.connections.per.ip.overrides",
+        "group.consumer.session.timeout.ms",
+    ]
+)
+
+
+@given(st.dictionaries(settings, texts, max_size=4))
+def test_any_file_is_a_config_or_a_sentence(changes: dict[str, str]) -> None:
+    try:
+        broker_config(COMBINED | changes)
+    except InvalidConfig:
+        pass

@@ -160,3 +160,21 @@ def test_every_setting_is_documented_in_a_sentence() -> None:
         assert sentence
         assert sentence.endswith(".")
     assert documentation("nonsense", of_topic=True) is None
+
+
+@pytest.mark.parametrize(
+    ("given", "shown"),
+    [
+        ("0.50", "0.5"),
+        ("1000000", "1000000.0"),
+        ("10000000", "1.0E7"),
+        ("123456789", "1.23456789E8"),
+        ("0.0001", "1.0E-4"),
+        ("1.7976931348623157E308", "1.7976931348623157E308"),
+        ("1e400", "Infinity"),
+    ],
+)
+def test_numbers_are_written_as_java_does(given: str, shown: str) -> None:
+    config = with_dynamic(node(), default={}, broker={"log.cleaner.io.max.bytes.per.second": given})
+    (entry,) = describe_broker(config, names=["log.cleaner.io.max.bytes.per.second"])
+    assert entry.value == shown
