@@ -1,20 +1,25 @@
 """`python -m lograft.simulation run | replay | mutants`: simulation from the command line."""
 
 import argparse
+import logging
 import sys
 from collections import Counter
+from functools import partial
 from pathlib import Path
 from time import process_time
 from typing import TextIO
 
 from lograft.simulation import run as running
 from lograft.simulation.mutants import MUTANTS, hunt
+from lograft.simulation.node_mutants import NODE_MUTANTS, hunt_node
 
 FAILURES = Path("simulation-failures")
 
 
 def main(arguments: list[str] | None = None, out: TextIO = sys.stdout) -> int:
     options = _parser().parse_args(arguments)
+    # Nodes that crash on purpose have much to say; the failure file has what matters.
+    logging.disable(logging.CRITICAL)
     if options.command == "run":
         return _run(options, out)
     if options.command == "replay":
@@ -32,6 +37,7 @@ def _parser() -> argparse.ArgumentParser:
     run.add_argument("--first", type=int, default=0, help="the first seed")
     replay = commands.add_parser("replay", help="run one seed and print its trace hash")
     replay.add_argument("seed", type=int)
+    replay.add_argument("--shrink", action="store_true", help="look for a smaller failing run")
     for command in (run, replay):
         command.add_argument("--kind", choices=kinds, default="all")
         command.add_argument("--failures", type=Path, default=FAILURES, help="folder for failures")
@@ -66,7 +72,8 @@ def _run(options: argparse.Namespace, out: TextIO) -> int:
 def _replay(options: argparse.Namespace, out: TextIO) -> int:
     failed = False
     for kind in _kinds(options.kind):
-        report = running.KINDS[kind](options.seed)
+        runners = running.SHRINKERS if options.shrink else running.KINDS
+        report = runners[kind](options.seed)
         out.write(f"{kind} seed {options.seed} trace {report.trace_hash}\n")
         if report.failed:
             failed = True
@@ -77,13 +84,16 @@ def _replay(options: argparse.Namespace, out: TextIO) -> int:
 
 
 def _mutants(options: argparse.Namespace, out: TextIO) -> int:
+    hunts = [(name, each[0], partial(hunt, name)) for name, each in MUTANTS.items()]
+    hunts += [(name, each[0], partial(hunt_node, name)) for name, each in NODE_MUTANTS.items()]
     survivors = 0
-    for name, (meaning, _) in MUTANTS.items():
-        seeds = hunt(name, seeds_max=options.seeds)
+    for name, meaning, search in hunts:
+        seeds = search(seeds_max=options.seeds)
         survivors += seeds is None
         verdict = "NOT CAUGHT" if seeds is None else f"{seeds} seeds"
         out.write(f"{name:<40} {verdict:>12}   {meaning}\n")
-    out.write(f"{len(MUTANTS) - survivors} of {len(MUTANTS)} caught\n")
+        out.flush()
+    out.write(f"{len(hunts) - survivors} of {len(hunts)} caught\n")
     return 1 if survivors else 0
 
 

@@ -52,8 +52,7 @@ def _any_checksum(*_: Any) -> _EqualToAll:
 
 def _durable_at_once(self: Log, upto: Any = None) -> Any:
     plan = _FLUSH_PLAN(self, upto)
-    if plan is not None:
-        self.mark_durable(plan)
+    self.mark_durable(plan)
     return plan
 
 
@@ -243,8 +242,7 @@ MUTANTS: Final[dict[str, tuple[str, list[Patch]]]] = {
 
 
 @contextlib.contextmanager
-def mutant(name: str) -> Iterator[None]:
-    patches = MUTANTS[name][1]
+def active(patches: list[Patch]) -> Iterator[None]:
     originals = [(owner, attribute, owner.__dict__[attribute]) for owner, attribute, _ in patches]
     for owner, attribute, replacement in patches:
         setattr(owner, attribute, replacement)
@@ -256,14 +254,16 @@ def mutant(name: str) -> Iterator[None]:
 
 
 def hunt(name: str, *, seeds_max: int = SEEDS_MAX, first: int = 0) -> int | None:
-    """How many seeds it takes to catch the mutant; None: it got away.
+    """How many seeds it takes to catch the mutant; None: it got away."""
+    return hunt_with(_fails, MUTANTS[name][1], seeds=range(first, first + seeds_max))
 
-    A seed that fails without the mutant as well catches nothing.
-    """
-    for count in range(1, seeds_max + 1):
-        with mutant(name):
-            is_caught = _fails(first + count - 1)
-        if is_caught and not _fails(first + count - 1):
+
+def hunt_with(fails: Callable[[int], bool], patches: list[Patch], *, seeds: range) -> int | None:
+    """A seed that fails without the mutant as well catches nothing."""
+    for count, seed in enumerate(seeds, 1):
+        with active(patches):
+            is_caught = fails(seed)
+        if is_caught and not fails(seed):
             return count
     return None
 

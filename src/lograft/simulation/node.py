@@ -60,8 +60,8 @@ LIVENESS_SECONDS: Final = 30
 #: The process dies at one of its next so many disk operations.
 OPERATIONS_MAX: Final = 200
 KINDS_OF_FAULTS: Final = (
-    "kill", "power", "power", "crash-kill", "crash-power", "crash-power", "stop", "eio", "reset",
-    "cut-in", "cut-out", "clock",
+    "kill", "power", "power", "crash-kill", "crash-power", "crash-power", "stop", "stop", "eio",
+    "reset", "cut-in", "cut-out", "clock",
 )  # fmt: skip
 
 

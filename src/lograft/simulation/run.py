@@ -10,6 +10,7 @@ from pathlib import Path
 from time import process_time
 from typing import Any, Final
 
+from lograft.simulation.node import NodeOptions, options_as_json, run_node
 from lograft.simulation.storage_torture import LIVES, torture
 
 
@@ -66,19 +67,67 @@ def shrink_storage(seed: int) -> RunReport:
     return run_storage(seed)
 
 
+def run_whole_node(seed: int, options: NodeOptions | None = None) -> RunReport:
+    report = run_node(seed, options)
+    first = report.violations[0] if report.violations else None
+    return RunReport(
+        kind="node",
+        seed=seed,
+        trace_hash=report.trace_hash,
+        options=options_as_json(report.options),
+        figures={
+            "starts": report.starts,
+            "kills": report.kills,
+            "power losses": report.power_losses,
+            "acknowledged records": report.acknowledged,
+        },
+        invariant=first.invariant if first else "",
+        message=f"{first.invariant}: {first.message}" if first else "",
+        last_events=report.last_events,
+        history=report.history,
+    )
+
+
+def shrink_node(seed: int) -> RunReport:
+    """Takes faults out of the plan, one after the other, while the same invariant is violated."""
+    best = run_node(seed)
+    if not best.violations:
+        return run_whole_node(seed)
+    invariant = best.violations[0].invariant
+    options = best.options
+    index = 0
+    while index < len(options.faults):
+        fewer = options.faults[:index] + options.faults[index + 1 :]
+        attempt = NodeOptions(options.seconds, options.policy, fewer)
+        violations = run_node(seed, attempt).violations
+        if any(violation.invariant == invariant for violation in violations):
+            options = attempt
+        else:
+            index += 1
+    return run_whole_node(seed, options)
+
+
 Runner = Callable[[int], RunReport]
 
-KINDS: Final[dict[str, Runner]] = {"storage": run_storage}
+KINDS: Final[dict[str, Runner]] = {"storage": run_storage, "node": run_whole_node}
+SHRINKERS: Final[dict[str, Runner]] = {"storage": shrink_storage, "node": shrink_node}
 
 
 def run_many(kinds: list[str], *, first: int, seeds: int, seconds: float) -> Iterator[RunReport]:
-    """Seeds in order, all kinds each, until their number or the CPU time is used up."""
+    """Seeds in order until their number or the CPU time, shared fairly by the kinds, is used up."""
     end = process_time() + seconds
-    for seed in range(first, first + seeds):
-        for kind in kinds:
-            if process_time() >= end:
-                return
-            yield KINDS[kind](seed)
+    next_seed = dict.fromkeys(kinds, first)
+    spent = dict.fromkeys(kinds, 0.0)
+    while process_time() < end:
+        waiting = [kind for kind in kinds if next_seed[kind] < first + seeds]
+        if not waiting:
+            return
+        kind = min(waiting, key=lambda each: spent[each])
+        started = process_time()
+        report = KINDS[kind](next_seed[kind])
+        spent[kind] += process_time() - started
+        next_seed[kind] += 1
+        yield report
 
 
 def failure_file(report: RunReport, folder: Path) -> Path:

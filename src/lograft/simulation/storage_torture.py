@@ -107,6 +107,8 @@ class Torture:
         self.leader_epoch = 0
         #: In the order of their making: one lane runs them.
         self._plans: list[FlushPlan] = []
+        #: Those that have run, but the log was not told yet.
+        self._finished: list[FlushPlan] = []
         self._disks = 0
         self.disk = self._new_disk()
         self.log = self._first_open()
@@ -182,6 +184,7 @@ class Torture:
     def _end_life(self, *, power: bool) -> None:
         self.disk.kill()
         self._plans.clear()
+        self._finished.clear()
         self.platter.capacity_bytes = CAPACITY_BYTES
         faults = self.streams.stream("faults:disk")
         self.trace.event("power-loss" if power else "kill")
@@ -248,6 +251,7 @@ class Torture:
 
     def _stop_cleanly(self) -> None:
         self._plans.clear()
+        self._finished.clear()
         self.log.close(clean=True)
         self.floor = self.log.durable_offset
         self._checkpoint()
@@ -261,7 +265,8 @@ class Torture:
         self.now_ms += self._random.choice((0, 1, 1, 10, 500, 5_000))
         steps = (
             (self._append, 40), (self._append_as_follower, 12), (self._repeat, 4),
-            (self._send_wrong, 4), (self._roll, 3), (self._make_plan, 9), (self._run_plan, 9),
+            (self._send_wrong, 4), (self._roll, 3), (self._make_plan, 6), (self._run_plan, 9),
+            (self._mark_durable, 6),
             (self._checkpoint, 6), (self._truncate, 3), (self._restart_at, 1),
             (self._advance_start, 3), (self._retain, 3), (self._remove_files, 2),
             (self._new_epoch, 3), (self._compare, 4),
@@ -365,21 +370,24 @@ class Torture:
 
     def _make_plan(self) -> None:
         plan = self.log.flush_plan()
-        if plan is not None:
+        if not plan.is_empty:
             self._plans.append(plan)
 
     def _run_plan(self) -> None:
+        """The worker's part; the loop hears of it only some steps later."""
         if not self._plans:
             self._make_plan()
-        if not self._plans:
-            return
-        plan = self._plans.pop(0)
-        plan.run()
-        if self._random.random() < 0.3:
-            # The loop hears of a worker's end only later.
-            self._append()
-        self.log.mark_durable(plan)
-        self._note_durable()
+        if self._plans:
+            plan = self._plans.pop(0)
+            plan.run()
+            self._finished.append(plan)
+            if self._random.random() < 0.5:
+                self._mark_durable()
+
+    def _mark_durable(self) -> None:
+        if self._finished:
+            self.log.mark_durable(self._finished.pop(0))
+            self._note_durable()
 
     def _note_durable(self) -> None:
         if self.log.durable_offset > self.log.end_offset:

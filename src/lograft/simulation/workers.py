@@ -24,6 +24,8 @@ class SimulatedWorkers:
         self._random = random
         #: The end of the last job of each lane.
         self._lanes: dict[str, asyncio.Future[Any]] = {}
+        #: Ends of the jobs that run now.
+        self._begun: dict[asyncio.Future[Any], None] = {}
 
     async def run(self, job: Callable[[], T], *, lane: str = "") -> T:
         done: asyncio.Future[T] = self._loop.create_future()
@@ -32,15 +34,22 @@ class SimulatedWorkers:
         previous = self._lanes.get(lane) if lane else None
         if lane:
             self._lanes[lane] = done
-        self._loop.create_task(self._work(job, previous, done), name=f"worker-{lane}")
-        return await asyncio.shield(done)
+        work = self._loop.create_task(self._work(job, previous, done), name=f"worker-{lane}")
+        try:
+            return await asyncio.shield(done)
+        except asyncio.CancelledError:
+            # A job that waits in its lane is taken out; one that has begun goes on to its end.
+            if done not in self._begun and work.cancel():
+                done.cancel()
+            raise
 
     async def _work(
         self, job: Callable[[], T], previous: asyncio.Future[Any] | None, done: asyncio.Future[T]
     ) -> None:
-        if previous is not None and not previous.done():
+        while previous is not None and not previous.done():
             await asyncio.wait([previous])
         await asyncio.sleep(self._random.randrange(START_NS_MAX) / 1e9)
+        self._begun[done] = None
         self._disk.take_spent_ns()
         error: Exception | None = None
         try:
@@ -48,6 +57,7 @@ class SimulatedWorkers:
         except Exception as raised:
             error = raised
         await asyncio.sleep(self._disk.take_spent_ns() / 1e9)
+        del self._begun[done]
         if error is not None:
             done.set_exception(error)
         else:

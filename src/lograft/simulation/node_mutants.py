@@ -1,0 +1,89 @@
+"""Safeguards of the whole node taken out one at a time: what the histories must give away."""
+
+from typing import Any, Final
+
+from lograft.broker import log_loading
+from lograft.broker.checkpoints import Checkpoints
+from lograft.broker.producer_ids import ProducerIds
+from lograft.broker.raft_driver import RaftDriver
+from lograft.replication.leader import SoleReplica
+from lograft.simulation.mutants import Patch, hunt_with
+from lograft.simulation.node import run_node
+from lograft.storage import flushing, log_dirs
+from lograft.storage.producers import ProducerStates
+
+SEEDS_MAX: Final = 60
+
+
+def _nothing(*_: Any, **__: Any) -> None:
+    return None
+
+
+def _commit_at_once(self: SoleReplica, end: Any) -> bool:
+    self.high_watermark = max(self.high_watermark, end)
+    return True
+
+
+def _ids_from_zero(self: Any) -> Any:
+    async def fetch() -> None:
+        self._next, self._end = 0, 1_000
+
+    return fetch()
+
+
+def _keep_mark(disk: Any, log_dir: str) -> int | None:
+    return 0 if disk.exists(f"{log_dir}/{log_dirs.CLEAN_SHUTDOWN}") else None
+
+
+def _recovery_point_is_end(*arguments: Any) -> Any:
+    pairs = list(arguments[2])
+    taken = _TAKE(arguments[0], arguments[1], pairs, arguments[3])
+    for _, log in pairs:
+        taken.recovery_points[log.topic_partition] = log.end_offset
+    return taken
+
+
+_TAKE: Final[Any] = Checkpoints.take
+
+NODE_MUTANTS: Final[dict[str, tuple[str, list[Patch]]]] = {
+    "acknowledged before its fsync": (
+        "flush.messages=1 does not hold acks=all back",
+        [(SoleReplica, "on_appended", _commit_at_once)],
+    ),
+    "flushes do nothing": (
+        "no log is ever fsynced",
+        [(flushing.FlushPlan, "run", _nothing)],
+    ),
+    "metadata not fsynced": (
+        "the controller answers for records that are only in the page cache",
+        [(RaftDriver, "_flush", _nothing)],
+    ),
+    "recovery point of the end": (
+        "checkpoints claim that everything was fsynced",
+        [(Checkpoints, "take", staticmethod(_recovery_point_is_end))],
+    ),
+    "clean stop believed twice": (
+        "the mark of a clean stop stays",
+        [(log_loading, "take_clean_shutdown", _keep_mark)],
+    ),
+    "repeats are appended": (
+        "sequences of idempotent producers are not checked",
+        [(ProducerStates, "check", _nothing)],
+    ),
+    "producer ids begin at zero": (
+        "a restarted broker hands out ids a second time",
+        [(ProducerIds, "_fetch", _ids_from_zero)],
+    ),
+}
+
+
+def hunt_node(name: str, *, seeds_max: int = SEEDS_MAX, first: int = 0) -> int | None:
+    """How many seeds it takes to catch the mutant; None: it got away."""
+    return hunt_with(_fails, NODE_MUTANTS[name][1], seeds=range(first, first + seeds_max))
+
+
+def _fails(seed: int) -> bool:
+    try:
+        return bool(run_node(seed).violations)
+    except Exception:
+        return True
