@@ -16,6 +16,7 @@ from lograft.api.operations import CLUSTER_OPERATIONS, TOPIC_OPERATIONS
 from lograft.broker.broker import Broker
 from lograft.broker.topic_creation import create_on_demand
 from lograft.metadata.errors import Refused
+from lograft.metadata.image import MetadataImage
 from lograft.metadata.names import check_topic_name
 from lograft.metadata.types import PartitionState, TopicState
 from lograft.model.errors import ErrorCode, InvalidInput
@@ -31,6 +32,7 @@ from lograft.wire.messages.metadata import (
 API: Final = Api(key=3, versions=range(14))
 
 IDS_SINCE: Final = 12
+LISTENER_ERROR_SINCE: Final = 6
 
 
 def handle(
@@ -48,7 +50,8 @@ def handle(
     broker: Broker = context.broker
     missing = [name for name in dict.fromkeys(names) if name not in broker.image.topic_ids]
     refused = {name: code for name in missing if (code := _illegal(name))}
-    missing = [name for name in missing if name not in refused]
+    # Internal topics are made by their coordinators, with settings of their own.
+    missing = [name for name in missing if name not in refused and name not in INTERNAL_TOPICS]
     if missing and request.allow_auto_topic_creation and broker.config.auto_create_topics_enable:
         return _create_first(context, request, missing, refused)
     return _answer(context, request, refused)
@@ -99,7 +102,7 @@ def _answer(
     # Any broker takes requests for the controller; this one is as good as the next.
     response.controller_id = broker.node_id if broker.node_id in alive else min(alive, default=-1)
     if request.topics is None or (version == 0 and not request.topics):
-        response.topics = [_topic(state, alive, version) for state in image.topics.values()]
+        response.topics = [_topic(state, alive, image, version) for state in image.topics.values()]
     else:
         for asked in request.topics:
             known = (
@@ -108,7 +111,7 @@ def _answer(
                 else image.topic(asked.name or "")
             )
             response.topics.append(
-                _topic(known, alive, version)
+                _topic(known, alive, image, version)
                 if known is not None
                 else _unknown(asked.name, asked.topic_id, refused)
             )
@@ -130,19 +133,22 @@ def _unknown(name: str | None, topic_id: UUID, refused: dict[str, int]) -> Metad
     return MetadataResponseTopic(error_code=code, name=name, is_internal=name in INTERNAL_TOPICS)
 
 
-def _topic(topic: TopicState, alive: set[int], version: int) -> MetadataResponseTopic:
+def _topic(
+    topic: TopicState, alive: set[int], image: MetadataImage, version: int
+) -> MetadataResponseTopic:
     return MetadataResponseTopic(
         name=topic.name,
         topic_id=topic.topic_id,
         is_internal=topic.name in INTERNAL_TOPICS,
         partitions=[
-            _partition(index, state, alive, version) for index, state in topic.partitions.items()
+            _partition(index, state, alive, image, version)
+            for index, state in topic.partitions.items()
         ],
     )
 
 
 def _partition(
-    index: int, state: PartitionState, alive: set[int], version: int
+    index: int, state: PartitionState, alive: set[int], image: MetadataImage, version: int
 ) -> MetadataResponsePartition:
     answer = MetadataResponsePartition(
         partition_index=index,
@@ -153,9 +159,11 @@ def _partition(
         offline_replicas=[node for node in state.replicas if node not in alive],
     )
     if state.leader not in alive:
-        # Up to v5 a leader without an endpoint for this client was no leader at all; since v6 a
-        # leader that runs but has no such listener is told apart, and here nobody can be that.
-        answer.error_code = ErrorCode.leader_not_available
+        # Since v6 a leader that has no endpoint for this client is told apart from no leader.
+        without_listener = state.leader in image.brokers and version >= LISTENER_ERROR_SINCE
+        answer.error_code = (
+            ErrorCode.listener_not_found if without_listener else ErrorCode.leader_not_available
+        )
         answer.leader_id = NO_NODE
     elif version == 0:
         # Clients of v0 cannot resolve replicas that are not among the brokers.

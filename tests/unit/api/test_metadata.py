@@ -166,3 +166,12 @@ def test_internal_topics_are_marked() -> None:
         assert (await ask(bench, "__consumer_offsets")).topics[0].is_internal
 
     run(scenario)
+
+
+def test_internal_topics_are_not_created_by_asking() -> None:
+    async def scenario(bench: Bench) -> None:
+        response = await ask(bench, "__consumer_offsets", create=True)
+        assert response.topics[0].error_code == ErrorCode.unknown_topic_or_partition
+        assert bench.broker.image.topic_ids == {}
+
+    run(scenario)
