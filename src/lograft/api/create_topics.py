@@ -36,9 +36,7 @@ async def handle(context: Context, request: CreateTopicsRequest) -> CreateTopics
         code, message = code_of(error), str(error)
         return CreateTopicsResponse(
             topics=[
-                CreatableTopicResult(
-                    name=name, error_code=code, error_message=message, configs=None
-                )
+                CreatableTopicResult(name=name, error_code=code, error_message=message)
                 for name in dict.fromkeys(topic.name for topic in request.topics)
             ]
         )

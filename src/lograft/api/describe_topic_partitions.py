@@ -73,7 +73,10 @@ def _describe(
             check_topic_name(name)
         except Refused as refusal:
             code = refusal.code
-        return DescribeTopicPartitionsResponseTopic(error_code=code, name=name), None
+        unknown = DescribeTopicPartitionsResponseTopic(
+            error_code=code, name=name, topic_authorized_operations=TOPIC_OPERATIONS
+        )
+        return unknown, None
     indexes = sorted(index for index in known.partitions if index >= start)
     topic = DescribeTopicPartitionsResponseTopic(
         name=name,

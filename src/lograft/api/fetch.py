@@ -44,6 +44,13 @@ API: Final = Api(key=1, versions=range(4, 19))
 READ_COMMITTED: Final = 1
 LEADER_HINTS_SINCE: Final = 16
 NO_RECORDS: Final = b""
+UNKNOWN: Final = frozenset(
+    {
+        ErrorCode.unknown_topic_or_partition,
+        ErrorCode.unknown_topic_id,
+        ErrorCode.inconsistent_topic_id,
+    }
+)
 HINTED_ERRORS: Final = (ErrorCode.not_leader_or_follower, ErrorCode.fenced_leader_epoch)
 
 
@@ -250,10 +257,13 @@ def _divergence(partition: Partition, epoch: int, fetch_offset: int) -> EpochEnd
 
 
 def _refused(wanted: Wanted, code: int) -> PartitionData:
+    """Kafka names no transactions (null) where a read failed, none at all (empty) where there is
+    nothing to read."""
     return PartitionData(
         partition_index=wanted.asked.partition,
         error_code=code,
         high_watermark=NO_OFFSET,
+        aborted_transactions=[] if code in UNKNOWN else None,
         records=NO_RECORDS,
     )
 

@@ -284,9 +284,7 @@ def _twice(name: str) -> Refused:
 
 
 def _refused(name: str, refusal: Refused) -> CreatableTopicResult:
-    return CreatableTopicResult(
-        name=name, error_code=refusal.code, error_message=refusal.message, configs=None
-    )
+    return CreatableTopicResult(name=name, error_code=refusal.code, error_message=refusal.message)
 
 
 class _ConfigDescriber:
