@@ -68,7 +68,6 @@ CODE_OF: Final[dict[type[LograftError], ErrorCode]] = {
     broker.InvalidFetchSessionEpoch: ErrorCode.invalid_fetch_session_epoch,
     broker.FetchSessionTopicIdMismatch: ErrorCode.fetch_session_topic_id_error,
     broker.InvalidTopic: ErrorCode.invalid_topic_exception,
-    broker.TooManyPartitions: ErrorCode.invalid_partitions,
     broker.RecordsNotDeletable: ErrorCode.policy_violation,
     # The controller and its quorum.
     broker.MetadataBatchTooLarge: ErrorCode.policy_violation,

@@ -64,10 +64,6 @@ class PartitionMissing(UnknownPartition):
         self.index = index
 
 
-class TooManyPartitions(LograftError):
-    """Creating partitions on demand has a limit (auto.create.partitions.max)."""
-
-
 class RecordsNotDeletable(LograftError):
     """The topic is compacted only."""
 
