@@ -1,0 +1,122 @@
+"""File systems of a test's own: one that runs full, one that loses power.
+
+Both need root and mount(8); where that is not to be had a test is skipped with the reason.
+"""
+
+import ctypes
+import os
+import random
+import shutil
+import subprocess
+import time
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Final
+
+import pytest
+
+IMAGE_BYTES: Final = 192 << 20
+SYNC_FILE_RANGE_WRITE: Final = 2
+COPY_ATTEMPTS_MAX: Final = 200
+
+
+def run(*command: str | Path) -> str:
+    done = subprocess.run([str(word) for word in command], capture_output=True, text=True)
+    if done.returncode != 0:
+        raise OSError(f"{' '.join(map(str, command))}: {done.stderr.strip()}")
+    return done.stdout
+
+
+def mount_or_skip(*arguments: str | Path) -> None:
+    if os.geteuid() != 0:
+        pytest.skip("needs root: mounts a file system of its own")
+    if shutil.which("mkfs.ext4") is None or shutil.which("losetup") is None:
+        pytest.skip("needs mount, losetup and mkfs.ext4")
+    try:
+        run("mount", *arguments)
+    except OSError as error:
+        pytest.skip(f"this machine does not let us mount: {error}")
+
+
+@contextmanager
+def tmpfs(path: Path, *, size_bytes: int) -> Iterator[Path]:
+    """A folder with a size; `mount -o remount` changes its options."""
+    path.mkdir(parents=True, exist_ok=True)
+    mount_or_skip("-t", "tmpfs", "-o", f"size={size_bytes}", "tmpfs", path)
+    try:
+        yield path
+    finally:
+        run("umount", "--lazy", path)
+
+
+class LoopDisk:
+    """An ext4 in a file. What the kernel has not yet written to the file is what power loss takes:
+    the file is copied at that moment, and the copy is mounted in its place. The file system then
+    replays its journal as after any crash."""
+
+    def __init__(self, folder: Path, point: Path) -> None:
+        self._folder = folder
+        self.point = point
+        self._image = folder / "disk-0.img"
+        self._losses = 0
+        folder.mkdir(parents=True, exist_ok=True)
+        point.mkdir(parents=True, exist_ok=True)
+        with self._image.open("wb") as image:
+            image.truncate(IMAGE_BYTES)
+        # Everything is laid out now: later writes come from the node alone.
+        layout = "lazy_itable_init=0,lazy_journal_init=0"
+        run("mkfs.ext4", "-q", "-F", "-J", "size=8", "-E", layout, self._image)
+
+    def mount(self, options: str) -> None:
+        mount_or_skip("-o", f"loop,{options}", self._image, self.point)
+
+    def unmount(self) -> None:
+        run("umount", "--lazy", self.point)
+
+    def lose_power(self, options: str) -> None:
+        """The node must be dead already. Mounts what was on the disk."""
+        self._losses += 1
+        image = self._folder / f"disk-{self._losses}.img"
+        self._copy_quiet(image)
+        self.unmount()
+        self._image.unlink()
+        self._image = image
+        self.mount(options)
+
+    def dribble(self, chance: random.Random, paths: Sequence[Path]) -> None:
+        """Lets the kernel write some dirty pages of some files, and now and then its journal, as
+        it does at any time without being asked."""
+        libc = ctypes.CDLL(None, use_errno=True)
+        for path in paths:
+            if chance.random() < 0.3:
+                try:
+                    file = os.open(path, os.O_RDONLY)
+                except FileNotFoundError:
+                    continue  # deleted meanwhile
+                try:
+                    start = chance.randrange(1 << 18) if chance.random() < 0.5 else 0
+                    libc.sync_file_range(
+                        file, ctypes.c_int64(start), ctypes.c_int64(0), SYNC_FILE_RANGE_WRITE
+                    )
+                finally:
+                    os.close(file)
+        if chance.random() < 0.5:
+            with (self.point / "journal-commit").open("wb") as file_of_ours:
+                os.fsync(file_of_ours)
+
+    def _copy_quiet(self, image: Path) -> None:
+        """A copy during which nothing was written: the state of one instant."""
+        device = Path("/sys/block") / Path(self._device()).name
+        for _attempt in range(COPY_ATTEMPTS_MAX):
+            before = (device / "stat").read_text().split()
+            run("cp", "--sparse=always", self._image, image)
+            after = (device / "stat").read_text().split()
+            # Fields 4 to 7 count writes, field 8 what is under way.
+            if before[4:8] == after[4:8] and before[8] == after[8] == "0":
+                return
+            time.sleep(0.02)
+        raise OSError(f"{device} is never quiet")
+
+    def _device(self) -> str:
+        return run("findmnt", "--noheadings", "--output", "SOURCE", self.point).strip()

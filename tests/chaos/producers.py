@@ -1,0 +1,225 @@
+"""Clients that write: librdkafka's producer, and a raw one that retries on purpose.
+
+Every record has a uid; how each send ended goes into the history. A send without an answer is
+`info`: it may have happened. `pid` in the history is the producer's place in the run, not Kafka's
+id; `seq` counts its records.
+"""
+
+import random
+import threading
+import time
+from collections import deque
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, Final, NamedTuple, TypeVar
+
+from confluent_kafka import KafkaError, KafkaException, Message, Producer
+from tests.chaos.payloads import value_of
+from tests.chaos.raw_client import RawClient, Refused, batch_of
+from tests.chaos.recording import Run
+from tests.chaos.topics import SEGMENT_BYTES, Topic
+
+from lograft.model.errors import ErrorCode
+from lograft.model.types import TopicPartition
+
+T = TypeVar("T")
+DRAIN_SECONDS_MAX: Final = 60.0
+#: What gathers while the node is away must fit in the smallest segment.
+BATCH_BYTES_MAX: Final = SEGMENT_BYTES // 2
+IN_FLIGHT_MAX: Final = 1_000
+#: Kafka promises to know a retry of any of the last five batches.
+BATCHES_REMEMBERED: Final = 5
+RETRY_SECONDS: Final = 0.05
+#: A node that has just come back may say these for a moment.
+PASSING: Final = frozenset(
+    (
+        ErrorCode.leader_not_available,
+        ErrorCode.not_leader_or_follower,
+        ErrorCode.request_timed_out,
+    )
+)
+
+
+class LibrdkafkaProducer(threading.Thread):
+    """With `gives_up` it leaves what has no answer when the run stops, and errors are no trouble:
+    its node may have lost what it acknowledged."""
+
+    def __init__(
+        self,
+        run: Run,
+        index: int,
+        topics: Sequence[Topic],
+        *,
+        idempotent: bool = True,
+        pause_seconds: float = 0.08,
+        gives_up: bool = False,
+        settings: Mapping[str, Any] | None = None,
+    ) -> None:
+        super().__init__(name=f"p{index}", daemon=True)
+        self._run = run
+        self._topics = topics
+        self._random = random.Random(f"{run.seed}-{self.name}")
+        self._pid = index if idempotent else -1
+        self._pause_seconds = pause_seconds
+        self._gives_up = gives_up
+        self._sequence = 0
+        self._producer = Producer(
+            {
+                "bootstrap.servers": run.bootstrap,
+                "enable.idempotence": idempotent,
+                "acks": "all",
+                "linger.ms": 5,
+                "batch.size": BATCH_BYTES_MAX,
+                "message.timeout.ms": 300_000,
+                "retry.backoff.ms": 50,
+                "reconnect.backoff.ms": 50,
+                "reconnect.backoff.max.ms": 300,
+                "socket.timeout.ms": 10_000,
+                "log_level": 0,
+                **(settings or {}),
+            }
+        )
+
+    def run(self) -> None:
+        try:
+            self._produce()
+        except KafkaException as error:  # fatal: this producer can send no more
+            if not self._gives_up:
+                self._run.trouble(self.name, error)
+
+    def _produce(self) -> None:
+        run = self._run
+        while not run.stop.is_set():
+            topic = self._random.choice(self._topics)
+            tp = self._random.choice(topic.of_partitions())
+            if len(self._producer) < IN_FLIGHT_MAX:
+                for _ in range(self._random.randrange(1, 20)):
+                    self._send(topic, tp)
+            self._producer.poll(self._pause_seconds)
+        if self._gives_up:
+            self._producer.purge()
+        left = self._producer.flush(DRAIN_SECONDS_MAX)
+        if left:
+            run.trouble(self.name, f"{left} records without an answer")
+
+    def _send(self, topic: Topic, tp: TopicPartition) -> None:
+        uid = f"{self.name}-{self._sequence}"
+        key = f"k{self._random.randrange(topic.keys)}" if topic.keys else None
+        proc = f"{self.name}#{self._sequence}"
+        asked: dict[str, Any] = {
+            "tp": str(tp),
+            "uid": uid,
+            "pid": self._pid,
+            "seq": self._sequence,
+            "durable": topic.durable,
+        }
+        if key is not None:
+            asked["key"] = key
+        self._sequence += 1
+        history = self._run.history
+
+        def on_delivery(error: KafkaError | None, message: Message) -> None:
+            if error is None:
+                history.record(proc, "ok", "send", offset=message.offset())
+            else:
+                history.record(proc, "info", "send", error=error.str())
+                if not self._gives_up:
+                    self._run.trouble(self.name, f"{tp}: {error}")
+
+        history.record(proc, "invoke", "send", **asked)
+        self._producer.produce(
+            tp.topic,
+            value=value_of(uid, topic.value_bytes),
+            key=None if key is None else key.encode(),
+            partition=tp.partition,
+            on_delivery=on_delivery,
+        )
+
+
+class Sent(NamedTuple):
+    """A batch that was acknowledged, as it was on the wire."""
+
+    batch: bytes
+    uids: list[str]
+    first_sequence: int
+
+
+class RetryingProducer(threading.Thread):
+    """One batch at a time to one partition, again and again until it is acknowledged; now and then
+    an acknowledged one once more: it must get the same offsets."""
+
+    def __init__(self, run: Run, index: int, topic: Topic, tp: TopicPartition) -> None:
+        super().__init__(name=f"r{index}", daemon=True)
+        assert not topic.keys
+        self._run = run
+        self._index = index
+        self._topic = topic
+        self._tp = tp
+        self._random = random.Random(f"{run.seed}-{self.name}")
+        self._client = RawClient(run.port, name=self.name)
+        self._sent: deque[Sent] = deque(maxlen=BATCHES_REMEMBERED)
+        self._attempts = 0
+
+    def run(self) -> None:
+        try:
+            self._produce()
+        except Refused as error:
+            self._run.trouble(self.name, f"{self._tp}: {error}")
+        except TimeoutError as error:
+            self._run.trouble(self.name, f"{self._tp}: {error}")
+        finally:
+            self._client.close()
+
+    def _produce(self) -> None:
+        producer_id, epoch = self._until_answered(self._client.producer_id)
+        sequence = 0
+        while not self._run.stop.is_set():
+            if self._sent and self._random.random() < 0.2:
+                self._exchange(self._random.choice(self._sent), is_retry=True)
+            count = self._random.randrange(1, 6)
+            uids = [f"{self.name}-{sequence + place}" for place in range(count)]
+            batch = batch_of(
+                [value_of(uid, self._topic.value_bytes) for uid in uids],
+                now_ms=time.time_ns() // 1_000_000,
+                producer_id=producer_id,
+                producer_epoch=epoch,
+                sequence=sequence,
+            )
+            sent = Sent(batch, uids, sequence)
+            self._exchange(sent, is_retry=False)
+            self._sent.append(sent)
+            sequence += count
+            self._run.stop.wait(self._random.random() * 0.03)
+
+    def _exchange(self, sent: Sent, *, is_retry: bool) -> None:
+        history = self._run.history
+        self._attempts += 1
+        procs = [f"{self.name}#{self._attempts}.{place}" for place in range(len(sent.uids))]
+        for place, proc in enumerate(procs):
+            history.record(
+                proc,
+                "invoke",
+                "send",
+                tp=str(self._tp),
+                uid=sent.uids[place],
+                pid=self._index,
+                seq=sent.first_sequence + place,
+                durable=self._topic.durable,
+                retry=is_retry,
+            )
+        base = self._until_answered(lambda: self._client.produce(self._tp, sent.batch))
+        for place, proc in enumerate(procs):
+            history.record(proc, "ok", "send", offset=base + place)
+
+    def _until_answered(self, ask: Callable[[], T]) -> T:
+        deadline = time.monotonic() + DRAIN_SECONDS_MAX
+        while True:
+            try:
+                return ask()
+            except OSError:
+                pass
+            except Refused as error:
+                if error.code not in PASSING:
+                    raise
+            if time.monotonic() > deadline:
+                raise TimeoutError(f"no answer for {DRAIN_SECONDS_MAX:.0f} s")
+            time.sleep(RETRY_SECONDS)

@@ -1,0 +1,246 @@
+"""A client without a mind of its own: one connection, one request at a time, no retries.
+
+It sees what libraries hide: watermarks and log starts of every fetch, the CRC of every batch, the
+offset a retried batch gets.
+"""
+
+import socket
+import struct
+from collections.abc import Mapping
+from typing import Final, NamedTuple, TypeVar
+
+from tests.chaos.payloads import DamagedValue, uid_in
+from tests.compatibility.readiness import receive_exactly
+from tests.compatibility.servers import HOST
+
+from lograft.model.errors import ErrorCode
+from lograft.model.types import TopicPartition
+from lograft.wire.apis import response_header_version
+from lograft.wire.batches import Record, build_batch, check_crc, iterate_headers, read_records
+from lograft.wire.codec import read_all
+from lograft.wire.headers import frame_request, read_response_header
+from lograft.wire.message import Message
+from lograft.wire.messages.create_topics import (
+    CreatableTopic,
+    CreatableTopicConfig,
+    CreateTopicsRequest,
+    CreateTopicsResponse,
+)
+from lograft.wire.messages.fetch import FetchPartition, FetchRequest, FetchResponse, FetchTopic
+from lograft.wire.messages.init_producer_id import InitProducerIdRequest, InitProducerIdResponse
+from lograft.wire.messages.list_offsets import (
+    ListOffsetsPartition,
+    ListOffsetsRequest,
+    ListOffsetsResponse,
+    ListOffsetsTopic,
+)
+from lograft.wire.messages.metadata import MetadataRequest, MetadataResponse
+from lograft.wire.messages.produce import (
+    PartitionProduceData,
+    ProduceRequest,
+    ProduceResponse,
+    TopicProduceData,
+)
+
+ANSWER_SECONDS_MAX: Final = 15.0
+LATEST: Final = -1
+EARLIEST: Final = -2
+FETCH_BYTES_MAX: Final = 1 << 20
+BATCH_BYTES_MAX: Final = 16 << 20
+#: The last versions with topic names: what these tests say of a partition is its name.
+PRODUCE_VERSION: Final = 12
+FETCH_VERSION: Final = 12
+M = TypeVar("M", bound=Message)
+
+
+class Refused(Exception):
+    """The node answered with an error code."""
+
+    def __init__(self, code: int, message: str | None = None) -> None:
+        super().__init__(f"{ErrorCode(code).name}: {message or ''}")
+        self.code = code
+
+
+class Fetched(NamedTuple):
+    records: list[tuple[int, str]]
+    high_watermark: int
+    last_stable_offset: int
+    log_start: int
+    #: Where the next fetch goes on.
+    next_offset: int
+    bytes_read: int
+    bad_crc: bool
+
+
+class RawClient:
+    """Raises OSError when the node goes away; the next call connects again."""
+
+    def __init__(self, port: int, *, name: str = "raw") -> None:
+        self._port = port
+        self._name = name
+        self._socket: socket.socket | None = None
+
+    def close(self) -> None:
+        if self._socket is not None:
+            self._socket.close()
+            self._socket = None
+
+    def __enter__(self) -> "RawClient":
+        return self
+
+    def __exit__(self, *_error: object) -> None:
+        self.close()
+
+    def ask(self, request: Message, version: int, answer: type[M]) -> M:
+        try:
+            if self._socket is None:
+                self._socket = socket.create_connection((HOST, self._port), ANSWER_SECONDS_MAX)
+            frame = frame_request(request, version, correlation_id=1, client_id=self._name)
+            self._socket.sendall(frame)
+            (size,) = struct.unpack(">i", receive_exactly(self._socket, 4))
+            data = receive_exactly(self._socket, size)
+        except OSError:
+            self.close()
+            raise
+        header_version = response_header_version(request.KEY, version)
+        _correlation_id, position = read_response_header(data, header_version)
+        return read_all(answer, version, data, position)
+
+    def topics(self) -> dict[str, dict[int, int]]:
+        """Of every topic: its partitions, each with its error code."""
+        answer = self.ask(MetadataRequest(topics=None), 12, MetadataResponse)
+        return {
+            topic.name or "": {p.partition_index: p.error_code for p in topic.partitions}
+            for topic in answer.topics
+        }
+
+    def create_topic(
+        self, name: str, *, partitions: int = 1, configs: Mapping[str, str] | None = None
+    ) -> None:
+        topic = CreatableTopic(
+            name=name,
+            num_partitions=partitions,
+            replication_factor=1,
+            configs=[
+                CreatableTopicConfig(name=key, value=value)
+                for key, value in (configs or {}).items()
+            ],
+        )
+        request = CreateTopicsRequest(topics=[topic], timeout_ms=10_000)
+        (made,) = self.ask(request, 7, CreateTopicsResponse).topics
+        if made.error_code:
+            raise Refused(made.error_code, made.error_message)
+
+    def producer_id(self) -> tuple[int, int]:
+        """A new producer id and its epoch."""
+        request = InitProducerIdRequest(transactional_id=None, transaction_timeout_ms=60_000)
+        answer = self.ask(request, 4, InitProducerIdResponse)
+        if answer.error_code:
+            raise Refused(answer.error_code)
+        return answer.producer_id, answer.producer_epoch
+
+    def produce(self, tp: TopicPartition, batch: bytes, *, acks: int = -1) -> int:
+        """The offset of the batch's first record."""
+        data = TopicProduceData(
+            name=tp.topic, partition_data=[PartitionProduceData(index=tp.partition, records=batch)]
+        )
+        request = ProduceRequest(acks=acks, timeout_ms=10_000, topic_data=[data])
+        answer = self.ask(request, PRODUCE_VERSION, ProduceResponse)
+        (partition,) = answer.responses[0].partition_responses
+        if partition.error_code:
+            raise Refused(partition.error_code, partition.error_message)
+        return partition.base_offset
+
+    def fetch(
+        self, tp: TopicPartition, offset: int, *, wait_ms: int = 500, bytes_max: int = 0
+    ) -> Fetched:
+        wanted = FetchPartition(
+            partition=tp.partition,
+            fetch_offset=offset,
+            partition_max_bytes=bytes_max or FETCH_BYTES_MAX,
+        )
+        request = FetchRequest(
+            max_wait_ms=wait_ms,
+            min_bytes=1,
+            max_bytes=bytes_max or FETCH_BYTES_MAX,
+            topics=[FetchTopic(topic=tp.topic, partitions=[wanted])],
+        )
+        answer = self.ask(request, FETCH_VERSION, FetchResponse)
+        if answer.error_code:
+            raise Refused(answer.error_code)
+        (partition,) = answer.responses[0].partitions
+        if partition.error_code:
+            raise Refused(partition.error_code)
+        data = partition.records
+        assert data is None or isinstance(data, bytes | bytearray | memoryview)
+        return unpacked(
+            memoryview(data or b""),
+            offset,
+            high_watermark=partition.high_watermark,
+            last_stable_offset=partition.last_stable_offset,
+            log_start=partition.log_start_offset,
+        )
+
+    def offset_at(self, tp: TopicPartition, timestamp: int) -> int:
+        """`timestamp` may be LATEST or EARLIEST."""
+        partition = ListOffsetsPartition(partition_index=tp.partition, timestamp=timestamp)
+        topic = ListOffsetsTopic(name=tp.topic, partitions=[partition])
+        request = ListOffsetsRequest(replica_id=-1, topics=[topic])
+        (answer,) = self.ask(request, 7, ListOffsetsResponse).topics[0].partitions
+        if answer.error_code:
+            raise Refused(answer.error_code)
+        return answer.offset
+
+
+def unpacked(
+    data: memoryview,
+    wanted: int,
+    *,
+    high_watermark: int,
+    last_stable_offset: int,
+    log_start: int,
+) -> Fetched:
+    """What a consumer makes of fetched bytes: records before the wanted offset are not for it."""
+    records: list[tuple[int, str]] = []
+    next_offset, bytes_read, bad_crc = wanted, 0, False
+    for position, header in iterate_headers(data):
+        bytes_read += header.size_bytes
+        next_offset = header.last_offset + 1
+        if not check_crc(data, position, header.size_bytes):
+            bad_crc = True
+            continue
+        batch = data[position : position + header.size_bytes]
+        if header.is_control:
+            continue
+        for record in read_records(batch, bytes_max=BATCH_BYTES_MAX):
+            try:
+                uid = uid_in(record.value)
+            except DamagedValue:
+                bad_crc = True
+            else:
+                if record.offset >= wanted:
+                    records.append((record.offset, uid))
+    return Fetched(
+        records, high_watermark, last_stable_offset, log_start, next_offset, bytes_read, bad_crc
+    )
+
+
+def batch_of(
+    values: list[bytes],
+    *,
+    now_ms: int,
+    keys: list[bytes] | None = None,
+    producer_id: int = -1,
+    producer_epoch: int = -1,
+    sequence: int = -1,
+) -> bytes:
+    records = [
+        Record(index, now_ms, keys[index] if keys else None, value)
+        for index, value in enumerate(values)
+    ]
+    return build_batch(
+        records,
+        producer_id=producer_id,
+        producer_epoch=producer_epoch,
+        base_sequence=sequence,
+    )

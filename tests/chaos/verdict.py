@@ -1,0 +1,149 @@
+"""The end of a run: one full read of every partition, then the checkers over the history.
+
+The checkers know nothing of retention and compaction. What these may take is said here, from the
+topic's settings and the records that are left, never from what the node says it did.
+"""
+
+import time
+from collections import defaultdict
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Final
+
+from tests.chaos.payloads import uid_in
+from tests.chaos.raw_client import EARLIEST, LATEST, RawClient
+from tests.chaos.recording import Run
+from tests.chaos.topics import Topic
+from tests.compatibility.librdkafka import read
+
+from lograft.model.types import TopicPartition
+from lograft.simulation.checkers import Violation, check
+from lograft.simulation.history import History
+
+FETCHES_MAX: Final = 100_000
+SHOWN_MAX: Final = 10
+
+
+def read_everything(run: Run, topics: Sequence[Topic]) -> None:
+    """Records the final state of every partition."""
+    with RawClient(run.port, name="final") as client:
+        for topic in topics:
+            for tp in topic.of_partitions():
+                read_all(run, client, topic, tp)
+
+
+def read_everything_again(run: Run, topics: Sequence[Topic]) -> None:
+    """The same with a real client; goes into the history as polls."""
+    for topic in topics:
+        for tp in topic.of_partitions():
+            read_again(run, tp)
+
+
+def read_all(run: Run, client: RawClient, topic: Topic, tp: TopicPartition) -> None:
+    """Reads from log start to the end and records it as the partition's final state."""
+    history, name = run.history, f"final@{tp}"
+    first = client.fetch(tp, client.offset_at(tp, EARLIEST), wait_ms=0)
+    start, position, end = first.log_start, first.log_start, first.high_watermark
+    records: list[tuple[int, str]] = []
+    bytes_read, bad_crc = 0, False
+    history.record(name, "invoke", "final", tp=str(tp), offset=start)
+    for _ in range(FETCHES_MAX):
+        if position >= end:
+            break
+        got = client.fetch(tp, position, wait_ms=0)
+        records += got.records
+        bytes_read += got.bytes_read
+        bad_crc |= got.bad_crc
+        assert got.next_offset > position, f"{tp}: nothing to read at {position} of {end}"
+        position = got.next_offset
+    if topic.retention_bytes and bytes_read >= topic.retention_bytes:
+        history.record("retention", "probe", "expired", tp=str(tp), log_start=start)
+    history.record(name, "ok", "final", records=records, hw=end, log_start=start, bad_crc=bad_crc)
+
+
+def read_again(run: Run, tp: TopicPartition) -> None:
+    history, name = run.history, f"again@{tp}"
+    with RawClient(run.port) as client:
+        start, end = client.offset_at(tp, EARLIEST), client.offset_at(tp, LATEST)
+    history.record(name, "invoke", "poll", tp=str(tp), offset=start)
+    messages = read(run.bootstrap, tp.topic, partition=tp.partition, offset=start)
+    records = [(message.offset(), uid_in(message.value())) for message in messages]
+    history.record(name, "ok", "poll", records=records, hw=end, log_start=start)
+
+
+def without_superseded(history: History, topics: Iterable[Topic]) -> History:
+    """Of a compacted topic a record may be gone once a later one of its key is there: such a send
+    counts as one of unknown outcome."""
+    compacted = {str(tp) for topic in topics if topic.keys for tp in topic.of_partitions()}
+    key_of = {
+        send.asked["uid"]: send.asked["key"]
+        for send in history.operations("send")
+        if send.asked["tp"] in compacted
+    }
+    last: dict[tuple[str, str], int] = defaultdict(int)
+    for final in history.operations("final"):
+        tp = final.asked["tp"]
+        if tp in compacted:
+            for offset, uid in final.answered["records"]:
+                last[tp, key_of[uid]] = max(last[tp, key_of[uid]], offset)
+    superseded = {
+        send.completed
+        for send in history.operations("send")
+        if send.type == "ok"
+        and send.asked["tp"] in compacted
+        and send.answered["offset"] < last[send.asked["tp"], send.asked["key"]]
+    }
+    changed = History()
+    changed.events = [
+        replace(event, type="info") if event.index in superseded else event
+        for event in history.events
+    ]
+    return changed
+
+
+def violations(run: Run, topics: Sequence[Topic]) -> list[Violation]:
+    return check(without_superseded(run.history, topics))
+
+
+def taken_by_power(history: History) -> int:
+    """Acknowledged records that are gone although nobody deleted them. The checkers say whether
+    that was allowed; a run with power losses that takes nothing has shown nothing."""
+    contents = {
+        final.asked["tp"]: (final.answered["log_start"], dict(final.answered["records"]))
+        for final in history.operations("final")
+    }
+    gone = 0
+    for send in history.operations("send"):
+        log_start, records = contents[send.asked["tp"]]
+        if send.type == "ok" and "key" not in send.asked and send.answered["offset"] >= log_start:
+            gone += records.get(send.answered["offset"]) != send.asked["uid"]
+    return gone
+
+
+def summary(run: Run) -> dict[str, int]:
+    sends = run.history.operations("send")
+    finals = run.history.operations("final")
+    return {
+        "sends": len(sends),
+        "acknowledged": sum(send.type == "ok" for send in sends),
+        "unknown": sum(send.type == "info" for send in sends),
+        "retried on purpose": sum(bool(send.asked.get("retry")) for send in sends),
+        "polls": len(run.history.operations("poll")),
+        "records at the end": sum(len(final.answered["records"]) for final in finals),
+        "events": len(run.history.events),
+    }
+
+
+def judge(run: Run, topics: Sequence[Topic], *, folder: Path, say: Callable[[str], None]) -> None:
+    """Fails the test when the history or a client has something to complain about; the history is
+    then in `folder`."""
+    begun = time.monotonic()
+    found = violations(run, topics)
+    say(f"{summary(run)}")
+    say(f"violations: {len(found)} (checked in {time.monotonic() - begun:.1f} s)")
+    if found or run.troubles:
+        (folder / "history.jsonl").write_text(run.history.to_jsonl())
+    shown = "\n".join(f"{one.invariant}: {one.message}" for one in found[:SHOWN_MAX])
+    assert not found, f"{len(found)} violations\n{shown}"
+    assert not run.troubles, "\n".join(run.troubles[:SHOWN_MAX])
