@@ -28,6 +28,7 @@ class FlushPlan:
         "epoch_changes",
         "files",
         "truncations",
+        "unflushed_last",
         "upto",
     )
 
@@ -37,6 +38,7 @@ class FlushPlan:
         directory: str,
         *,
         files: list[File],
+        unflushed_last: int,
         upto: Offset,
         truncations: int,
         epochs: list[EpochEntry] | None,
@@ -46,6 +48,8 @@ class FlushPlan:
         self._disk = disk
         self._directory = directory
         self.files = files
+        #: The number of the last entry of `Log.unflushed_files` that is among them.
+        self.unflushed_last = unflushed_last
         self.upto = upto
         self.truncations = truncations
         self._epochs = epochs
@@ -58,7 +62,7 @@ class FlushPlan:
         epochs = None
         sync_directory = False
         if needed or log.unflushed_files or log.directory_changed:
-            files = [*log.unflushed_files, log.active.file]
+            files = [file for _, file in log.unflushed_files] + [log.active.file]
             if log.epochs.changes != log.epochs_written:
                 epochs = log.epochs.entries
             # Set back before the run: a name that is added meanwhile needs the next one.
@@ -67,6 +71,7 @@ class FlushPlan:
             log.disk,
             log.directory,
             files=files,
+            unflushed_last=log.unflushed_files[-1][0] if log.unflushed_files else 0,
             upto=log.end_offset if files else log.durable_offset,
             truncations=log.truncations,
             epochs=epochs,

@@ -62,6 +62,7 @@ class Log:
         "_config",
         "_opened",
         "_roll_after",
+        "_unflushed_count",
         "created_ms",
         "directory",
         "directory_changed",
@@ -111,8 +112,10 @@ class Log:
         self.end_offset = Offset(0)
         #: Counts cuts, so that a flush that was under way then is not believed.
         self.truncations = 0
-        #: Files of rolled segments that the next flush must fsync.
-        self.unflushed_files: list[File] = []
+        #: Files of rolled segments that the next flush must fsync, each with its number. A file
+        #: may be part of a flush under way, get more bytes, and stand here again.
+        self.unflushed_files: list[tuple[int, File]] = []
+        self._unflushed_count = 0
         #: Names were added to the folder since it was last fsynced.
         self.directory_changed = False
         #: `epochs.changes` as of the checkpoint file.
@@ -143,6 +146,9 @@ class Log:
         )
         try:
             recovering.load(log, recovery, now_ms)
+            if log.end_offset < recovery.log_start:
+                # Records were deleted that power loss took too: their offsets are used up.
+                truncation.restart_at(log, recovery.log_start, now_ms)
         except OSError as error:
             raise log.disk_failed(error) from error
         return log
@@ -299,13 +305,15 @@ class Log:
         old = self.segments[-1]
         if not old.size and old.base_offset == self.end_offset:
             return
-        self.unflushed_files.append(old.file)
-        self.unflushed_files.extend(old.seal())
-        self.unflushed_files.append(
-            write_snapshot(self.disk, self.directory, self.end_offset, self.producers)
-        )
+        self._must_flush(old.file, *old.seal())
+        self._must_flush(write_snapshot(self.disk, self.directory, self.end_offset, self.producers))
         self.begin_segment(self.end_offset, now_ms)
         self._keep_open(old)
+
+    def _must_flush(self, *files: File) -> None:
+        for file in files:
+            self._unflushed_count += 1
+            self.unflushed_files.append((self._unflushed_count, file))
 
     def begin_segment(self, base_offset: int, now_ms: int) -> Segment:
         segment = Segment(self.disk, self.directory, base_offset, fresh=True)
@@ -462,7 +470,6 @@ class Log:
             raise OffsetOutOfRange(to, log_start=self.log_start_offset, end=self.end_offset)
         if to > self.log_start_offset:
             self.log_start_offset = to
-            self.epochs.truncate_start(to)
 
     def delete_old_segments(self, now_ms: int, high_watermark: Offset) -> int:
         """Retention by time and size, and what lies below the log start; returns how many."""
@@ -492,8 +499,8 @@ class Log:
         if plan.truncations != self.truncations:
             return
         self.durable_offset = max(self.durable_offset, plan.upto)
-        done = set(map(id, plan.files))
-        self.unflushed_files = [file for file in self.unflushed_files if id(file) not in done]
+        # By number, not by file: the active one may have been rolled while the plan ran.
+        self.unflushed_files = [f for f in self.unflushed_files if f[0] > plan.unflushed_last]
         self.epochs_written = max(self.epochs_written, plan.epoch_changes)
 
     def close(self, *, clean: bool) -> None:
@@ -502,8 +509,8 @@ class Log:
             return
         if clean:
             try:
-                self.unflushed_files.extend(self.active.seal())
-                self.unflushed_files.append(
+                self._must_flush(*self.active.seal())
+                self._must_flush(
                     write_snapshot(self.disk, self.directory, self.end_offset, self.producers)
                 )
                 self.directory_changed = True

@@ -61,9 +61,9 @@ def load(log: "Log", plan: RecoveryPlan, now_ms: int) -> None:
     log.log_start_offset = Offset(max(plan.log_start, bases[0]))
     epochs_known = _load_epochs(log)
     if not plan.clean or not _load_clean(log, epochs_known):
-        _recover(log, plan.recovery_point, epochs_known)
+        _recover(log, plan, epochs_known)
     log.log_start_offset = Offset(min(log.log_start_offset, log.end_offset))
-    log.epochs.truncate_start(log.log_start_offset)
+    log.epochs.truncate_start(bases[0])
     log.active.created_ms = now_ms
 
 
@@ -134,24 +134,32 @@ def snapshot_offsets(log: "Log") -> list[int]:
 
 def rebuild_producers(log: "Log", *, upto: int) -> None:
     """State as of `upto`: the newest snapshot up to there, then the batches after it."""
-    _replay(log, load_snapshot(log, upto), upto)
+    start, useless = load_snapshot(log, upto)
+    _replay(log, start, upto)
+    _unlink_snapshots(log, useless)
 
 
-def load_snapshot(log: "Log", upto: int) -> int:
-    """Loads the newest good snapshot at or below `upto`, removes later and damaged ones; returns
-    the offset from which batches must be replayed."""
+def load_snapshot(log: "Log", upto: int) -> tuple[int, list[int]]:
+    """Loads the newest good snapshot at or below `upto`; returns the offset from which batches
+    must be replayed, and the offsets of later and damaged snapshots: these must go."""
     log.producers.clear()
+    useless: list[int] = []
     for offset in reversed(snapshot_offsets(log)):
-        path = snapshot_path(log.directory, offset)
         if offset <= upto:
             try:
-                log.producers.load(decode_snapshot(log.disk.read(path)))
+                data = log.disk.read(snapshot_path(log.directory, offset))
+                log.producers.load(decode_snapshot(data))
             except SnapshotCorrupt:
                 pass
             else:
-                return offset
-        log.disk.unlink(path)
-    return log.segments[0].base_offset
+                return offset, useless
+        useless.append(offset)
+    return log.segments[0].base_offset, useless
+
+
+def _unlink_snapshots(log: "Log", offsets: list[int]) -> None:
+    for offset in offsets:
+        log.disk.unlink(snapshot_path(log.directory, offset))
 
 
 def _replay(log: "Log", start: int, upto: int) -> None:
@@ -202,7 +210,8 @@ class _Cut(NamedTuple):
     size: int
 
 
-def _recover(log: "Log", recovery_point: Offset, epochs_known: bool) -> None:
+def _recover(log: "Log", plan: RecoveryPlan, epochs_known: bool) -> None:
+    recovery_point = plan.recovery_point
     # If a segment begins at the recovery point, the one before may have been sealed after the
     # last flush: its log is durable, its indexes and the snapshot at its end may not be.
     first = max(bisect_right([s.base_offset for s in log.segments], recovery_point - 1) - 1, 0)
@@ -217,18 +226,19 @@ def _recover(log: "Log", recovery_point: Offset, epochs_known: bool) -> None:
         rebuild_epochs(log)
         log.set_segments(kept)
     snapshots: dict[int, bytes] = {}
-    snapshot_offset = load_snapshot(log, scan_base)
+    snapshot_offset, useless = load_snapshot(log, scan_base)
     _replay(log, snapshot_offset, scan_base)
     if snapshot_offset != scan_base:
         snapshots[scan_base] = encode_snapshot(log.producers)
-    cut = _check_segments(log, first, recovery_point, snapshots)
-    if log.end_offset < recovery_point:
+    cut = _check_segments(log, first, snapshots)
+    if log.end_offset < recovery_point and recovery_point > plan.log_start:
         raise BatchCorruptBelowRecoveryPoint(
             log.segments[cut.segments - 1].path,
             position=cut.size,
             offset=log.end_offset,
             recovery_point=recovery_point,
         )
+    _unlink_snapshots(log, useless)
     is_whole = cut.segments == len(log.segments) and cut.size == log.active.file.size
     if (
         is_whole
@@ -243,9 +253,7 @@ def _recover(log: "Log", recovery_point: Offset, epochs_known: bool) -> None:
     log.durable_offset = log.end_offset
 
 
-def _check_segments(
-    log: "Log", first: int, recovery_point: int, snapshots: dict[int, bytes]
-) -> _Cut:
+def _check_segments(log: "Log", first: int, snapshots: dict[int, bytes]) -> _Cut:
     """Reads every batch from segment `first` on, without changing anything on disk."""
     segments = list(log.segments)
     for slot in range(first, len(segments)):

@@ -40,16 +40,17 @@ def delete_old_segments(log: "Log", now_ms: int, high_watermark: Offset) -> int:
     log.set_segments(rest)
     start = Offset(max(log.log_start_offset, rest[0].base_offset))
     log.log_start_offset = start
-    log.epochs.truncate_start(start)
     for segment in doomed:
         set_aside(log, segment, now_ms)
+    # Not before: as long as a batch can come back, its epoch must be known.
+    log.epochs.truncate_start(rest[0].base_offset)
     return len(doomed)
 
 
 def _keep_producers(log: "Log", offset: int) -> None:
     """The state that the doomed batches gave must outlive them: its snapshot first."""
     path = snapshot_path(log.directory, offset)
-    for file in log.unflushed_files:
+    for _, file in log.unflushed_files:
         if file.path == path:
             file.fsync()
             log.disk.fsync_dir(log.directory)
@@ -93,8 +94,6 @@ def set_aside(log: "Log", segment: Segment, now_ms: int, *, keep_snapshot: bool 
         if path == segment.path:
             log.disk.fsync_dir(log.directory)
     log.removals.append((now_ms + log.config.file_delete_delay_ms, renamed))
-    doomed = {id(segment.file)} if segment.is_open else set()
-    log.unflushed_files = [f for f in log.unflushed_files if id(f) not in doomed]
 
 
 def remove_expired_files(log: "Log", now_ms: int) -> int:

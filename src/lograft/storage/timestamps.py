@@ -48,11 +48,26 @@ def _find_in_batch(
 
 def find_latest_timestamp(log: "Log") -> TimestampAndOffset | None:
     best: Segment | None = None
+    newest = -1
     for segment in log.segments:
-        if segment.load_max_timestamp() >= 0 and (
-            best is None or segment.load_max_timestamp() > best.load_max_timestamp()
-        ):
-            best = segment
-    if best is None:
-        return None
-    return _find_in_segment(log, best, best.load_max_timestamp())
+        if segment.base_offset < log.log_start_offset:
+            timestamp = _latest_visible(log, segment)
+        else:
+            timestamp = segment.load_max_timestamp()
+        if timestamp > newest:
+            best, newest = segment, timestamp
+    return None if best is None else _find_in_segment(log, best, newest)
+
+
+def _latest_visible(log: "Log", segment: Segment) -> int:
+    """The largest timestamp at or above the log start, in the segment that holds it."""
+    newest = -1
+    for position, fields in segment.scan(segment.position_of(log.log_start_offset)):
+        if fields[0] >= log.log_start_offset:
+            newest = max(newest, fields[8])
+        else:
+            batch = segment.read_batch(position, fields[1] + LENGTH_OVERHEAD)
+            for record in read_records(batch, bytes_max=unpacked_bytes_max(log.config)):
+                if record.offset >= log.log_start_offset:
+                    newest = max(newest, record.timestamp)
+    return newest

@@ -50,14 +50,16 @@ def truncate(log: "Log", to: Offset) -> None:
 
 
 def restart_at(log: "Log", offset: Offset, now_ms: int) -> None:
-    _lower_recovery_point(log, Offset(min(offset, log.log_start_offset)))
+    # Below what is left if it ends half way, whatever readers may see of it.
+    _lower_recovery_point(log, Offset(min(offset, log.segments[0].base_offset)))
     log.truncations += 1
+    # What is left of the log if this ends half way must not know producers of what is gone.
+    for snapshot in recovery.snapshot_offsets(log):
+        log.disk.unlink(snapshot_path(log.directory, snapshot))
     segments = list(log.segments)
     while segments:
         _remove_segment(log, segments.pop())
     log.set_segments([])
-    for snapshot in recovery.snapshot_offsets(log):
-        log.disk.unlink(snapshot_path(log.directory, snapshot))
     log.unflushed_files.clear()
     log.begin_segment(offset, now_ms)
     log.disk.fsync_dir(log.directory)

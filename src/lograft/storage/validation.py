@@ -22,9 +22,10 @@ from lograft.wire.batches import (
     LOG_APPEND_TIME_FLAG,
     TRANSACTIONAL_FLAG,
     Record,
-    build_batch,
+    parse_records,
     read_header,
-    read_records,
+    repack,
+    unpack_records,
 )
 from lograft.wire.compression import Codec
 from lograft.wire.errors import MalformedMessage
@@ -35,6 +36,9 @@ UNPACKED_BYTES_MIN: Final = 32 << 20
 RECORD_BYTES_MIN: Final = 7
 #: What a compressed batch may claim: nobody counts its records, yet each takes an offset.
 RECORDS_MAX: Final = 1 << 24
+#: Records of one batch that we look at. It costs the loop microseconds for each, and a few thousand
+#: bytes can unpack to millions; batches of real producers have some thousands at the most.
+LOOKED_AT_MAX: Final = 250_000
 CODEC_OF_NAME: Final = {
     "producer": -1,
     "uncompressed": Codec.none,
@@ -131,27 +135,25 @@ def check_records(
     batch: memoryview, rules: AppendRules, origin: Origin, now_ms: int
 ) -> bytes | None:
     """Looks at every record; returns the batch in the topic's codec if it must change."""
+    header = read_header(batch)
+    if header.record_count > LOOKED_AT_MAX:
+        raise InvalidRecord(
+            f"a batch of {header.record_count} records; where records are looked at one by one,"
+            f" {LOOKED_AT_MAX} is the most"
+        )
     try:
-        header = read_header(batch)
-        records = read_records(batch, bytes_max=rules.unpacked_bytes_max)
+        payload = unpack_records(batch, bytes_max=rules.unpacked_bytes_max)
+        for delta, record in enumerate(parse_records(payload, header)):
+            if not header.is_control:
+                if record.offset != header.base_offset + delta:
+                    raise InvalidRecord(f"record {delta} of a batch has another offset delta")
+                _check_record(record, rules, now_ms)
     except MalformedMessage as error:
         raise CorruptBatch(str(error)) from None
-    if not header.is_control:
-        for delta, record in enumerate(records):
-            if record.offset != header.base_offset + delta:
-                raise InvalidRecord(f"record {delta} of a batch has another offset delta")
-            _check_record(record, rules, now_ms)
     codec = header.compression if rules.codec < 0 else rules.codec
     if codec == header.compression or header.is_control or origin is not Origin.CLIENT:
         return None
-    return build_batch(
-        records,
-        producer_id=header.producer_id,
-        producer_epoch=header.producer_epoch,
-        base_sequence=header.base_sequence,
-        compression=codec,
-        transactional=header.is_transactional,
-    )
+    return repack(batch, payload, codec)
 
 
 def _check_record(record: Record, rules: AppendRules, now_ms: int) -> None:

@@ -202,7 +202,7 @@ class LogMachine(RuleBasedStateMachine):
 
     @rule(share=st.floats(0, 1))
     def truncate(self, share: float) -> None:
-        to = self.pick(share)
+        to = self.pick_cut(share)
         self.epoch += 1
         self.log.truncate(Offset(to))
         self.history = [e for e in self.history if e.end <= to]
@@ -210,6 +210,12 @@ class LogMachine(RuleBasedStateMachine):
     def pick(self, share: float) -> int:
         start = self.log.log_start_offset
         return start + int((self.log.end_offset - start) * share)
+
+    def pick_cut(self, share: float) -> int:
+        """Not inside a batch that holds the log start: that would take records below it too."""
+        to = self.pick(share)
+        start = self.log.log_start_offset
+        return self.log.end_offset if any(e.base < start < e.end for e in self.history) else to
 
     @rule(share=st.floats(0, 1))
     def delete_records(self, share: float) -> None:
@@ -269,7 +275,7 @@ class LogMachine(RuleBasedStateMachine):
     def lose_power_during(self, seed: int, steps: int, work: str, share: float) -> None:
         durable = int(self.log.durable_offset)
         self.disk.fail_at_step = self.disk.steps + steps
-        to = self.pick(share)
+        to = self.pick_cut(share) if work == "truncate" else self.pick(share)
         try:
             match work:
                 case "append":

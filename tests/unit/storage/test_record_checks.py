@@ -1,0 +1,81 @@
+"""What a leader looks at inside batches: bounded, whatever the batch unpacks to."""
+
+import tracemalloc
+
+import pytest
+
+from lograft.storage.errors import CorruptBatch, InvalidRecord
+from lograft.storage.types import FixedLogConfig, Origin
+from lograft.storage.validation import LOOKED_AT_MAX, AppendRules, check_records
+from lograft.wire.batches import (
+    HEADER,
+    HEADER_SIZE,
+    Record,
+    build_batch,
+    check_crc,
+    read_header,
+    read_records,
+)
+from lograft.wire.compression import Codec, compress
+
+NOW_MS = 1_767_225_600_000
+COMPACTED = AppendRules(FixedLogConfig(cleanup_compact=True, cleanup_delete=False))
+RECOMPRESSED = AppendRules(FixedLogConfig(compression_type="zstd"))
+PACKED = [Codec.gzip, Codec.snappy, Codec.lz4, Codec.zstd]
+#: A record of no key, no value and no headers.
+SMALLEST = bytes([12, 0, 0, 0, 1, 1, 0])
+
+
+def batch_around(payload: bytes, codec: int, count: int) -> memoryview:
+    batch = bytearray(HEADER_SIZE)
+    size = HEADER_SIZE - 12 + len(payload)
+    HEADER.pack_into(
+        batch, 0, 0, size, -1, 2, 0, codec, count - 1, NOW_MS, NOW_MS, -1, -1, -1, count
+    )
+    return memoryview(batch + payload)
+
+
+@pytest.mark.parametrize("codec", PACKED)
+def test_a_batch_of_millions_is_refused_by_its_header(codec: Codec) -> None:
+    count = LOOKED_AT_MAX + 1
+    batch = batch_around(compress(codec, SMALLEST * count), codec, count)
+    with pytest.raises(InvalidRecord, match=str(LOOKED_AT_MAX)):
+        check_records(batch, COMPACTED, Origin.CLIENT, NOW_MS)
+
+
+@pytest.mark.parametrize("codec", PACKED)
+def test_many_records_are_not_held_at_once(codec: Codec) -> None:
+    count = 20_000
+    records = [Record(index, NOW_MS, b"k", None) for index in range(count)]
+    batch = memoryview(build_batch(records, compression=codec))
+    tracemalloc.start()
+    try:
+        assert check_records(batch, COMPACTED, Origin.CLIENT, NOW_MS) is None
+        _, peak = tracemalloc.get_traced_memory()
+    finally:
+        tracemalloc.stop()
+    assert peak < 60 * count
+
+
+@pytest.mark.parametrize("codec", PACKED)
+def test_a_bomb_stops_at_the_cap(codec: Codec) -> None:
+    payload = compress(codec, bytes(COMPACTED.unpacked_bytes_max + 1))
+    with pytest.raises(CorruptBatch, match="unpacks to more than"):
+        check_records(batch_around(payload, codec, 1), COMPACTED, Origin.CLIENT, NOW_MS)
+
+
+@pytest.mark.parametrize("codec", [Codec.none, *PACKED[:3]])
+def test_another_codec_keeps_everything_else(codec: Codec) -> None:
+    records = [Record(index, NOW_MS + index, b"k", b"v" * index) for index in range(50)]
+    sent = build_batch(records, compression=codec, producer_id=7, producer_epoch=1, base_sequence=9)
+    changed = check_records(memoryview(sent), RECOMPRESSED, Origin.CLIENT, NOW_MS)
+    assert changed is not None
+    assert check_crc(changed, 0, len(changed))
+    before, after = read_header(sent), read_header(changed)
+    assert after.compression == Codec.zstd
+    assert after.size_bytes == len(changed)
+    assert (
+        after._replace(size_bytes=before.size_bytes, crc=before.crc, attributes=before.attributes)
+        == before
+    )
+    assert read_records(changed, bytes_max=1 << 20) == records
