@@ -194,13 +194,17 @@ class Fetch:
                 return answer
         offset = Offset(asked.fetch_offset)
         bound = stable if self._committed_only else high_watermark
-        first = self.bytes_read == 0
-        part = partition.read(
-            offset,
-            bytes_max=min(asked.partition_max_bytes, self._bytes_left),
-            bound=bound,
-            at_least_one=first,
-        )
+        part = None
+        if self._bytes_left > 0 or not self.bytes_read:
+            part = partition.read(
+                offset,
+                bytes_max=min(asked.partition_max_bytes, self._bytes_left),
+                bound=bound,
+                at_least_one=not self.bytes_read,
+            )
+        elif not log.log_start_offset <= offset <= log.end_offset:
+            # The answer is full, but a position that does not exist is told at once.
+            raise OffsetOutOfRange(offset, log_start=log.log_start_offset, end=log.end_offset)
         if part is not None:
             answer.records = part
             self.bytes_read += part.size

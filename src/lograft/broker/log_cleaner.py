@@ -42,11 +42,8 @@ class LogCleaner:
     async def run(self) -> None:
         while True:
             candidate = await self.find_dirtiest()
-            if candidate is None:
-                # Also the shortest time between two looks at logs that have nothing to do.
+            if candidate is None or not await self.clean(candidate):
                 await asyncio.sleep(max(1, self._logs.config.log_cleaner_backoff_ms) / 1000)
-            else:
-                await self.clean(candidate)
 
     async def find_dirtiest(self) -> Candidate | None:
         """Overdue logs come before all others, then the one with the highest dirty ratio."""
@@ -85,7 +82,8 @@ class LogCleaner:
             return None
         return None if cleanable is None else Candidate(partition, log, directory, cleanable)
 
-    async def clean(self, candidate: Candidate) -> None:
+    async def clean(self, candidate: Candidate) -> bool:
+        """Whether the log is cleaner now."""
         partition, log, directory, cleanable = candidate
         keys_max = self._logs.config.log_cleaner_dedupe_buffer_size // BYTES_PER_KEY
         try:
@@ -97,21 +95,22 @@ class LogCleaner:
             )
             await self._runtime.workers.run(cleaning.run, lane=directory.cleaner_lane)
             if not partition.is_usable:
-                return
+                return False
             swapped = cleaning.swap_in(log)
         except OSError as error:
             directory.fail(DiskFailed(directory.path, error))
-            return
+            return False
         except DiskFailed as error:
             # A topic that was deleted meanwhile has no folder any more: that is no failure.
             if not partition.deleted:
                 directory.fail(error)
-            return
+            return False
         except LograftError as error:
             self._give_up(partition, error)
-            return
+            return False
         if swapped:
             await self._note(candidate, cleaning)
+        return swapped
 
     async def _note(self, candidate: Candidate, cleaning: Cleaning) -> None:
         partition, log, directory, cleanable = candidate

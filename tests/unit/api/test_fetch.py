@@ -430,3 +430,16 @@ def test_an_append_between_the_reading_and_the_wait_is_not_missed() -> None:
         assert bench.broker.clock.mono_ms() < 1000
 
     run(scenario)
+
+
+def test_a_full_answer_still_tells_positions_that_do_not_exist() -> None:
+    async def scenario(bench: Bench) -> None:
+        first, second = await bench.create_topic("a", partitions=2)
+        fill(bench, first, b"x" * 1000)
+        fill(bench, second, b"y" * 1000)
+        request = request_of(bench, offsets={0: 0, 1: 9}, max_bytes=10)
+        full, missing = await fetch(bench, request)
+        assert values_of(full) == [0]
+        assert missing.error_code == ErrorCode.offset_out_of_range
+
+    run(scenario)
