@@ -43,6 +43,7 @@ _CRC: Final = struct.Struct(">I")
 _ATTRIBUTES: Final = struct.Struct(">h")
 _TIMESTAMP: Final = struct.Struct(">q")
 _SIZE: Final = struct.Struct(">qi")
+_LENGTH: Final = struct.Struct(">i")
 
 
 class MalformedBatch(MalformedMessage):
@@ -192,24 +193,43 @@ def read_records(batch: Buffer, *, bytes_max: int) -> list[Record]:
 
     Neither the CRC nor the offsets' order is checked: a batch in the log has passed that.
     """
+    return list(iterate_records(batch, bytes_max=bytes_max))
+
+
+def iterate_records(batch: Buffer, *, bytes_max: int) -> Iterator[Record]:
+    """As `read_records`, one at a time: a few bytes can unpack to millions of records, which
+    should not all be held where a stranger has sent them."""
+    return parse_records(unpack_records(batch, bytes_max=bytes_max), read_header(batch))
+
+
+def unpack_records(batch: Buffer, *, bytes_max: int) -> bytes:
+    """The records of one whole batch as bytes, not compressed."""
     header = read_header(batch)
     if header.size_bytes > len(batch):
         raise MalformedBatch("the batch is cut short")
     payload = memoryview(batch)[HEADER_SIZE : header.size_bytes]
     if header.attributes & CODEC_MASK:
-        data = bytes(decompress(header.attributes & CODEC_MASK, payload, bytes_max))
-    else:
-        if len(payload) > bytes_max:
-            raise MalformedBatch(f"the batch holds more than {bytes_max} bytes")
-        data = bytes(payload)
-    return _parse_records(data, header)
+        return bytes(decompress(header.attributes & CODEC_MASK, payload, bytes_max))
+    if len(payload) > bytes_max:
+        raise MalformedBatch(f"the batch holds more than {bytes_max} bytes")
+    return bytes(payload)
 
 
-def _parse_records(data: bytes, header: BatchHeader) -> list[Record]:
+def repack(batch: Buffer, payload: bytes, codec: int) -> bytes:
+    """The batch in another codec; `payload` is what `unpack_records` gave."""
+    packed = compress(codec, payload)
+    changed = bytearray(batch[:HEADER_SIZE]) + packed
+    (attributes,) = _ATTRIBUTES.unpack_from(changed, CRC_START)
+    _ATTRIBUTES.pack_into(changed, CRC_START, attributes & ~CODEC_MASK | codec)
+    _LENGTH.pack_into(changed, 8, len(changed) - LENGTH_OVERHEAD)
+    _CRC.pack_into(changed, 17, crc32c(memoryview(changed)[CRC_START:]))
+    return bytes(changed)
+
+
+def parse_records(data: bytes, header: BatchHeader) -> Iterator[Record]:
     if header.record_count < 0 or header.record_count * 7 > len(data):
         raise MalformedBatch(f"{header.record_count} records do not fit in {len(data)} bytes")
     log_append_time = header.timestamp_type_log_append
-    records = []
     position = 0
     try:
         for _ in range(header.record_count):
@@ -228,14 +248,11 @@ def _parse_records(data: bytes, header: BatchHeader) -> list[Record]:
             if position != end:
                 raise MalformedBatch("a record is not as long as it says")
             timestamp = header.max_timestamp if log_append_time else header.base_timestamp + delta
-            records.append(
-                Record(header.base_offset + offset_delta, timestamp, key, value, headers)
-            )
+            yield Record(header.base_offset + offset_delta, timestamp, key, value, headers)
     except IndexError:
         raise MalformedBatch("the records are cut short") from None
     if position != len(data):
         raise MalformedBatch("there are bytes after the last record")
-    return records
 
 
 def _read_varint(data: bytes, position: int) -> tuple[int, int]:

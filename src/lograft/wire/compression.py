@@ -40,6 +40,7 @@ SNAPPY_FRAME_MARK: Final = b"\x82SNAPPY\x00"
 SNAPPY_FRAME_HEADER: Final = SNAPPY_FRAME_MARK + struct.pack(">ii", 1, 1)
 SNAPPY_BLOCK_BYTES: Final = 32 * 1024
 FIRST_OUTPUT_BYTES: Final = 64 * 1024
+GZIP_BITE_BYTES: Final = 16 * 1024
 
 
 def compress(codec: int, data: Buffer, *, level: int | None = None) -> bytes:
@@ -54,7 +55,7 @@ def compress(codec: int, data: Buffer, *, level: int | None = None) -> bytes:
     if codec == Codec.lz4:
         # Kafka's reader refuses blocks that refer to earlier ones, hence block_linked=False.
         lz4 = cramjam.lz4.Compressor(level=level, content_checksum=False, block_linked=False)
-        lz4.compress(data)
+        lz4.compress(bytes(data))
         return bytes(lz4.finish())
     if codec == Codec.zstd:
         return bytes(cramjam.zstd.compress(data, level=level))
@@ -76,20 +77,23 @@ def decompress(codec: int, data: Buffer, bytes_max: int) -> Buffer:
     raise DecompressionFailed(f"there is no codec {codec}")
 
 
-def _gzip_decompress(data: Buffer, bytes_max: int) -> bytes:
-    output = b""
-    rest: Buffer = data
-    while len(rest):  # a stream may be several members, one after the other
+def _gzip_decompress(data: Buffer, bytes_max: int) -> bytearray:
+    output = bytearray()
+    left = memoryview(data)
+    while len(left):  # a stream may be several members, one after the other
         unpacker = zlib.decompressobj(31)
-        try:
-            output += unpacker.decompress(rest, bytes_max + 1 - len(output))
-        except zlib.error as error:
-            raise DecompressionFailed(f"gzip: {error}") from None
-        if len(output) > bytes_max:
-            raise DecompressedTooLarge(bytes_max)
-        if not unpacker.eof:
-            raise DecompressionFailed("gzip: the stream is cut short")
-        rest = unpacker.unused_data
+        while not unpacker.eof:
+            # Small bites: what a member leaves over is copied, and there may be very many members.
+            bite = left[:GZIP_BITE_BYTES]
+            if not len(bite):
+                raise DecompressionFailed("gzip: the stream is cut short")
+            try:
+                output += unpacker.decompress(bite, bytes_max + 1 - len(output))
+            except zlib.error as error:
+                raise DecompressionFailed(f"gzip: {error}") from None
+            if len(output) > bytes_max:
+                raise DecompressedTooLarge(bytes_max)
+            left = left[len(bite) - len(unpacker.unused_data) :]
     return output
 
 
