@@ -117,7 +117,8 @@ def heartbeat(
         if not fenced:
             records += _fence(image, broker)
             fenced = True
-    elif fenced and is_caught_up and not offline:
+    elif fenced and is_caught_up and not offline and not broker.in_controlled_shutdown:
+        # (One that was shutting down comes back by registering again.)
         records.append(
             BrokerRegistrationChangeRecord(
                 broker_id=broker.broker_id, broker_epoch=broker.epoch, fenced=-1

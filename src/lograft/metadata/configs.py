@@ -9,6 +9,13 @@ from typing import Protocol, TypeVar
 
 from lograft.metadata.errors import Refused
 from lograft.metadata.image import MetadataImage
+from lograft.metadata.names import check_topic_name
+from lograft.metadata.resource_configs import (
+    CLIENT_METRICS_CONFIGS,
+    GROUP_CONFIGS,
+    check_client_metrics_configs,
+    check_group_configs,
+)
 from lograft.metadata.types import ConfigResource, Outcome, ResourceType
 from lograft.model.broker_config_table import BROKER_CONFIGS, DYNAMIC_BROKER_CONFIGS
 from lograft.model.broker_configs import BrokerConfig, validate_dynamic
@@ -85,15 +92,14 @@ def incremental_alter_configs(
 
 
 def _with_repeats(resources: Sequence[R]) -> Iterable[tuple[R, bool]]:
-    """Each resource once, with whether it was named again."""
+    """Each resource, with whether it is named more than once."""
     times: dict[ConfigResource, int] = {}
     for resource in resources:
         key = ConfigResource(resource.resource_type, resource.resource_name)
         times[key] = times.get(key, 0) + 1
     for resource in resources:
-        count = times.pop(ConfigResource(resource.resource_type, resource.resource_name), 0)
-        if count:
-            yield resource, count > 1
+        key = ConfigResource(resource.resource_type, resource.resource_name)
+        yield resource, times[key] > 1
 
 
 def _check_resource(image: MetadataImage, resource: _Resource, twice: bool) -> None:
@@ -102,6 +108,11 @@ def _check_resource(image: MetadataImage, resource: _Resource, twice: bool) -> N
     name = resource.resource_name
     match resource.resource_type:
         case ResourceType.topic:
+            if not name:
+                raise Refused(
+                    ErrorCode.invalid_request, "Topics have no common settings: name one."
+                )
+            check_topic_name(name)
             if name not in image.topic_ids:
                 raise Refused(ErrorCode.unknown_topic_or_partition, f"There is no topic '{name}'.")
         case ResourceType.broker:
@@ -111,9 +122,7 @@ def _check_resource(image: MetadataImage, resource: _Resource, twice: bool) -> N
                     f"'{name}' is no broker: give its number, or '' for all brokers.",
                 )
             if name and int(name) not in image.brokers:
-                raise Refused(
-                    ErrorCode.broker_id_not_registered, f"Broker {name} is not registered."
-                )
+                raise Refused(ErrorCode.invalid_request, f"Broker {name} is not registered.")
         case ResourceType.client_metrics | ResourceType.group:
             if not name:
                 raise Refused(ErrorCode.invalid_request, "The resource needs a name.")
@@ -163,7 +172,9 @@ def _keys_of(resource_type: int) -> Mapping[str, ConfigKey]:
         return TOPIC_CONFIGS
     if resource_type == ResourceType.broker:
         return {**BROKER_CONFIGS, **DYNAMIC_BROKER_CONFIGS}
-    return {}
+    if resource_type == ResourceType.group:
+        return GROUP_CONFIGS
+    return CLIENT_METRICS_CONFIGS
 
 
 def _changes(
@@ -187,6 +198,10 @@ def _changes(
             validate_dynamic(wanted, changed_names=named, whole_cluster=not key.name)
         except InvalidInput as error:
             raise Refused(ErrorCode.invalid_request, str(error)) from None
+    elif key.type == ResourceType.group:
+        check_group_configs(wanted, config)
+    elif key.type == ResourceType.client_metrics:
+        check_client_metrics_configs(wanted)
     # A broker's settings are written also where they do not change: the record makes it read the
     # files that they name (keystores) again.
     repeated = {name for name in named if key.type == ResourceType.broker}

@@ -40,23 +40,21 @@ def effective_levels(image: MetadataImage, *, kraft_version: int = 0) -> dict[st
 def update_features(
     image: MetadataImage, request: UpdateFeaturesRequest, *, version: int
 ) -> Outcome[UpdateFeaturesResponse]:
-    """All or nothing. From version 2 on the answer is one error for the whole request."""
+    """All or nothing: one error answers for the whole request."""
     records: list[Message] = []
     results = []
     refusal: Refused | None = None
     for update in request.feature_updates:
-        result = UpdatableFeatureResult(feature=update.feature, error_message=None)
         try:
             records += _update(image, update, version=version)
         except Refused as error:
-            result.error_code, result.error_message = error.code, error.message
             refusal = refusal or error
-        results.append(result)
+        results.append(UpdatableFeatureResult(feature=update.feature, error_message=None))
     response = UpdateFeaturesResponse(error_message=None, results=results)
     if refusal is not None:
         records.clear()
-        if version >= 2:
-            response.error_code, response.error_message = refusal.code, refusal.message
+        response.error_code, response.error_message = refusal.code, refusal.message
+        results.clear()
     if request.validate_only:
         records.clear()
     return Outcome(tuple(records), response)

@@ -101,25 +101,29 @@ def delete_topics(
             ErrorCode.topic_deletion_disabled,
             "Topics cannot be deleted here: delete.topic.enable is false.",
         )
-    names = Counter(topic.name for topic in wanted)
-    ids = Counter(topic.topic_id for topic in wanted if topic.topic_id != ZERO_UUID)
-    records: list[Message] = []
+    times = Counter((topic.name, topic.topic_id) for topic in wanted)
+    removed: dict[UUID, None] = {}
     results = []
-    for topic in wanted:
-        result = DeletableTopicResult(name=topic.name, topic_id=topic.topic_id)
+    for (name, given_id), count in times.items():
+        result = DeletableTopicResult(name=name, topic_id=given_id)
         try:
-            if (topic.name is not None and names[topic.name] > 1) or ids[topic.topic_id] > 1:
-                raise Refused(ErrorCode.invalid_request, "The topic is named twice.")
-            topic_id = _topic_to_delete(image, topic)
+            if count > 1:
+                raise Refused(ErrorCode.invalid_request, "The topic is in the request twice.")
+            topic_id = _topic_to_delete(image, name, given_id)
+            if topic_id in removed:
+                raise Refused(
+                    ErrorCode.invalid_request, "The topic is in the request by name and by id."
+                )
         except Refused as refusal:
             result.error_code = refusal.code
             result.error_message = refusal.message
         else:
             result.topic_id = topic_id
             result.name = image.topics[topic_id].name
-            records.append(RemoveTopicRecord(topic_id=topic_id))
+            removed[topic_id] = None
         results.append(result)
-    return Outcome(tuple(records), DeleteTopicsResponse(responses=results))
+    records = tuple(RemoveTopicRecord(topic_id=topic_id) for topic_id in removed)
+    return Outcome(records, DeleteTopicsResponse(responses=results))
 
 
 def check_new_name(image: MetadataImage, name: str) -> None:
@@ -149,9 +153,7 @@ def checked_configs(
             raise Refused(
                 ErrorCode.invalid_config, f"The setting {setting.name} needs a value, not null."
             )
-        if setting.name in values:
-            raise Refused(ErrorCode.invalid_config, f"The setting {setting.name} is given twice.")
-        values[setting.name] = setting.value
+        values[setting.name] = setting.value  # the last one counts, as in Kafka
     try:
         validate_topic_configs(values, config)
     except InvalidConfig as error:
@@ -260,23 +262,19 @@ def _fresh_id(image: MetadataImage, new_id: Callable[[], UUID]) -> UUID:
             return topic_id
 
 
-def _topic_to_delete(image: MetadataImage, topic: DeleteTopicState) -> UUID:
-    if topic.name is not None and topic.topic_id != ZERO_UUID:
+def _topic_to_delete(image: MetadataImage, name: str | None, given_id: UUID) -> UUID:
+    if name is not None and given_id != ZERO_UUID:
         raise Refused(ErrorCode.invalid_request, "Give the topic's name or its id, not both.")
-    if topic.name is not None:
-        topic_id = image.topic_ids.get(topic.name)
+    if name is not None:
+        topic_id = image.topic_ids.get(name)
         if topic_id is None:
-            raise Refused(
-                ErrorCode.unknown_topic_or_partition, f"There is no topic '{topic.name}'."
-            )
+            raise Refused(ErrorCode.unknown_topic_or_partition, f"There is no topic '{name}'.")
         return topic_id
-    if topic.topic_id == ZERO_UUID:
+    if given_id == ZERO_UUID:
         raise Refused(ErrorCode.invalid_request, "Neither a name nor an id of a topic is given.")
-    if topic.topic_id not in image.topics:
-        raise Refused(
-            ErrorCode.unknown_topic_id, f"There is no topic {uuid_to_text(topic.topic_id)}."
-        )
-    return topic.topic_id
+    if given_id not in image.topics:
+        raise Refused(ErrorCode.unknown_topic_id, f"There is no topic {uuid_to_text(given_id)}.")
+    return given_id
 
 
 def _twice(name: str) -> Refused:

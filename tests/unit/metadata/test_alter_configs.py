@@ -19,6 +19,7 @@ TOPIC, BROKER, LOGGER, GROUP = (
     ResourceType.broker_logger,
     ResourceType.group,
 )
+METRICS = ResourceType.client_metrics
 SET, DELETE, APPEND, SUBTRACT = range(4)
 Change = tuple[str, int, str | None]
 
@@ -96,11 +97,24 @@ def test_subtract_takes_words_away(image: MetadataImage, config: BrokerConfig) -
         (TOPIC, "t", [("flush.ms", SET, None)], ErrorCode.invalid_request),
         (TOPIC, "t", [("flush.ms", 9, "1")], ErrorCode.invalid_request),
         (TOPIC, "t", [("flush.ms", SET, "1")] * 2, ErrorCode.invalid_request),
-        (BROKER, "7", [("log.cleaner.threads", SET, "1")], ErrorCode.broker_id_not_registered),
+        (BROKER, "7", [("log.cleaner.threads", SET, "1")], ErrorCode.invalid_request),
         (BROKER, "x", [("log.cleaner.threads", SET, "1")], ErrorCode.invalid_request),
         (BROKER, "1", [("process.roles", SET, "broker")], ErrorCode.invalid_request),
         (BROKER, "", [("listeners", SET, "PLAINTEXT://:1")], ErrorCode.invalid_request),
         (BROKER, "1", [("log.cleaner.threads", SET, "x")], ErrorCode.invalid_request),
+        (TOPIC, "", [("flush.ms", SET, "1")], ErrorCode.invalid_request),
+        (TOPIC, "no name", [("flush.ms", SET, "1")], ErrorCode.invalid_topic_exception),
+        (GROUP, "g", [("nope", SET, "1")], ErrorCode.invalid_config),
+        (GROUP, "g", [("consumer.session.timeout.ms", SET, "1")], ErrorCode.invalid_config),
+        (GROUP, "g", [("consumer.session.timeout.ms", SET, "x")], ErrorCode.invalid_config),
+        (GROUP, "g", [("consumer.heartbeat.interval.ms", SET, "99999")], ErrorCode.invalid_config),
+        (GROUP, "g", [("streams.num.standby.replicas", SET, "9")], ErrorCode.invalid_config),
+        (GROUP, "g", [("share.auto.offset.reset", SET, "foo")], ErrorCode.invalid_config),
+        (METRICS, "m", [("nope", SET, "1")], ErrorCode.invalid_request),
+        (METRICS, "m", [("interval.ms", SET, "1")], ErrorCode.invalid_request),
+        (METRICS, "m", [("interval.ms", SET, "x")], ErrorCode.invalid_config),
+        (METRICS, "m", [("match", SET, "foo")], ErrorCode.invalid_config),
+        (METRICS, "m", [("match", SET, "client_id=a[")], ErrorCode.invalid_config),
         (LOGGER, "1", [("root", SET, "INFO")], ErrorCode.invalid_request),
         (GROUP, "", [("x", SET, "1")], ErrorCode.invalid_request),
         (99, "x", [("x", SET, "1")], ErrorCode.invalid_request),
@@ -125,7 +139,13 @@ def test_all_brokers_and_one_broker_have_settings(
             ErrorCode.none,
             {"log.retention.ms": "9"},
         )
-    assert alter(image, config, GROUP, "g", ("consumer.session.timeout.ms", SET, "9"))[0] == 0
+    for kind, name, text in (
+        (GROUP, "consumer.session.timeout.ms", "50000"),
+        (GROUP, "share.auto.offset.reset", "by_duration:PT1H"),
+        (METRICS, "match", "client_id=a.*,client_source_port=1"),
+        (METRICS, "interval.ms", "100"),
+    ):
+        assert alter(image, config, kind, "x", (name, SET, text)) == (ErrorCode.none, {name: text})
 
 
 def test_alter_configs_replaces_what_was_set(image: MetadataImage, config: BrokerConfig) -> None:
@@ -144,9 +164,9 @@ def test_alter_configs_replaces_what_was_set(image: MetadataImage, config: Broke
     assert replaced(validate_only=True) == {}
 
 
-def test_a_resource_named_twice_is_refused_once(image: MetadataImage, config: BrokerConfig) -> None:
+def test_a_resource_named_twice_is_refused(image: MetadataImage, config: BrokerConfig) -> None:
     resource = replacing.AlterConfigsResource(resource_type=TOPIC, resource_name="t")
     request = replacing.AlterConfigsRequest(resources=[resource, resource])
     outcome = alter_configs(image, request, config=config)
-    assert [r.error_code for r in outcome.reply.responses] == [ErrorCode.invalid_request]
+    assert [r.error_code for r in outcome.reply.responses] == [ErrorCode.invalid_request] * 2
     assert outcome.records == ()

@@ -198,6 +198,15 @@ def test_fencing_moves_leaders_within_the_isr(cluster: Cluster, apply: Apply) ->
     assert leader_and_isr(image) == (3, 3, (3,))
 
 
+def test_a_broker_that_has_shut_down_must_register_again(cluster: Cluster, apply: Apply) -> None:
+    image = with_partition(cluster(1), apply, [1])
+    for _ in range(2):
+        apply(image, beat(image, want_shut_down=True).records)
+    late = beat(image)
+    assert late.records == ()
+    assert late.reply.is_fenced
+
+
 def test_a_broker_that_wants_it_is_fenced(cluster: Cluster, apply: Apply) -> None:
     image = cluster(1)
     outcome = beat(image, want_fence=True)

@@ -142,7 +142,7 @@ def through_the_log(records: tuple[Message, ...]) -> list[Message]:
     return [record for record in decoded if isinstance(record, Message)]
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=40, deadline=None)
 @given(st.integers(0, 2**32), st.integers(10, 80))
 def test_the_image_stays_sound(seed: int, steps: int) -> None:
     chance = Random(seed)

@@ -413,7 +413,7 @@ def histories(draw: st.DrawFn) -> list[Message]:
     return draw(st.lists(one, max_size=40))
 
 
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=150, deadline=None)
 @given(histories())
 def test_the_records_of_an_image_give_the_image(history: list[Message]) -> None:
     image = MetadataImage()

@@ -241,6 +241,12 @@ def test_topics_go_by_name_or_by_id(
     ]
     apply(image, outcome.records)
     assert list(image.topic_ids) == ["c"]
+    twice = [DeleteTopicState(name="c"), DeleteTopicState(topic_id=ids["c"])]
+    outcome = delete_topics(image, DeleteTopicsRequest(topics=twice), config=config)
+    assert [r.error_code for r in outcome.reply.responses] == [0, ErrorCode.invalid_request]
+    outcome = delete_topics(image, DeleteTopicsRequest(topic_names=["c", "c"]), config=config)
+    assert [r.error_code for r in outcome.reply.responses] == [ErrorCode.invalid_request]
+    assert outcome.records == ()
     outcome = delete_topics(image, DeleteTopicsRequest(topic_names=["c"]), config=config)
     apply(image, outcome.records)
     assert image.topic_ids == {}
