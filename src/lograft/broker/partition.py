@@ -26,7 +26,7 @@ from lograft.model.errors import DiskFailed, LograftError
 from lograft.model.seams import FileSlice
 from lograft.model.topic_configs import TopicConfig
 from lograft.model.types import NO_EPOCH, NO_NODE, Epoch, NodeId, Offset, TopicPartition
-from lograft.replication.leader import SoleReplica
+from lograft.replication.leader import LeaderRule, SoleReplica
 from lograft.storage.log import Log
 from lograft.storage.types import AppendResult, Origin
 
@@ -79,7 +79,7 @@ class Partition:
         self.log: Log | None = None
         self.directory: LogDirectory | None = None
         #: The commit rule; its high watermark means nothing before the log is open.
-        self.rule = SoleReplica(end=Offset(0), durable=Offset(0), durable_only=False)
+        self.rule: LeaderRule = SoleReplica(end=Offset(0), durable=Offset(0), durable_only=False)
         self.fetch_waits: dict[FetchWait, None] = {}
         self._commit_waits: list[tuple[Offset, asyncio.Future[None]]] = []
         self._open_waits: list[asyncio.Future[None]] = []

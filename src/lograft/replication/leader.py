@@ -10,7 +10,7 @@ from lograft.model.types import Offset
 
 
 class LeaderRule(Protocol):
-    """Both calls say whether the high watermark moved."""
+    """Each call says whether the high watermark moved."""
 
     #: Records below it are committed: consumers see them, acks=all answers for them.
     high_watermark: Offset
@@ -20,6 +20,9 @@ class LeaderRule(Protocol):
 
     def on_durable(self, durable: Offset) -> bool:
         """Everything in the leader's own log below `durable` survives a power loss."""
+
+    def require_durable(self, durable_only: bool, *, end: Offset) -> bool:
+        """The topic's flush setting changed. What was committed stays committed."""
 
 
 class SoleReplica:
@@ -44,11 +47,6 @@ class SoleReplica:
         self.high_watermark = durable
         return True
 
-    def on_truncated(self, end: Offset) -> None:
-        """An administrator's or a recovery's cut; never part of normal service."""
-        self.high_watermark = min(self.high_watermark, end)
-
     def require_durable(self, durable_only: bool, *, end: Offset) -> bool:
-        """The topic's flush setting changed. What was committed stays committed."""
         self.durable_only = durable_only
         return False if durable_only else self.on_appended(end)
