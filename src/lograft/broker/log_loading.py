@@ -6,6 +6,7 @@ comes from elsewhere) is set aside as `-stray` and left for a person to look at,
 
 import logging
 from collections.abc import Callable, Sequence
+from errno import ENOENT
 from typing import Final, NamedTuple, TypeAlias
 from uuid import UUID
 
@@ -139,6 +140,9 @@ def open_new(
     durable. The name of the folder itself is the caller's business, once for many."""
     directory = f"{log_dir}/{folder_name(topic_partition)}"
     try:
+        # Somebody deleted it: a new one in its place would hide that its logs are gone.
+        if not disk.is_dir(log_dir):
+            raise FileNotFoundError(ENOENT, "No such file or directory", log_dir)
         disk.make_dir(directory)
         write_partition_metadata(disk, directory, topic_id, sync_name=False)
     except OSError as error:

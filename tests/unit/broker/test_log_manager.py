@@ -162,6 +162,18 @@ def test_a_topic_deleted_while_it_is_being_made() -> None:
     run(scenario)
 
 
+def test_a_log_dir_that_somebody_deleted_is_offline_and_not_made_again() -> None:
+    async def scenario(bench: Bench) -> None:
+        await bench.create_topic("a", partitions=2)
+        bench.life.disk.remove_tree("/two")
+        await bench.create_topic("b", partitions=4)
+        one, two = bench.broker.logs.directories
+        assert (one.offline, two.offline) == (False, True)
+        assert not bench.life.disk.exists("/two")
+
+    run(scenario, log_dirs="/one,/two")
+
+
 def test_a_log_of_no_known_topic_is_set_aside_not_deleted() -> None:
     machine = new_machine()
 
@@ -249,3 +261,13 @@ def test_an_idle_dir_that_cannot_be_read_at_start_is_offline() -> None:
         assert sorted(states.values()) == [False, True]
 
     run(second, machine=machine, controller=controller, log_dirs="/one,/two", life=life)
+
+
+def test_a_stop_ends_the_deletions_that_were_under_way() -> None:
+    async def scenario(bench: Bench) -> None:
+        await bench.create_topic("a", partitions=100)
+        await delete(bench, "a")
+
+    bench = run(scenario)
+    names = bench.life.disk.list_dir("/data")
+    assert [name for name in names if name.startswith("a-") and not name.endswith("-delete")] == []
