@@ -74,6 +74,10 @@ class LoopDisk:
     def unmount(self) -> None:
         run("umount", "--lazy", self.point)
 
+    def repair(self) -> None:
+        """What the boot of a machine does before it mounts."""
+        subprocess.run(["e2fsck", "-p", "-f", str(self._image)], capture_output=True)
+
     def lose_power(self, options: str) -> None:
         """The node must be dead already. Mounts what was on the disk."""
         self._losses += 1
