@@ -92,6 +92,8 @@ class LogManager:
         self.previous_broker_epoch = -1
         self._found: dict[TopicIdPartition, Opened] = {}
         self._work: dict[LogDirectory, list[Make | Doom]] = {}
+        #: The tasks that do it.
+        self._workers_at: dict[LogDirectory, Task] = {}
         self._tasks: list[Task] = []
 
     @property
@@ -218,6 +220,9 @@ class LogManager:
         be recovered at the next start."""
         for task in self._tasks:
             task.cancel()
+        # A deleted log whose folder kept its name would be a stray one at the next start.
+        for task in list(self._workers_at.values()):
+            await task
         for directory in self.online:
             try:
                 await self._close_logs(directory)
@@ -335,7 +340,8 @@ class LogManager:
         waiting = self._work.get(directory)
         if waiting is None:
             self._work[directory] = [work]
-            self._runtime.spawn(self._do_work(directory), name=f"make logs {directory.path}")
+            name = f"make logs {directory.path}"
+            self._workers_at[directory] = self._runtime.spawn(self._do_work(directory), name=name)
         else:
             waiting.append(work)
 
@@ -357,7 +363,7 @@ class LogManager:
             except DiskFailed as error:
                 directory.fail(error)
                 break
-        del self._work[directory]
+        del self._work[directory], self._workers_at[directory]
 
     async def _set_doomed_aside(self, directory: LogDirectory, batch: list[Doom]) -> None:
         """In the dir's lane: after every flush that may still write in these folders."""
