@@ -284,9 +284,20 @@ def batch_of(*values: bytes, timestamp: int = 1_767_225_600_000, **settings: Any
 Scenario = Callable[[Bench], Coroutine[Any, Any, None]]
 
 
+_MACHINES: list[Machine] = []
+
+
 def new_machine(seed: int = 1) -> Machine:
     loop = SimulatedLoop(seed)
-    return Machine(loop, Network(loop), "node")
+    machine = Machine(loop, Network(loop), "node")
+    _MACHINES.append(machine)
+    return machine
+
+
+def close_machines() -> None:
+    """After each test: a killed node leaves coroutines that nobody will ever await."""
+    while _MACHINES:
+        _MACHINES.pop().loop.close()
 
 
 def run(
