@@ -7,7 +7,7 @@ are read in place.
 Bounds. Every read of a fixed-size run or of a varint fails by itself at the end of the input.
 Slices do not, but the position only ever grows, so one comparison at the end of the message
 finds any that was cut short. Counts are compared with the bytes that are left before a list is
-filled, and all small structs of a message together may not exceed STRUCTS_MAX.
+filled, and all structs of a message together may not exceed STRUCTS_MAX.
 """
 
 from collections.abc import Callable
@@ -20,11 +20,9 @@ from lograft.wire.errors import MalformedMessage
 from lograft.wire.message import FRESH, Field, Message
 from lograft.wire.varints import UUIDS, continue_uvarint, read_uvarint, skip_tags
 
-#: Small structs in one message: a slotted object costs some fifty times the two bytes it may come
-#: from, so the bytes that are left are no bound for them.
+#: Structs in one message: a slotted object costs up to fifty times the bytes it comes from, and its
+#: handler's time, so the bytes that are left are no bound for them.
 STRUCTS_MAX: Final = 1 << 20
-#: Structs that take at least so many bytes are not counted.
-UNBUDGETED_BYTES: Final = 16
 
 FORMATS: Final = {
     "bool": "?", "int8": "b", "int16": "h", "uint16": "H", "int32": "i", "uint32": "I",
@@ -282,7 +280,7 @@ class ReadCompiler:
         least = smallest(element, self._version, self._flexible)
         assert least > 0, f"elements of {label} take no bytes: their count could not be bounded"
         too_many = f"{count} * {least} > end - position"
-        budgeted = isinstance(element, type) and least < UNBUDGETED_BYTES
+        budgeted = isinstance(element, type)
         if budgeted:
             too_many += f" or {count} > budget"
         self._emit(f"if {too_many}: refuse_count({label!r}, {count}, end - position)")
