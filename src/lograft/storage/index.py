@@ -21,6 +21,13 @@ _TIME_ENTRY: Final = struct.Struct(">qI")
 _SWAP: Final = sys.byteorder == "little"
 
 
+def _read_entries(disk: Disk, path: str, entry_bytes: int) -> bytes:
+    """The file without the zeros that Kafka's unfinished files end in."""
+    raw = disk.read(path) if disk.exists(path) else b""
+    used = len(raw.rstrip(b"\0"))
+    return raw[: -(-used // entry_bytes) * entry_bytes]
+
+
 class OffsetIndex:
     __slots__ = ("_disk", "_offsets", "_positions", "_stored", "base_offset", "path")
 
@@ -69,7 +76,7 @@ class OffsetIndex:
 
     def load(self) -> None:
         """Brings the file's entries into memory, in front of those that are there."""
-        raw = self._disk.read(self.path) if self._disk.exists(self.path) else b""
+        raw = _read_entries(self._disk, self.path, OFFSET_ENTRY_BYTES)
         count = len(raw) // OFFSET_ENTRY_BYTES
         if self._stored > 0:
             count = min(count, self._stored)
@@ -85,7 +92,7 @@ class OffsetIndex:
         last = self.last()
         if last is None:
             return True
-        return (last[0] > self.base_offset and last[1] < log_size) or last[1] == 0
+        return last[0] > self.base_offset and 0 < last[1] < log_size
 
     def truncate(self, to_offset: int) -> None:
         """Forgets the entries at or above `to_offset`."""
@@ -171,7 +178,7 @@ class TimeIndex:
         return timestamp, relative + self.base_offset
 
     def load(self) -> None:
-        raw = self._disk.read(self.path) if self._disk.exists(self.path) else b""
+        raw = _read_entries(self._disk, self.path, TIME_ENTRY_BYTES)
         count = len(raw) // TIME_ENTRY_BYTES
         if self._stored > 0:
             count = min(count, self._stored)

@@ -58,6 +58,7 @@ NO_BOUND: Final = Offset(2**63 - 1)
 class Log:
     __slots__ = (
         "_bases",
+        "_checkpointed_offset",
         "_closed",
         "_config",
         "_opened",
@@ -126,6 +127,8 @@ class Log:
         #: recovery-point checkpoint down to this offset, durably, before it returns: what is
         #: written there afterwards is not fsynced.
         self.lower_recovery_point: Callable[[Offset], None] | None = None
+        #: The recovery point that the checkpoint named when the log was opened.
+        self._checkpointed_offset = Offset(0)
         self._closed: Exception | None = None
 
     @classmethod
@@ -145,6 +148,7 @@ class Log:
             disk, directory, topic_partition=topic_partition, topic_id=topic_id, config=config
         )
         try:
+            log._checkpointed_offset = recovery.recovery_point
             recovering.load(log, recovery, now_ms)
             if log.end_offset < recovery.log_start:
                 # Records were deleted that power loss took too: their offsets are used up.
@@ -269,6 +273,8 @@ class Log:
         self, segment: Segment, size: int, last_offset: int, timestamp: int, now_ms: int
     ) -> bool:
         """Whether a batch must go to a new segment; for size and time not if this one is empty."""
+        if self._checkpointed_offset > self.end_offset:
+            self._correct_checkpoint()
         if last_offset - segment.base_offset > RELATIVE_OFFSET_MAX:
             return True
         if not segment.size:
@@ -284,6 +290,13 @@ class Log:
             waited_ms = timestamp - first
             self._roll_after = first + limit_ms
         return waited_ms > limit_ms or len(segment.offset_index) >= rules.index_entries_max
+
+    def _correct_checkpoint(self) -> None:
+        """Before the first append to a log that a crash emptied: the checkpoint still names an
+        offset that is to be written only now."""
+        self._checkpointed_offset = self.end_offset
+        if self.lower_recovery_point is not None:
+            self.lower_recovery_point(self.end_offset)
 
     def _jitter_ms(self, segment: Segment) -> int:
         """Spreads the rolls of many partitions; chosen from the names, so no chance is needed."""

@@ -189,7 +189,7 @@ class Segment:
         """Finds out what appending needs to know, from the last index entry on; returns the offset
         after the last batch. Raises LogCorrupt where the file is not made of whole batches."""
         if not self.offset_index.is_sane(self.size):
-            self.offset_index.clear()
+            self.rebuild_indexes()
         last_entry = self.offset_index.last()
         start = 0 if last_entry is None else self._indexed_position(last_entry[0])
         last_time = self.time_index.last()

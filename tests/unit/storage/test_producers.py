@@ -1,0 +1,163 @@
+import pytest
+from tests.unit.storage.logs import NOW_MS, make_batch, make_marker, open_log
+from tests.unit.storage.memory_disk import MemoryDisk
+
+from lograft.model.types import Offset
+from lograft.storage.errors import (
+    CoordinatorFenced,
+    DuplicateSequence,
+    InvalidTransactionState,
+    OutOfOrderSequence,
+    ProducerFenced,
+    SnapshotCorrupt,
+)
+from lograft.storage.log import Log
+from lograft.storage.producer_snapshots import decode_snapshot, encode_snapshot
+from lograft.storage.producers import ProducerStates
+from lograft.storage.types import AppendResult, Origin
+
+
+@pytest.fixture
+def log() -> Log:
+    return open_log(MemoryDisk())
+
+
+def send(
+    log: Log, sequence: int, *, count: int = 1, epoch: int = 0, transactional: bool = False
+) -> AppendResult:
+    batch = make_batch(
+        [b"v"] * count,
+        producer_id=5,
+        producer_epoch=epoch,
+        base_sequence=sequence,
+        transactional=transactional,
+    )
+    return log.append_as_leader(batch, leader_epoch=0, now_ms=NOW_MS)
+
+
+def end(log: Log, *, commit: bool, epoch: int = 0, coordinator_epoch: int = 0) -> AppendResult:
+    marker = make_marker(5, commit=commit, epoch=epoch, coordinator_epoch=coordinator_epoch)
+    return log.append_as_leader(marker, leader_epoch=0, now_ms=NOW_MS, origin=Origin.COORDINATOR)
+
+
+def test_repeats_of_the_last_five_get_their_offset(log: Log) -> None:
+    first = [send(log, 2 * i, count=2) for i in range(7)]
+    for i in range(2, 7):
+        again = send(log, 2 * i, count=2)
+        assert again.duplicate
+        assert again.base_offset == first[i].base_offset
+    assert log.end_offset == 14
+    with pytest.raises(DuplicateSequence):
+        send(log, 2, count=2)
+
+
+def test_gaps_and_other_batch_borders_are_out_of_order(log: Log) -> None:
+    send(log, 0, count=3)
+    with pytest.raises(OutOfOrderSequence):
+        send(log, 4)
+    with pytest.raises(OutOfOrderSequence):
+        send(log, 0, count=2)
+    assert send(log, 3).base_offset == 3
+
+
+def test_an_unknown_producer_may_begin_anywhere(log: Log) -> None:
+    assert send(log, 17).base_offset == 0
+    with pytest.raises(OutOfOrderSequence):
+        send(log, 19)
+
+
+def test_sequences_wrap(log: Log) -> None:
+    send(log, 2**31 - 2, count=3)
+    assert send(log, 1).base_offset == 3
+    assert send(log, 2**31 - 2, count=3).duplicate
+
+
+def test_a_new_epoch_begins_at_zero_and_fences(log: Log) -> None:
+    send(log, 0)
+    with pytest.raises(OutOfOrderSequence):
+        send(log, 1, epoch=1)
+    send(log, 0, epoch=1)
+    with pytest.raises(ProducerFenced):
+        send(log, 1, epoch=0)
+
+
+def test_transactions_hold_the_last_stable_offset(log: Log) -> None:
+    send(log, 0)
+    send(log, 1, transactional=True)
+    assert log.first_unstable_offset == 1
+    assert log.last_stable_offset(Offset(2)) == 1
+    with pytest.raises(InvalidTransactionState):
+        send(log, 2)
+    end(log, commit=True)
+    assert log.producers.open_transactions == 0
+    assert log.last_stable_offset(Offset(2)) == 1, "the marker is not committed yet"
+    assert log.last_stable_offset(Offset(3)) == 3
+
+
+def test_aborts_are_indexed(log: Log) -> None:
+    send(log, 0, transactional=True)
+    send(log, 1, transactional=True)
+    end(log, commit=False)
+    send(log, 2, transactional=True)
+    end(log, commit=True)
+    (aborted,) = log.aborted_transactions(0, 10)
+    assert aborted == (5, 0, 2, 3)
+    assert log.aborted_transactions(3, 10) == []
+
+
+def test_old_coordinators_are_fenced(log: Log) -> None:
+    send(log, 0, transactional=True)
+    end(log, commit=True, coordinator_epoch=4)
+    with pytest.raises(CoordinatorFenced):
+        end(log, commit=True, coordinator_epoch=3)
+    with pytest.raises(ProducerFenced):
+        end(log, commit=True, coordinator_epoch=4, epoch=-1)
+
+
+def test_a_marker_with_the_next_epoch_fences_late_writes(log: Log) -> None:
+    send(log, 0, transactional=True)
+    end(log, commit=True, epoch=1)
+    with pytest.raises(ProducerFenced):
+        send(log, 1, transactional=True)
+    assert send(log, 0, epoch=1, transactional=True).base_offset == 2
+
+
+def test_idle_producers_expire_but_not_in_a_transaction(log: Log) -> None:
+    send(log, 0, transactional=True)
+    assert log.producers.expire(NOW_MS + 10_000, 1000) == 0
+    end(log, commit=True)
+    assert log.producers.expire(NOW_MS + 999, 1000) == 0
+    assert log.producers.expire(NOW_MS + 1000, 1000) == 1
+    assert len(log.producers) == 0
+
+
+def test_snapshot_holds_everything(log: Log) -> None:
+    for i in range(6):
+        send(log, i, transactional=True)
+    end(log, commit=False)
+    send(log, 6, transactional=True)
+    states = ProducerStates()
+    states.load(decode_snapshot(encode_snapshot(log.producers)))
+    assert states == log.producers
+    assert states.first_undecided_offset == log.producers.first_undecided_offset == 7
+
+
+def test_last_entry_of_an_id_is_what_kafka_reads(log: Log) -> None:
+    for i in range(3):
+        send(log, i)
+    data = encode_snapshot(log.producers)
+    assert int.from_bytes(data[6:10], "big") == 3
+    newest = data[-46:]
+    assert int.from_bytes(newest[:8], "big") == 5
+    assert int.from_bytes(newest[10:14], "big") == 2
+
+
+@pytest.mark.parametrize("position", [0, 3, 8, 20, -1])
+def test_damaged_snapshots_are_refused(log: Log, position: int) -> None:
+    send(log, 0)
+    data = bytearray(encode_snapshot(log.producers))
+    data[position] ^= 1
+    with pytest.raises(SnapshotCorrupt):
+        decode_snapshot(bytes(data))
+    with pytest.raises(SnapshotCorrupt):
+        decode_snapshot(bytes(data[:-1]))
