@@ -6,12 +6,14 @@ import platform
 import subprocess
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 from time import process_time
 from typing import Any, Final
 
+from lograft.simulation.compaction_torture import torture_compaction
 from lograft.simulation.node import NodeOptions, options_as_json, run_node
-from lograft.simulation.storage_torture import LIVES, torture
+from lograft.simulation.storage_torture import LIVES, TortureReport, torture
 
 
 @dataclass(slots=True)
@@ -36,11 +38,18 @@ class RunReport:
 
 
 def run_storage(seed: int, *, lives: int = LIVES) -> RunReport:
-    report = torture(seed, lives=lives)
+    return _of_torture("storage", torture(seed, lives=lives), lives)
+
+
+def run_compaction(seed: int, *, lives: int = LIVES) -> RunReport:
+    return _of_torture("compaction", torture_compaction(seed, lives=lives), lives)
+
+
+def _of_torture(kind: str, report: TortureReport, lives: int) -> RunReport:
     violation = report.violation
     return RunReport(
-        kind="storage",
-        seed=seed,
+        kind=kind,
+        seed=report.seed,
         trace_hash=report.trace_hash,
         options={"lives": lives},
         figures={
@@ -58,13 +67,13 @@ def run_storage(seed: int, *, lives: int = LIVES) -> RunReport:
     )
 
 
-def shrink_storage(seed: int) -> RunReport:
+def _shrink_lives(run: Callable[..., RunReport], seed: int) -> RunReport:
     """The same seed with as few lives as still fail: the draws before do not change."""
     for lives in range(1, LIVES):
-        report = run_storage(seed, lives=lives)
+        report = run(seed, lives=lives)
         if report.failed:
             return report
-    return run_storage(seed)
+    return run(seed)
 
 
 def run_whole_node(seed: int, options: NodeOptions | None = None) -> RunReport:
@@ -109,8 +118,16 @@ def shrink_node(seed: int) -> RunReport:
 
 Runner = Callable[[int], RunReport]
 
-KINDS: Final[dict[str, Runner]] = {"storage": run_storage, "node": run_whole_node}
-SHRINKERS: Final[dict[str, Runner]] = {"storage": shrink_storage, "node": shrink_node}
+KINDS: Final[dict[str, Runner]] = {
+    "storage": run_storage,
+    "compaction": run_compaction,
+    "node": run_whole_node,
+}
+SHRINKERS: Final[dict[str, Runner]] = {
+    "storage": partial(_shrink_lives, run_storage),
+    "compaction": partial(_shrink_lives, run_compaction),
+    "node": shrink_node,
+}
 
 
 def run_many(kinds: list[str], *, first: int, seeds: int, seconds: float) -> Iterator[RunReport]:

@@ -12,6 +12,7 @@ restart it compares the log with a model that is a plain list (`storage_model`):
   full replay (D9, P3).
 """
 
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from random import Random
 from typing import Final
@@ -92,8 +93,8 @@ class Torture:
         self._steps = steps
         self._random = self.streams.stream("workload")
         self._faults = self.streams.stream("faults")
-        self.config = draw_config(self._random)
-        self._maker = BatchMaker(self._random)
+        self.config = self._draw_config()
+        self._maker = self._new_maker()
         #: What the log holds, if nothing goes wrong, and the producer state that follows.
         self.model = ModelLog()
         self.replay = Replay()
@@ -112,6 +113,12 @@ class Torture:
         self._disks = 0
         self.disk = self._new_disk()
         self.log = self._first_open()
+
+    def _draw_config(self) -> FixedLogConfig:
+        return draw_config(self._random)
+
+    def _new_maker(self) -> BatchMaker:
+        return BatchMaker(self._random)
 
     # -- lives -----------------------------------------------------------------------------------
 
@@ -263,7 +270,11 @@ class Torture:
 
     def _step(self) -> None:
         self.now_ms += self._random.choice((0, 1, 1, 10, 500, 5_000))
-        steps = (
+        steps = self._steps_by_weight()
+        self._random.choices([each for each, _ in steps], [weight for _, weight in steps])[0]()
+
+    def _steps_by_weight(self) -> tuple[tuple[Callable[[], None], int], ...]:
+        return (
             (self._append, 40), (self._append_as_follower, 12), (self._repeat, 4),
             (self._send_wrong, 4), (self._roll, 3), (self._make_plan, 6), (self._run_plan, 9),
             (self._mark_durable, 6),
@@ -271,7 +282,6 @@ class Torture:
             (self._advance_start, 3), (self._retain, 3), (self._remove_files, 2),
             (self._new_epoch, 3), (self._compare, 4),
         )  # fmt: skip
-        self._random.choices([each for each, _ in steps], [weight for _, weight in steps])[0]()
 
     def _numbered(self, data: bytes, base_offset: int) -> ModelBatch:
         """The batch as the log must hold it."""

@@ -30,8 +30,9 @@ class Draft(NamedTuple):
 
 
 class BatchMaker:
-    def __init__(self, random: Random) -> None:
+    def __init__(self, random: Random, *, tombstone_chance: float = 0.0) -> None:
         self._random = random
+        self._tombstone_chance = tombstone_chance
         self._counter = 0
 
     def draw(self, replay: Replay, now_ms: int, log_start: int) -> Draft:
@@ -150,7 +151,9 @@ class BatchMaker:
         for offset in range(random.randint(1, RECORDS_MAX)):
             self._counter += 1
             filling = random.choice(VALUE_BYTES)
-            value = f"{self._counter}:".encode() + random.randbytes(filling)
+            value: bytes | None = f"{self._counter}:".encode() + random.randbytes(filling)
+            if self._tombstone_chance and random.random() < self._tombstone_chance:
+                value = None
             timestamp = now_ms - random.randrange(2_000)
             records.append(Record(offset, timestamp, random.choice(KEYS), value))
         return build_batch(
