@@ -5,8 +5,9 @@ from typing import TYPE_CHECKING
 from lograft.model.types import Epoch, Offset
 from lograft.storage.segment import HeaderFields, Segment
 from lograft.storage.types import TimestampAndOffset
-from lograft.storage.validation import unpacked_bytes_max
-from lograft.wire.batches import LENGTH_OVERHEAD, read_records
+from lograft.storage.validation import LOOKED_AT_MAX, unpacked_bytes_max
+from lograft.wire.batches import LENGTH_OVERHEAD, iterate_records
+from lograft.wire.errors import MalformedMessage
 
 if TYPE_CHECKING:
     from lograft.storage.log import Log
@@ -39,11 +40,21 @@ def _find_in_segment(log: "Log", segment: Segment, timestamp: int) -> TimestampA
 def _find_in_batch(
     log: "Log", segment: Segment, position: int, fields: HeaderFields, timestamp: int
 ) -> TimestampAndOffset | None:
-    batch = segment.read_batch(position, fields[1] + LENGTH_OVERHEAD)
-    for record in read_records(batch, bytes_max=unpacked_bytes_max(log.config)):
-        if record.timestamp >= timestamp and record.offset >= log.log_start_offset:
-            return TimestampAndOffset(record.timestamp, Offset(record.offset), Epoch(fields[2]))
-    return None
+    """A batch that a client has filled with garbage, or with more records than we look at, stands
+    for its first record: that is earlier than asked for, never later."""
+    if fields[12] <= LOOKED_AT_MAX:
+        batch = segment.read_batch(position, fields[1] + LENGTH_OVERHEAD)
+        try:
+            for record in iterate_records(batch, bytes_max=unpacked_bytes_max(log.config)):
+                if record.timestamp >= timestamp and record.offset >= log.log_start_offset:
+                    return TimestampAndOffset(
+                        record.timestamp, Offset(record.offset), Epoch(fields[2])
+                    )
+            return None
+        except MalformedMessage:
+            pass
+    first = max(fields[0], log.log_start_offset)
+    return TimestampAndOffset(fields[8], Offset(first), Epoch(fields[2]))
 
 
 def find_latest_timestamp(log: "Log") -> TimestampAndOffset | None:
@@ -66,8 +77,24 @@ def _latest_visible(log: "Log", segment: Segment) -> int:
         if fields[0] >= log.log_start_offset:
             newest = max(newest, fields[8])
         else:
-            batch = segment.read_batch(position, fields[1] + LENGTH_OVERHEAD)
-            for record in read_records(batch, bytes_max=unpacked_bytes_max(log.config)):
-                if record.offset >= log.log_start_offset:
-                    newest = max(newest, record.timestamp)
+            newest = max(newest, _latest_visible_in_batch(log, segment, position, fields))
     return newest
+
+
+def _latest_visible_in_batch(
+    log: "Log", segment: Segment, position: int, fields: HeaderFields
+) -> int:
+    if fields[12] > LOOKED_AT_MAX:
+        return fields[8]
+    batch = segment.read_batch(position, fields[1] + LENGTH_OVERHEAD)
+    try:
+        return max(
+            (
+                record.timestamp
+                for record in iterate_records(batch, bytes_max=unpacked_bytes_max(log.config))
+                if record.offset >= log.log_start_offset
+            ),
+            default=-1,
+        )
+    except MalformedMessage:
+        return fields[8]
