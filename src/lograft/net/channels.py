@@ -16,8 +16,11 @@ from typing import Final
 
 from lograft.model.seams import Address, FileSlice, Part, Receiver
 
-#: One connection's share of a wake-up. The others have their turn after it.
-READ_BYTES_PER_WAKE: Final = 1 << 20
+#: One connection's share of a wake-up; the others have their turn after it. A receive that began
+#: below it may still take a whole big frame. Small, because whoever waits behind a client that
+#: writes at full speed waits this long for each of its connections: 1 MiB tripled their median
+#: latency and made the writer no cheaper (python -m bench --workload latency-under-load).
+READ_BYTES_PER_WAKE: Final = 64 << 10
 WRITE_BYTES_PER_WAKE: Final = 4 << 20
 #: A larger sendfile would keep the loop busy for as long as a fast peer keeps reading.
 _SENDFILE_BYTES_MAX: Final = 2 << 20
