@@ -58,7 +58,8 @@ def handle(context: Context, request: DescribeConfigsRequest) -> DescribeConfigs
 
 
 def _describe(broker: Broker, resource: DescribeConfigsResource) -> Iterable[ConfigEntry]:
-    names = resource.configuration_keys
+    keys = resource.configuration_keys
+    names = None if keys is None else frozenset(keys)
     name = resource.resource_name
     match resource.resource_type:
         case ResourceType.topic:

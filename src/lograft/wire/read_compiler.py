@@ -7,7 +7,7 @@ are read in place.
 Bounds. Every read of a fixed-size run or of a varint fails by itself at the end of the input.
 Slices do not, but the position only ever grows, so one comparison at the end of the message
 finds any that was cut short. Counts are compared with the bytes that are left before a list is
-filled, and all structs of a message together may not exceed STRUCTS_MAX.
+filled, and all elements of a message together may not exceed ELEMENTS_MAX.
 """
 
 from collections.abc import Callable
@@ -20,9 +20,9 @@ from lograft.wire.errors import MalformedMessage
 from lograft.wire.message import FRESH, Field, Message
 from lograft.wire.varints import UUIDS, continue_uvarint, read_uvarint, skip_tags
 
-#: Structs in one message: a slotted object costs up to fifty times the bytes it comes from, and its
-#: handler's time, so the bytes that are left are no bound for them.
-STRUCTS_MAX: Final = 1 << 20
+#: Elements of all arrays of one message: a slotted object costs up to fifty times the bytes it comes
+#: from, a string some, and each its handler's time, so the bytes that are left are no bound for them.
+ELEMENTS_MAX: Final = 1 << 20
 
 FORMATS: Final = {
     "bool": "?", "int8": "b", "int16": "h", "uint16": "H", "int32": "i", "uint32": "I",
@@ -109,7 +109,7 @@ class ReadCompiler:
         wanted = "memoryview" if self._view else "bytes"
         self._emit(f"if type(data) is not {wanted}: data = {wanted}(data)")
         self._emit("end = len(data)")
-        self._emit(f"budget = {STRUCTS_MAX}")
+        self._emit(f"budget = {ELEMENTS_MAX}")
         self._struct(kind, "message")
         self._flush()
         self._emit(f"if position > end: refuse_end({kind.__name__!r})")
@@ -279,13 +279,9 @@ class ReadCompiler:
             self._emit(f"{count} -= 1")
         least = smallest(element, self._version, self._flexible)
         assert least > 0, f"elements of {label} take no bytes: their count could not be bounded"
-        too_many = f"{count} * {least} > end - position"
-        budgeted = isinstance(element, type)
-        if budgeted:
-            too_many += f" or {count} > budget"
+        too_many = f"{count} * {least} > end - position or {count} > budget"
         self._emit(f"if {too_many}: refuse_count({label!r}, {count}, end - position)")
-        if budgeted:
-            self._emit(f"budget -= {count}")
+        self._emit(f"budget -= {count}")
         if isinstance(element, str) and element in FORMATS:
             self._numbers(element, target, count)
         else:

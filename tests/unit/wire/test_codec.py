@@ -182,8 +182,8 @@ def test_lying_counts_are_refused_before_anything_is_allocated() -> None:
         codec.read(MetadataRequest, 9, b"\xff\xff\xff\xff\x0f" + b"\1" * 64)
 
 
-def test_the_number_of_small_structs_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("lograft.wire.read_compiler.STRUCTS_MAX", 3)
+def test_the_number_of_elements_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("lograft.wire.read_compiler.ELEMENTS_MAX", 3)
 
     class Many(Message, versions=(0, 0)):
         items: list[Inner] = array(Inner)
@@ -191,6 +191,15 @@ def test_the_number_of_small_structs_is_bounded(monkeypatch: pytest.MonkeyPatch)
     assert len(codec.read_all(Many, 0, codec.write(Many(items=[Inner()] * 3), 0)).items) == 3
     with pytest.raises(MalformedMessage, match="claims 4 elements"):
         codec.read(Many, 0, codec.write(Many(items=[Inner()] * 4), 0))
+
+    class Mixed(Message, versions=(0, 0)):
+        texts: list[str] = array("string")
+        numbers: list[int] = array("int8")
+
+    whole = Mixed(texts=[""], numbers=[1, 2])
+    assert codec.read_all(Mixed, 0, codec.write(whole, 0)) == whole
+    with pytest.raises(MalformedMessage, match="numbers claims 2 elements"):
+        codec.read(Mixed, 0, codec.write(Mixed(texts=["", ""], numbers=[1, 2]), 0))
 
 
 def test_text_that_is_not_utf8_is_malformed() -> None:
