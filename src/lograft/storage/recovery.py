@@ -60,7 +60,7 @@ def load(log: "Log", plan: RecoveryPlan, now_ms: int) -> None:
     log.set_segments([Segment(disk, directory, base, fresh=False) for base in bases])
     log.log_start_offset = Offset(max(plan.log_start, bases[0]))
     epochs_known = _load_epochs(log)
-    if not plan.clean or not _load_clean(log, epochs_known):
+    if not plan.clean or not _load_clean(log, plan, epochs_known):
         _recover(log, plan, epochs_known)
     log.log_start_offset = Offset(min(log.log_start_offset, log.end_offset))
     log.epochs.truncate_start(bases[0])
@@ -93,11 +93,13 @@ def _load_epochs(log: "Log") -> bool:
 # ── after a clean stop ───────────────────────────────────────────────────────────────────────
 
 
-def _load_clean(log: "Log", epochs_known: bool) -> bool:
+def _load_clean(log: "Log", plan: RecoveryPlan, epochs_known: bool) -> bool:
     """False if the last segment is not what a clean stop leaves: then all is checked."""
     active = log.active
     try:
         log.end_offset = Offset(active.resume())
+        if log.end_offset < plan.recovery_point:
+            raise LogCorrupt(f"{active.path} ends before {plan.recovery_point}, which was flushed")
         if not epochs_known:
             rebuild_epochs(log)
         log.epochs.truncate_end(log.end_offset)
@@ -212,6 +214,8 @@ class _Cut(NamedTuple):
 
 def _recover(log: "Log", plan: RecoveryPlan, epochs_known: bool) -> None:
     recovery_point = plan.recovery_point
+    # What a killed process has removed must not come back with power loss once we build on it.
+    log.disk.fsync_dir(log.directory)
     # If a segment begins at the recovery point, the one before may have been sealed after the
     # last flush: its log is durable, its indexes and the snapshot at its end may not be.
     first = max(bisect_right([s.base_offset for s in log.segments], recovery_point - 1) - 1, 0)
@@ -246,7 +250,9 @@ def _recover(log: "Log", plan: RecoveryPlan, epochs_known: bool) -> None:
         and log.end_offset == recovery_point
         and log.epochs.entries == epochs_before
     ):
-        # All was durable before: many logs of a node that stopped uncleanly are like this.
+        # All is as the checkpoints say: many logs of a node that stopped uncleanly are like this.
+        # The fsync is for a cut that a killed process has made and costs nothing otherwise.
+        log.active.file.fsync()
         log.epochs_written = log.epochs.changes
     else:
         _apply(log, first, cut, snapshots)

@@ -197,7 +197,9 @@ class Segment:
             start = 0
         newest, newest_offset = last_time or (-1, self.base_offset)
         end = self.base_offset
-        for _, fields in self.scan(start):
+        for position, fields in self.scan(start):
+            if fields[0] < end:
+                raise LogCorrupt(f"{self.path} goes back to offset {fields[0]} at byte {position}")
             end = fields[0] + fields[6] + 1
             if fields[8] > newest:
                 newest, newest_offset = fields[8], end - 1

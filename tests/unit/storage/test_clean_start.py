@@ -1,0 +1,47 @@
+"""A log that was closed cleanly and changed before it was opened again."""
+
+import pytest
+from tests.unit.storage.logs import NOW_MS, make_batch, open_log, read_all
+from tests.unit.storage.memory_disk import MemoryDisk
+
+from lograft.storage.errors import BatchCorruptBelowRecoveryPoint
+from lograft.storage.log import Log
+from lograft.storage.types import FixedLogConfig
+
+SMALL = FixedLogConfig(segment_bytes=500, index_interval_bytes=100)
+RECORDS = 30
+
+
+def closed_log(disk: MemoryDisk) -> Log:
+    log = open_log(disk, SMALL)
+    for number in range(RECORDS):
+        log.append_as_leader(make_batch([b"value-%d" % number]), leader_epoch=1, now_ms=NOW_MS)
+    log.close(clean=True)
+    return log
+
+
+def test_a_last_segment_that_is_gone_is_damage_not_an_older_end() -> None:
+    disk = MemoryDisk()
+    disk.unlink(closed_log(disk).active.path)
+    with pytest.raises(BatchCorruptBelowRecoveryPoint):
+        open_log(disk, SMALL, clean=True, recovery_point=RECORDS)
+
+
+def test_a_file_cut_between_two_batches_is_damage_too() -> None:
+    disk = MemoryDisk()
+    active = closed_log(disk).active
+    positions = [position for position, _ in active.scan()]
+    disk.open(active.path).truncate(positions[-1])
+    with pytest.raises(BatchCorruptBelowRecoveryPoint):
+        open_log(disk, SMALL, clean=True, recovery_point=RECORDS)
+
+
+def test_a_batch_that_is_there_twice_is_cut_away() -> None:
+    disk = MemoryDisk()
+    active = closed_log(disk).active
+    *_, (position, _) = active.scan()
+    file = disk.open(active.path)
+    file.append(file.pread(file.size - position, position))
+    log = open_log(disk, SMALL, clean=True, recovery_point=RECORDS)
+    assert log.end_offset == RECORDS
+    assert [record.offset for record in read_all(log)] == list(range(RECORDS))
