@@ -20,8 +20,8 @@ from lograft.wire.errors import MalformedMessage
 from lograft.wire.message import FRESH, Field, Message
 from lograft.wire.varints import UUIDS, continue_uvarint, read_uvarint, skip_tags
 
-#: Elements of all arrays of one message: a slotted object costs up to fifty times the bytes it comes
-#: from, a string some, and each its handler's time, so the bytes that are left are no bound for them.
+#: Elements of all arrays of one message. A slotted object costs up to fifty times the bytes it comes
+#: from, and everything its handler's time, so the bytes that are left are no bound for them.
 ELEMENTS_MAX: Final = 1 << 20
 
 FORMATS: Final = {
