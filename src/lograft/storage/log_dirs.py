@@ -183,6 +183,8 @@ def take_clean_shutdown(disk: Disk, log_dir: str) -> int | None:
     before this returns: from now on a stop is unclean until the next mark."""
     path = f"{log_dir}/{CLEAN_SHUTDOWN}"
     if not disk.exists(path):
+        # A start that was killed may have taken it without this: power loss would bring it back.
+        disk.fsync_dir(log_dir)
         return None
     found = re.search(rb'"brokerEpoch"\s*:\s*(-?[0-9]{1,19})', disk.read(path))
     disk.unlink(path)
