@@ -41,7 +41,9 @@ GROUP_CONFIG: Final = 8
 
 def handle(context: Context, request: DescribeConfigsRequest) -> DescribeConfigsResponse:
     results = []
-    for resource in request.resources:
+    # Each once: a few bytes that name the broker a thousand times would ask for megabytes.
+    wanted = {(one.resource_type, one.resource_name): one for one in request.resources}
+    for resource in wanted.values():
         result = DescribeConfigsResult(
             resource_type=resource.resource_type,
             resource_name=resource.resource_name,

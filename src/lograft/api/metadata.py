@@ -104,7 +104,8 @@ def _answer(
     if request.topics is None or (version == 0 and not request.topics):
         response.topics = [_topic(state, alive, image, version) for state in image.topics.values()]
     else:
-        for asked in request.topics:
+        # Each once: a topic of many partitions, named many times, would be a large answer.
+        for asked in {(one.topic_id, one.name): one for one in request.topics}.values():
             known = (
                 image.topics.get(asked.topic_id)
                 if asked.topic_id != ZERO_UUID

@@ -26,6 +26,9 @@ EPOCH_FINAL: Final = -1
 EPOCH_MAX: Final = 0x7FFF_FFFF
 #: From this version on topics go by id.
 TOPIC_IDS_SINCE: Final = 13
+#: Of all sessions together: a request of some megabytes must not keep a hundred for itself. Who
+#: finds no room fetches without a session.
+PARTITIONS_MAX: Final = 200_000
 #: A session younger than this is only evicted for a bigger one.
 EVICTION_AGE_MS_MIN: Final = 120_000
 
@@ -130,6 +133,8 @@ class FetchSessions:
         self._count_max = count_max
         #: Least recently used first.
         self._sessions: OrderedDict[int, FetchSession] = OrderedDict()
+        #: Partitions of all sessions.
+        self._partitions = 0
         self._evictions = 0
 
     def resume(self, request: FetchRequest, *, version: int, now_ms: int) -> FetchSession | None:
@@ -144,22 +149,31 @@ class FetchSessions:
             )
         if session.uses_topic_ids != (version >= TOPIC_IDS_SINCE):
             raise FetchSessionTopicIdMismatch("a fetch session cannot change to or from topic ids")
+        before = len(session.partitions)
         session.update(request)
+        self._partitions += len(session.partitions) - before
         if not session.partitions:
-            del self._sessions[session.session_id]
+            self.close(session.session_id)
             return None
+        if self._partitions > PARTITIONS_MAX and len(session.partitions) > before:
+            self.close(session.session_id)
+            raise FetchSessionNotFound(f"no room for fetch session {request.session_id}")
         session.used_ms = now_ms
         session.epoch = 1 if session.epoch == EPOCH_MAX else session.epoch + 1
         self._sessions.move_to_end(session.session_id)
         return session
 
     def close(self, session_id: int) -> None:
-        self._sessions.pop(session_id, None)
+        session = self._sessions.pop(session_id, None)
+        if session is not None:
+            self._partitions -= len(session.partitions)
 
     def open(self, request: FetchRequest, *, version: int, now_ms: int) -> FetchSession | None:
         """A new session for a full fetch; None when the cache is full of better ones."""
         size = sum(len(topic.partitions) for topic in request.topics)
-        if not size or not self._make_room(size, now_ms):
+        if not size or self._partitions + size > PARTITIONS_MAX:
+            return None
+        if not self._make_room(size, now_ms):
             return None
         session_id = NO_SESSION
         while session_id == NO_SESSION or session_id in self._sessions:
@@ -167,6 +181,7 @@ class FetchSessions:
         session = FetchSession(session_id, uses_topic_ids=version >= TOPIC_IDS_SINCE, now_ms=now_ms)
         session.update(request)
         self._sessions[session_id] = session
+        self._partitions += len(session.partitions)
         return session
 
     def _make_room(self, size: int, now_ms: int) -> bool:
@@ -180,13 +195,13 @@ class FetchSessions:
             victim = min(self._sessions.values(), key=lambda session: len(session.partitions))
             if len(victim.partitions) >= size or now_ms - victim.created_ms <= EVICTION_AGE_MS_MIN:
                 return False
-        del self._sessions[victim.session_id]
+        self.close(victim.session_id)
         self._evictions += 1
         return True
 
     def statistics(self) -> dict[str, int]:
         return {
             "sessions": len(self._sessions),
-            "session_partitions": sum(len(s.partitions) for s in self._sessions.values()),
+            "session_partitions": self._partitions,
             "session_evictions": self._evictions,
         }

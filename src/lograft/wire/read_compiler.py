@@ -20,9 +20,11 @@ from lograft.wire.errors import MalformedMessage
 from lograft.wire.message import FRESH, Field, Message
 from lograft.wire.varints import UUIDS, continue_uvarint, read_uvarint, skip_tags
 
-#: Elements of all arrays of one message. A slotted object costs up to fifty times the bytes it comes
-#: from, and everything its handler's time, so the bytes that are left are no bound for them.
-ELEMENTS_MAX: Final = 1 << 20
+#: Elements of all arrays of one request. A slotted object costs up to fifty times the bytes it
+#: comes from, and its handler some microseconds: the bytes that are left are no bound for them.
+ELEMENTS_MAX: Final = 1 << 17
+#: A response comes from a node that we chose to ask, and may describe a whole cluster.
+RESPONSE_ELEMENTS_MAX: Final = 1 << 22
 
 FORMATS: Final = {
     "bool": "?", "int8": "b", "int16": "h", "uint16": "H", "int32": "i", "uint32": "I",
@@ -109,7 +111,8 @@ class ReadCompiler:
         wanted = "memoryview" if self._view else "bytes"
         self._emit(f"if type(data) is not {wanted}: data = {wanted}(data)")
         self._emit("end = len(data)")
-        self._emit(f"budget = {ELEMENTS_MAX}")
+        answers = kind.__name__.endswith("Response")
+        self._emit(f"budget = {RESPONSE_ELEMENTS_MAX if answers else ELEMENTS_MAX}")
         self._struct(kind, "message")
         self._flush()
         self._emit(f"if position > end: refuse_end({kind.__name__!r})")

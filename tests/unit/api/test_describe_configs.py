@@ -141,3 +141,13 @@ def test_secrets_are_never_shown() -> None:
         assert secret.value is None
 
     run(scenario, ssl_key_password="hunter2")
+
+
+def test_a_resource_that_is_named_twice_is_described_once() -> None:
+    async def scenario(bench: Bench) -> None:
+        resources = [DescribeConfigsResource(resource_type=BROKER, resource_name="1")] * 3
+        request = DescribeConfigsRequest(resources=resources)
+        response = await bench.ask(request, 4, DescribeConfigsResponse)
+        assert len(response.results) == 1
+
+    run(scenario)

@@ -175,3 +175,12 @@ def test_internal_topics_are_not_created_by_asking() -> None:
         assert bench.broker.image.topic_ids == {}
 
     run(scenario)
+
+
+def test_a_topic_that_is_named_twice_is_described_once() -> None:
+    async def scenario(bench: Bench) -> None:
+        await bench.create_topic("a")
+        response = await ask(bench, "a", "b", "a", "b")
+        assert [topic.name for topic in response.topics] == ["a", "b"]
+
+    run(scenario)

@@ -94,3 +94,18 @@ def test_the_cache_is_bounded() -> None:
 
 def test_an_empty_request_opens_nothing() -> None:
     assert open_one(new_sessions()) == 0
+
+
+def test_the_partitions_of_all_sessions_are_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("lograft.broker.fetch_sessions.PARTITIONS_MAX", 5)
+    sessions = new_sessions()
+    first = open_one(sessions, 0, 1, 2)
+    assert open_one(sessions, 0, 1, 2) == 0, "there is room for two more only"
+    second = open_one(sessions, 0, 1)
+    assert sessions.statistics()["session_partitions"] == 5
+    sessions.resume(request_of(2, session=(first, 1)), version=12, now_ms=0)
+    with pytest.raises(FetchSessionNotFound):
+        sessions.resume(request_of(7, session=(second, 1)), version=12, now_ms=0)
+    assert sessions.statistics()["session_partitions"] == 3
+    sessions.close(first)
+    assert sessions.statistics()["session_partitions"] == 0
