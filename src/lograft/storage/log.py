@@ -21,6 +21,7 @@ from lograft.storage.epochs import LeaderEpochs
 from lograft.storage.errors import (
     CorruptBatch,
     LogClosed,
+    LogCorrupt,
     OffsetOutOfRange,
     StorageError,
 )
@@ -395,6 +396,9 @@ class Log:
             if size > 0:
                 if size > bytes_max:
                     first_size = segment.batch_size_at(start)
+                    if not HEADER_SIZE <= first_size <= size:
+                        # Nobody would ever get the bytes that such a slice promises.
+                        raise LogCorrupt(f"{segment.path} holds no batch at byte {start}")
                     if first_size > bytes_max:
                         return FileSlice(segment.file, start, first_size) if at_least_one else None
                     size = bytes_max

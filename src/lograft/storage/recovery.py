@@ -55,7 +55,9 @@ def load(log: "Log", plan: RecoveryPlan, now_ms: int) -> None:
     names = tidy(disk, directory)
     bases = sorted(int(name[:20]) for name in names if name.endswith(LOG_SUFFIX))
     if not bases:
-        _begin(log, names, plan.log_start, now_ms)
+        # Offsets below the recovery point were in use once, so a log that a crash emptied goes on
+        # there; for a new log it is 0.
+        _begin(log, names, max(plan.log_start, plan.recovery_point), now_ms)
         return
     log.set_segments([Segment(disk, directory, base, fresh=False) for base in bases])
     log.log_start_offset = Offset(max(plan.log_start, bases[0]))
