@@ -4,7 +4,7 @@ import pytest
 from tests.unit.storage.logs import NOW_MS, make_batch, open_log, read_all
 from tests.unit.storage.memory_disk import MemoryDisk
 
-from lograft.storage.errors import BatchCorruptBelowRecoveryPoint
+from lograft.storage.errors import BatchCorruptBelowRecoveryPoint, LogCorrupt
 from lograft.storage.log import Log
 from lograft.storage.types import FixedLogConfig
 
@@ -45,3 +45,12 @@ def test_a_batch_that_is_there_twice_is_cut_away() -> None:
     log = open_log(disk, SMALL, clean=True, recovery_point=RECORDS)
     assert log.end_offset == RECORDS
     assert [record.offset for record in read_all(log)] == list(range(RECORDS))
+
+
+def test_a_batch_that_claims_to_be_longer_than_its_file_is_never_promised_to_a_reader() -> None:
+    disk = MemoryDisk()
+    first = closed_log(disk).segments[0]
+    disk.open(first.path).pwrite(b"\x7f", 8)
+    log = open_log(disk, SMALL, clean=True, recovery_point=RECORDS)
+    with pytest.raises(LogCorrupt):
+        log.read(0, bytes_max=100)
