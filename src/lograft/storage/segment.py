@@ -191,7 +191,10 @@ class Segment:
         if not self.offset_index.is_sane(self.size):
             self.rebuild_indexes()
         last_entry = self.offset_index.last()
-        start = 0 if last_entry is None else self._indexed_position(last_entry[0])
+        if last_entry is not None and not self._proves(*last_entry):
+            self.rebuild_indexes()
+            last_entry = self.offset_index.last()
+        start = 0 if last_entry is None else last_entry[1]
         last_time = self.time_index.last()
         if start and last_time is None:
             start = 0
@@ -239,14 +242,18 @@ class Segment:
             if len(self.offset_index) or self.size < UNINDEXED_BYTES_MAX:
                 return 0
             entry = (offset, self.size)  # a log of this size without an index: make one
-        entry_offset, position = entry
-        if position + HEADER_SIZE <= self.size:
-            fields = unpack_header(self.file.pread(HEADER_SIZE, position))
-            if fields[3] == MAGIC and fields[0] + fields[6] == entry_offset:
-                return position
+        if self._proves(*entry):
+            return entry[1]
         self.rebuild_indexes()
         entry = self.offset_index.lookup(offset)
         return 0 if entry is None else entry[1]
+
+    def _proves(self, offset: int, position: int) -> bool:
+        """Whether a batch that ends at `offset` begins at `position`, as an index entry says."""
+        if position + HEADER_SIZE > self.size:
+            return False
+        fields = unpack_header(self.file.pread(HEADER_SIZE, position))
+        return bool(fields[3] == MAGIC and fields[0] + fields[6] == offset)
 
     def rebuild_indexes(self) -> None:
         """Makes both indexes anew from the log: their files are missing, old or damaged."""
