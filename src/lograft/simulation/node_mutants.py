@@ -1,15 +1,15 @@
 """Safeguards of the whole node taken out one at a time: what the histories must give away."""
 
+from random import Random
 from typing import Any, Final
 
-from lograft.broker import log_loading
 from lograft.broker.checkpoints import Checkpoints
 from lograft.broker.producer_ids import ProducerIds
 from lograft.broker.raft_driver import RaftDriver
 from lograft.replication.leader import SoleReplica
 from lograft.simulation.mutants import Patch, hunt_with
-from lograft.simulation.node import run_node
-from lograft.storage import flushing, log_dirs
+from lograft.simulation.node import Fault, NodeOptions, run_node
+from lograft.storage import flushing
 from lograft.storage.producers import ProducerStates
 
 SEEDS_MAX: Final = 60
@@ -29,10 +29,6 @@ def _ids_from_zero(self: Any) -> Any:
         self._next, self._end = 0, 1_000
 
     return fetch()
-
-
-def _keep_mark(disk: Any, log_dir: str) -> int | None:
-    return 0 if disk.exists(f"{log_dir}/{log_dirs.CLEAN_SHUTDOWN}") else None
 
 
 def _recovery_point_is_end(*arguments: Any) -> Any:
@@ -62,10 +58,6 @@ NODE_MUTANTS: Final[dict[str, tuple[str, list[Patch]]]] = {
         "checkpoints claim that everything was fsynced",
         [(Checkpoints, "take", staticmethod(_recovery_point_is_end))],
     ),
-    "clean stop believed twice": (
-        "the mark of a clean stop stays",
-        [(log_loading, "take_clean_shutdown", _keep_mark)],
-    ),
     "repeats are appended": (
         "sequences of idempotent producers are not checked",
         [(ProducerStates, "check", _nothing)],
@@ -82,8 +74,19 @@ def hunt_node(name: str, *, seeds_max: int = SEEDS_MAX, first: int = 0) -> int |
     return hunt_with(_fails, NODE_MUTANTS[name][1], seeds=range(first, first + seeds_max))
 
 
+def _guided(seed: int) -> NodeOptions:
+    """Power losses soon after each other, many at a disk operation: before an fsync, that is."""
+    random = Random(f"{seed}:guided")
+    kinds = ("power", "crash-power", "crash-power", "stop", "reset")
+    faults = [
+        Fault(at_ms + random.randrange(600), random.choice(kinds), random.randint(1, 60))
+        for at_ms in range(200, 5_400, 650)
+    ]
+    return NodeOptions(seconds=6, policy="uniform", faults=faults)
+
+
 def _fails(seed: int) -> bool:
     try:
-        return bool(run_node(seed).violations)
+        return bool(run_node(seed, _guided(seed)).violations)
     except Exception:
         return True

@@ -1,0 +1,70 @@
+"""Whole nodes under clients and faults, judged by their histories."""
+
+import logging
+import os
+import subprocess
+import sys
+from collections.abc import Iterator
+from time import process_time
+
+import pytest
+
+from lograft.simulation.node import Fault, NodeOptions, run_node
+from lograft.simulation.node_mutants import NODE_MUTANTS, hunt_node
+from lograft.simulation.run import run_whole_node
+
+pytestmark = pytest.mark.simulation
+
+BUDGET_SECONDS = 12
+
+
+@pytest.fixture(autouse=True)
+def _quiet() -> Iterator[None]:
+    logging.disable(logging.CRITICAL)
+    yield
+    logging.disable(logging.NOTSET)
+
+
+def test_a_node_keeps_its_promises_under_faults() -> None:
+    end = process_time() + BUDGET_SECONDS
+    seed = acknowledged = 0
+    while process_time() < end:
+        report = run_whole_node(seed)
+        assert not report.failed, f"make simulate SEED={seed}: {report.message}"
+        acknowledged += report.figures["acknowledged records"]
+        seed += 1
+    assert acknowledged > 1_000
+
+
+def test_without_faults_nothing_is_lost_or_repeated() -> None:
+    report = run_node(1, NodeOptions(seconds=5, policy="uniform", faults=[]))
+    assert report.violations == []
+    assert (report.starts, report.kills, report.power_losses) == (1, 0, 0)
+    assert report.acknowledged > 50
+
+
+def test_a_clean_stop_between_two_power_losses() -> None:
+    plan = [Fault(1_000, "power", 1), Fault(3_000, "stop", 1), Fault(5_000, "power", 1)]
+    report = run_node(2, NodeOptions(seconds=8, policy="uniform", faults=plan))
+    assert report.violations == []
+    assert report.starts == 4
+
+
+@pytest.mark.parametrize("name", NODE_MUTANTS)
+def test_each_missing_safeguard_is_noticed(name: str) -> None:
+    assert hunt_node(name) is not None
+
+
+def trace_in_new_process(seed: int, hash_seed: str) -> str:
+    done = subprocess.run(
+        [sys.executable, "-m", "lograft.simulation", "replay", str(seed), "--kind", "node"],
+        env={**os.environ, "PYTHONHASHSEED": hash_seed},
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    return done.stdout.splitlines()[0]
+
+
+def test_a_replay_has_the_same_trace() -> None:
+    assert len({trace_in_new_process(6, hash_seed) for hash_seed in ("1", "2", "3")}) == 1

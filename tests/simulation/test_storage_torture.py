@@ -1,0 +1,52 @@
+"""Thousands of crashes on one log, and proof that the torture would notice missing safeguards."""
+
+import os
+import subprocess
+import sys
+from time import process_time
+
+import pytest
+
+from lograft.simulation.mutants import MUTANTS, hunt
+from lograft.simulation.run import run_storage
+
+pytestmark = pytest.mark.simulation
+
+#: CPU seconds; `make simulate` runs longer and on other seeds.
+BUDGET_SECONDS = 12
+CRASHES_AT_LEAST = 1_000
+
+
+def test_a_log_survives_crashes_at_any_disk_operation() -> None:
+    end = process_time() + BUDGET_SECONDS
+    crashes = 0
+    seed = 0
+    while process_time() < end:
+        report = run_storage(seed)
+        assert not report.failed, f"make simulate SEED={seed}: {report.message}"
+        crashes += report.figures["crashes"]
+        seed += 1
+    assert crashes >= CRASHES_AT_LEAST
+
+
+@pytest.mark.parametrize("name", MUTANTS)
+def test_each_missing_safeguard_is_noticed(name: str) -> None:
+    """All of them within 60 seeds, but for those that need a rare fault as well."""
+    assert hunt(name) is not None
+
+
+def trace_in_new_process(seed: int, hash_seed: str) -> str:
+    done = subprocess.run(
+        [sys.executable, "-m", "lograft.simulation", "replay", str(seed), "--kind", "storage"],
+        env={**os.environ, "PYTHONHASHSEED": hash_seed},
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    return done.stdout.splitlines()[0]
+
+
+def test_a_replay_has_the_same_trace() -> None:
+    traces = {trace_in_new_process(3, hash_seed) for hash_seed in ("0", "1", "99")}
+    assert traces == {f"storage seed 3 trace {run_storage(3).trace_hash}"}
+    assert run_storage(4).trace_hash != run_storage(3).trace_hash
