@@ -1,6 +1,12 @@
-"""What a leader may call committed: state machines without I/O.
+"""Replication in ISR mode as state machines without I/O: what counts as committed, who is in sync,
+where logs part.
 
-A partition's shell (`broker/partition.py`) tells its leader what was appended and what became
-durable, and asks for the high watermark. `leader.SoleReplica` is the rule for a partition with
-one replica; the rules with followers take the same place.
+Entry points: `replica.IsrReplica` is one replica and takes roles as the metadata says;
+`isr_leader.IsrLeader` and `isr_follower.IsrFollower` are the roles, told what happened and
+answering with what to do (`types.Effects`, `types.FollowerEffects`); `leader.SoleReplica` is the
+commit rule of a partition with one replica.
+
+Invariants: log start <= high watermark <= log end on every replica; a replica's high watermark
+never falls; below it all replicas hold the same; what acks=all was told about is below the high
+watermark of every later leader.
 """

@@ -9,7 +9,7 @@ from typing import Protocol
 from lograft.model.types import Offset
 
 
-class LeaderRule(Protocol):
+class CommitRule(Protocol):
     """Each call says whether the high watermark moved."""
 
     #: Records below it are committed: consumers see them, acks=all answers for them.
@@ -23,6 +23,10 @@ class LeaderRule(Protocol):
 
     def require_durable(self, durable_only: bool, *, end: Offset) -> bool:
         """The topic's flush setting changed. What was committed stays committed."""
+
+
+#: The name that broker/partition.py knows it by.
+LeaderRule = CommitRule
 
 
 class SoleReplica:

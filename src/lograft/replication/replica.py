@@ -1,0 +1,143 @@
+"""One replica of a partition in ISR mode: leader, follower or neither, as the metadata says.
+
+Invariants over its life: partition epochs and leader epochs only grow; the high watermark is
+handed from role to role and never falls (a lossy unclean election excepted); a leader's or
+follower's object serves one leader epoch and is thrown away with it, so nothing learnt in one
+epoch can be mistaken for news of the next.
+"""
+
+from enum import Enum
+from typing import ClassVar
+
+from lograft.model.types import BrokerEpoch, NodeId, Offset
+from lograft.replication.isr_follower import IsrFollower
+from lograft.replication.isr_leader import IsrLeader
+from lograft.replication.types import (
+    NO_ASSIGNMENT,
+    NO_EFFECTS,
+    Assignment,
+    Brokers,
+    Effects,
+    ReplicaLog,
+    ReplicationSettings,
+)
+
+
+class RoleChange(Enum):
+    #: Older than what is known, or the same: nothing happens.
+    STALE = "stale"
+    #: The role goes on; its ISR or its replicas changed.
+    UPDATED = "updated"
+    #: A new leadership: the shell notes (leader epoch, end of the log) as the start of the epoch
+    #: in its log and dismisses whoever waited on an older one.
+    LEADS = "leads"
+    #: A new leader elsewhere: the shell dismisses waits and fetches from it.
+    FOLLOWS = "follows"
+    #: Nobody leads, or this node is no replica: the shell dismisses waits and rests.
+    RESTS = "rests"
+
+
+class IsrReplica:
+    __slots__ = (
+        "_brokers",
+        "_high_watermark",
+        "_log",
+        "assignment",
+        "broker_epoch",
+        "follower",
+        "leader",
+        "me",
+        "settings",
+    )
+
+    #: Replaced by the mutants of the model test.
+    leader_type: ClassVar[type[IsrLeader]] = IsrLeader
+    follower_type: ClassVar[type[IsrFollower]] = IsrFollower
+
+    def __init__(
+        self,
+        me: NodeId,
+        *,
+        broker_epoch: BrokerEpoch,
+        log: ReplicaLog,
+        high_watermark: Offset,
+        brokers: Brokers,
+        settings: ReplicationSettings,
+    ) -> None:
+        """`high_watermark` is the one checkpointed: what is below it survived, or the crash was
+        one that the metadata must hear of before this replica takes part again."""
+        self.me = me
+        self.broker_epoch = broker_epoch
+        self.assignment = NO_ASSIGNMENT
+        self.leader: IsrLeader | None = None
+        self.follower: IsrFollower | None = None
+        self.settings = settings
+        self._log = log
+        self._brokers = brokers
+        self._high_watermark = max(log.log_start_offset, min(high_watermark, log.end_offset))
+
+    @property
+    def high_watermark(self) -> Offset:
+        if self.leader is not None:
+            return self.leader.high_watermark
+        if self.follower is not None:
+            return self.follower.high_watermark
+        return self._high_watermark
+
+    def on_assignment(self, assignment: Assignment, *, now_ms: int) -> tuple[RoleChange, Effects]:
+        """Metadata arrives in order, but a leader learns its own changes from the answers to its
+        proposals too: what it knows already is stale."""
+        before = self.assignment
+        if assignment.partition_epoch <= before.partition_epoch:
+            return RoleChange.STALE, NO_EFFECTS
+        assert assignment.leader_epoch >= before.leader_epoch, (before, assignment)
+        self.assignment = assignment
+        if assignment.leader_epoch == before.leader_epoch:
+            assert assignment.leader == before.leader, (before, assignment)
+            if self.leader is not None:
+                return RoleChange.UPDATED, self.leader.on_assignment(assignment, now_ms=now_ms)
+            if (self.follower is not None) == self._is_follower(assignment):
+                return RoleChange.UPDATED, NO_EFFECTS
+        return self._take_role(assignment, now_ms=now_ms)
+
+    def _is_follower(self, assignment: Assignment) -> bool:
+        return (
+            self.me in assignment.replicas
+            and assignment.leader >= 0
+            and self.me != assignment.leader
+        )
+
+    def _take_role(self, assignment: Assignment, *, now_ms: int) -> tuple[RoleChange, Effects]:
+        self._high_watermark = self.high_watermark
+        self.leader = self.follower = None
+        if assignment.leader == self.me:
+            self.leader = self.leader_type(
+                self.me,
+                assignment,
+                log=self._log,
+                high_watermark=self._high_watermark,
+                brokers=self._brokers,
+                settings=self.settings,
+                now_ms=now_ms,
+            )
+            return RoleChange.LEADS, self.leader.begin()
+        if self._is_follower(assignment):
+            self.follower = self.follower_type(
+                self.me,
+                broker_epoch=self.broker_epoch,
+                leader=assignment.leader,
+                leader_epoch=assignment.leader_epoch,
+                log=self._log,
+                high_watermark=self._high_watermark,
+                settings=self.settings,
+                may_lose_committed=assignment.recovering or self.settings.unclean_elections,
+            )
+            return RoleChange.FOLLOWS, NO_EFFECTS
+        return RoleChange.RESTS, NO_EFFECTS
+
+    def on_settings(self, settings: ReplicationSettings) -> Effects:
+        self.settings = settings
+        if self.follower is not None:
+            self.follower.settings = settings
+            self.follower.may_lose_committed |= settings.unclean_elections
+        return self.leader.on_settings(settings) if self.leader is not None else NO_EFFECTS

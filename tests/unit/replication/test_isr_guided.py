@@ -1,0 +1,187 @@
+"""Schedules that random walks do not find: each is safe, and not with its rule left out."""
+
+from collections.abc import Callable
+
+import pytest
+from tests.unit.replication.isr_cluster import IsrCluster, Node, Violation
+from tests.unit.replication.isr_mutants import (
+    LATE_ANSWERS,
+    NO_BROKER_EPOCH_READ,
+    NO_BROKER_EPOCH_SENT,
+    NO_LEADER_EPOCH,
+    OLD_REGISTRATION,
+    UNKNOWN_OUTCOME,
+    Mutant,
+)
+
+from lograft.model.types import NodeId
+
+
+class Guide:
+    """Three replicas, MinISR 2, node 1 leads; all invariants are looked at after every step."""
+
+    def __init__(self, mutant: Mutant | None) -> None:
+        if mutant is None:
+            self.cluster = IsrCluster()
+        else:
+            self.cluster = IsrCluster(replica_type=mutant.replica_type())
+            if mutant.change is not None:
+                mutant.change(self.cluster)
+
+    def node(self, number: int) -> Node:
+        return self.cluster.nodes[NodeId(number)]
+
+    def do(self, name: str, number: int) -> None:
+        getattr(self.cluster, name)(self.node(number))
+        self.cluster.check()
+
+    def power_loss(self, number: int) -> None:
+        self.cluster.kill(self.node(number), keep=0)
+        self.cluster.check()
+
+    def learn(self, *numbers: int) -> None:
+        for number in numbers:
+            self.cluster.learn(self.node(number), 100)
+            self.cluster.check()
+
+    def lead(self, number: int) -> None:
+        self.cluster.controller.move_leader(self.node(number).node_id)
+        self.cluster.check()
+
+    def wait_ms(self, passed_ms: int) -> None:
+        self.cluster.now_ms += passed_ms
+
+    def arrive(self, name: str) -> None:
+        self.cluster.deliver(self._number(name))
+        self.cluster.check()
+
+    def vanish(self, name: str) -> None:
+        self.cluster.lose(self._number(name))
+        self.cluster.check()
+
+    def fetch(self, number: int, leader: int) -> None:
+        """A whole fetch with its answer."""
+        self.do("fetch", number)
+        self.arrive(f"fetch {number}>{leader}")
+        self.arrive(f"answer {leader}>{number}")
+
+    def _number(self, name: str) -> int:
+        names = [message.name for message in self.cluster.messages]
+        assert name in names, names
+        # The newest of that name: older ones are held back on purpose.
+        return len(names) - 1 - names[::-1].index(name)
+
+    def oldest(self, name: str) -> None:
+        names = [message.name for message in self.cluster.messages]
+        self.cluster.deliver(names.index(name))
+        self.cluster.check()
+
+    def leave_and_return(self, number: int) -> None:
+        """The node drops out of the ISR and is up again."""
+        self.do("fence", number)
+        self.do("unfence", number)
+        self.learn(1, 2, 3)
+
+
+def unknown_outcome(go: Guide) -> None:
+    """The expansion was applied, but the answer is lost: the new member counts at once."""
+    go.leave_and_return(3)
+    go.fetch(3, 1)
+    go.arrive("alter 1")
+    go.vanish("granted 1")
+    go.wait_ms(120)
+    go.do("produce", 1)
+    go.fetch(2, 1)
+    go.fetch(2, 1)
+
+
+def fetch_of_an_older_epoch(go: Guide) -> None:
+    """Node 3 asked leader 1 in epoch 0, cut its log under leader 2, and the old request arrives
+    when 1 leads again."""
+    go.do("produce", 1)
+    go.fetch(3, 1)
+    go.do("fetch", 3)
+    go.lead(2)
+    go.learn(2, 3)
+    go.fetch(3, 2)
+    go.lead(1)
+    go.learn(1, 2)
+    go.fetch(2, 1)  # forgets its own epoch, which has no record
+    go.fetch(2, 1)
+    go.do("fetch", 2)
+    go.arrive("fetch 2>1")
+    go.oldest("fetch 3>1")
+
+
+def expansion_meets_a_new_life(go: Guide) -> None:
+    """Node 3 loses its log between its fetch and the controller's decision to take it in."""
+    go.leave_and_return(3)
+    go.do("produce", 1)
+    go.fetch(2, 1)
+    go.fetch(3, 1)
+    go.fetch(3, 1)
+    go.fetch(2, 1)
+    assert len(go.cluster.acked) == 1
+    go.power_loss(3)
+    go.do("start", 3)
+    go.do("unfence", 3)
+    go.arrive("alter 1")
+
+
+def fetch_of_an_older_life(go: Guide) -> None:
+    """A fetch from before the power loss arrives when the node is in the ISR again."""
+    go.do("kill", 2)
+    go.do("fence", 2)
+    go.learn(1, 3)
+    go.do("produce", 1)
+    go.fetch(3, 1)
+    go.do("fetch", 3)
+    go.power_loss(3)
+    go.do("start", 3)
+    go.do("unfence", 3)
+    go.learn(1, 3)
+    go.do("fetch", 3)
+    go.arrive("fetch 3>1")
+    go.arrive("alter 1")
+    go.arrive("granted 1")
+    go.oldest("fetch 3>1")
+
+
+def late_divergence(go: Guide) -> None:
+    """Leader 1 tells node 3 to cut a record; the answer comes when leader 2 has committed it."""
+    go.lead(2)
+    go.learn(2, 3)
+    go.do("produce", 2)
+    go.fetch(3, 2)
+    go.lead(1)
+    go.learn(1, 3)
+    go.do("fetch", 3)
+    go.arrive("fetch 3>1")
+    go.lead(2)
+    go.do("fence", 1)
+    go.learn(2, 3)
+    go.do("fetch", 3)
+    go.arrive("fetch 3>2")
+    go.arrive("answer 1>3")
+
+
+CASES = [
+    (unknown_outcome, UNKNOWN_OUTCOME),
+    (fetch_of_an_older_epoch, NO_LEADER_EPOCH),
+    (expansion_meets_a_new_life, NO_BROKER_EPOCH_SENT),
+    (expansion_meets_a_new_life, NO_BROKER_EPOCH_READ),
+    (fetch_of_an_older_life, OLD_REGISTRATION),
+    (late_divergence, LATE_ANSWERS),
+]
+
+
+@pytest.mark.parametrize(
+    ("schedule", "mutant"), CASES, ids=lambda case: getattr(case, "__name__", str(case))
+)
+def test_each_rule_is_needed(schedule: Callable[[Guide], None], mutant: Mutant) -> None:
+    with pytest.raises(Violation):
+        schedule(Guide(mutant))
+    go = Guide(None)
+    schedule(go)
+    go.cluster.heal()
+    go.cluster.check_healed()
