@@ -14,7 +14,7 @@ from confluent_kafka import (
     Producer,
     TopicPartition,
 )
-from confluent_kafka.admin import AdminClient, NewTopic  # type: ignore[attr-defined]
+from confluent_kafka.admin import AdminClient, NewTopic, OffsetSpec  # type: ignore[attr-defined]
 
 ANSWER_SECONDS_MAX: Final = 30.0
 BEGINNING: Final = 0
@@ -42,6 +42,23 @@ def create_topic(
     )
     admin = admin_of(bootstrap)  # must outlive its answers
     outcome(admin.create_topics([new]))
+    # Kafka answers before the new leaders serve. A producer that is turned away then sends again,
+    # and without idempotence its batches change places; so ask until they do serve.
+    wait_for_leaders(admin, topic, partitions)
+
+
+def wait_for_leaders(admin: AdminClient, topic: str, partitions: int) -> None:
+    spec: Any = OffsetSpec
+    asked = {TopicPartition(topic, index): spec.latest() for index in range(partitions)}
+    deadline = time.monotonic() + ANSWER_SECONDS_MAX
+    while True:
+        try:
+            outcome(admin.list_offsets(asked))
+        except KafkaException:  # of many kinds: no leader known, none elected, not this one
+            if time.monotonic() > deadline:
+                raise
+        else:
+            return
 
 
 def error_code(raised: BaseException) -> int:

@@ -116,7 +116,11 @@ class Server:
             if not (self.data / "meta.properties").exists():
                 self.format(log)
             self.process = subprocess.Popen(
-                self.start_command(), stdout=log, stderr=subprocess.STDOUT, cwd=self.folder
+                self.start_command(),
+                stdout=log,
+                stderr=subprocess.STDOUT,
+                cwd=self.folder,
+                env=os.environ | {"LOGRAFT_TRACE": "1"},  # a bug shows where it is
             )
 
     def format(self, log: IO[bytes]) -> None:

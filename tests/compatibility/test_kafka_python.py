@@ -66,8 +66,8 @@ def test_what_was_sent_is_read(
 @pytest.mark.parametrize(
     "settings",
     [
-        {"acks": 1, "enable_idempotence": False},
-        {"acks": "all", "enable_idempotence": False},
+        {"acks": 1, "enable_idempotence": False, "max_in_flight_requests_per_connection": 1},
+        {"acks": "all", "enable_idempotence": False, "max_in_flight_requests_per_connection": 1},
         {"enable_idempotence": True, "batch_size": 512},
     ],
     ids=["leader", "all", "idempotent"],

@@ -6,6 +6,17 @@ const [bootstrap, topic] = process.argv.slice(2);
 const kafka = new Kafka({ brokers: [bootstrap], logLevel: logLevel.ERROR, retry: { retries: 3 } });
 const seen = {};
 
+// A new partition's leader may need a moment; kafkajs itself does not ask again.
+async function offsetsOf(name) {
+  for (let attempt = 0; ; attempt++) {
+    try {
+      return await admin.fetchTopicOffsets(name);
+    } catch (error) {
+      if (!error.retriable || attempt === 100) throw error;
+    }
+  }
+}
+
 const admin = kafka.admin();
 await admin.connect();
 seen.created = await admin.createTopics({
@@ -30,7 +41,7 @@ for (const idempotent of [false, true]) {
 }
 seen.offsets = offsets;
 
-seen.ends = await admin.fetchTopicOffsets(topic);
+seen.ends = await offsetsOf(topic);
 await admin.createPartitions({ topicPartitions: [{ topic, count: 3 }] });
 const { topics } = await admin.fetchTopicMetadata({ topics: [topic] });
 seen.partitions = topics[0].partitions.length;
@@ -40,7 +51,7 @@ const { resources } = await admin.describeConfigs({
 });
 seen.retention = resources[0].configEntries[0].configValue;
 await admin.deleteTopicRecords({ topic, partitions: [{ partition: 1, offset: "3" }] });
-seen.afterDelete = (await admin.fetchTopicOffsets(topic)).find((one) => one.partition === 1);
+seen.afterDelete = (await offsetsOf(topic)).find((one) => one.partition === 1);
 const cluster = await admin.describeCluster();
 seen.brokers = cluster.brokers.length;
 await admin.disconnect();
