@@ -6,6 +6,7 @@ followers and of recovery) and the leader's road end in the same `_add`, so that
 truncation or a restart equals a replay.
 """
 
+from bisect import bisect_left
 from typing import Final, NamedTuple
 
 from lograft.model.types import NO_SEQUENCE, Offset
@@ -86,8 +87,8 @@ class ProducerStates:
         self._producers: dict[int, Producer] = {}
         #: First offset of each open transaction → producer id, lowest first.
         self._ongoing: dict[int, int] = {}
-        #: (first offset, marker's offset) of ended transactions whose marker may not be
-        #: replicated yet.
+        #: (marker's offset, first offset) of ended transactions whose marker may not be
+        #: replicated or durable yet; in the order of the markers.
         self._unreplicated: list[tuple[int, int]] = []
 
     def __len__(self) -> int:
@@ -217,7 +218,7 @@ class ProducerStates:
         if start < 0:
             return None
         del self._ongoing[start]
-        self._unreplicated.append((start, offset))
+        self._unreplicated.append((offset, start))
         if marker.commit:
             return None
         stable = next(iter(self._ongoing), offset + 1)
@@ -235,15 +236,18 @@ class ProducerStates:
     def first_unstable_offset(self, high_watermark: int) -> int | None:
         """The first offset of a transaction that is open or whose marker lies at or above the
         high watermark."""
-        if not self._ongoing and not self._unreplicated:
-            return None
         first = next(iter(self._ongoing), None)
         if self._unreplicated:
-            self._unreplicated = [t for t in self._unreplicated if t[1] >= high_watermark]
-            for start, _ in self._unreplicated:
+            above = bisect_left(self._unreplicated, (high_watermark, -1))
+            for _, start in self._unreplicated[above:]:
                 if first is None or start < first:
                     first = start
         return first
+
+    def forget_ended(self, below: int) -> None:
+        """Markers below are replicated and durable: nobody will ask for less any more."""
+        if self._unreplicated and self._unreplicated[0][0] < below:
+            del self._unreplicated[: bisect_left(self._unreplicated, (below, -1))]
 
     # ── life ─────────────────────────────────────────────────────────────────────────────────
 

@@ -145,11 +145,13 @@ def rebuild_producers(log: "Log", *, upto: int) -> None:
 
 def load_snapshot(log: "Log", upto: int) -> tuple[int, list[int]]:
     """Loads the newest good snapshot at or below `upto`; returns the offset from which batches
-    must be replayed, and the offsets of later and damaged snapshots: these must go."""
+    must be replayed, and the offsets of all others that must go: later ones, damaged ones, and
+    those from before the first segment, since the batches that follow them are gone."""
     log.producers.clear()
     useless: list[int] = []
+    first = log.segments[0].base_offset
     for offset in reversed(snapshot_offsets(log)):
-        if offset <= upto:
+        if first <= offset <= upto:
             try:
                 data = log.disk.read(snapshot_path(log.directory, offset))
                 log.producers.load(decode_snapshot(data))
@@ -158,7 +160,7 @@ def load_snapshot(log: "Log", upto: int) -> tuple[int, list[int]]:
             else:
                 return offset, useless
         useless.append(offset)
-    return log.segments[0].base_offset, useless
+    return first, useless
 
 
 def _unlink_snapshots(log: "Log", offsets: list[int]) -> None:

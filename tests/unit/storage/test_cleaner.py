@@ -29,8 +29,20 @@ def put(log: Log, key: bytes, value: bytes | None, now_ms: int = NOW_MS, **optio
 
 
 def find(log: Log, first_dirty: int = 0, now_ms: int = NOW_MS) -> Cleanable | None:
+    flush(log)
     return find_cleanable(
         log, first_dirty=Offset(first_dirty), now_ms=now_ms, high_watermark=log.end_offset
+    )
+
+
+def test_what_a_power_loss_could_take_supersedes_nothing() -> None:
+    log = open_log(MemoryDisk(), config=CONFIG)
+    for _ in range(20):
+        put(log, b"a", b"x" * 50)
+    assert len(log.segments) > 1
+    assert (
+        find_cleanable(log, first_dirty=Offset(0), now_ms=NOW_MS, high_watermark=log.end_offset)
+        is None
     )
 
 
