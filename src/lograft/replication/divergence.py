@@ -20,11 +20,10 @@ def diverging_epoch(
     return None
 
 
-def truncation_offset(
-    diverging: EpochEnd, *, own: EpochEnd, log_start: Offset, log_end: Offset
-) -> Offset:
+def truncation_offset(diverging: EpochEnd, *, own: EpochEnd, log_end: Offset) -> Offset:
     """The follower's view: `own` is what its log knows about the epoch that the leader named. It
-    may have to be asked again: a log cut to the end of an older epoch can still diverge."""
+    may have to be asked again: a log cut to the end of an older epoch can still diverge. The cut
+    may lie below the log's start, when nothing of the log is the leader's."""
     if own.epoch == NO_EPOCH or own.end_offset == NO_OFFSET:
         cut = diverging.end_offset
     elif own.epoch == diverging.epoch:
@@ -32,4 +31,4 @@ def truncation_offset(
     else:
         # Not an epoch of ours: all that we wrote after the epoch before it is not the leader's.
         cut = own.end_offset
-    return max(min(cut, log_end), log_start)
+    return min(cut, log_end)

@@ -164,12 +164,7 @@ class IsrFollower:
         if answer.diverging is not None:
             own = EpochEnd(*self._log.epoch_end(answer.diverging.epoch))
             return self._cut(
-                truncation_offset(
-                    answer.diverging,
-                    own=own,
-                    log_start=self._log.log_start_offset,
-                    log_end=self._log.end_offset,
-                )
+                truncation_offset(answer.diverging, own=own, log_end=self._log.end_offset)
             )
         self._answer = answer
         if answer.has_records:
@@ -243,7 +238,7 @@ class IsrFollower:
             self._cut_to = log_start
             return FollowerEffects(restart_at=log_start)
         elif end < self._log.end_offset:
-            return self._cut(max(end, self._log.log_start_offset))
+            return self._cut(end)
         else:
             self._step(Step.NOTHING_NEW)
         return NO_FOLLOWER_EFFECTS

@@ -140,7 +140,8 @@ class FollowerEffects:
 
     #: Append the answer's records, then call `on_appended`.
     append: bool = False
-    #: Cut the log here, then call `on_log_cut`.
+    #: Cut the log here, then call `on_log_cut`. Also when it is the end already: an epoch that
+    #: begins there without a record is to be forgotten. Below the log's start: it begins there.
     truncate_to: Offset | None = None
     #: Drop the whole log and begin it anew here, then call `on_log_cut`.
     restart_at: Offset | None = None

@@ -29,17 +29,26 @@ class Image(NamedTuple):
 
 class ControllerStub:
     def __init__(
-        self, replicas: tuple[NodeId, ...], *, min_isr: int, unclean_elections: bool
+        self,
+        nodes: tuple[NodeId, ...],
+        *,
+        replicas: int,
+        min_isr: int,
+        unclean_elections: bool,
     ) -> None:
-        self.min_isr = min(min_isr, len(replicas))
+        first_replicas = nodes[:replicas]
+        self.min_isr = min(min_isr, replicas)
         self.unclean_elections = unclean_elections
         #: Mutants let go of these.
         self.checks_broker_epochs = True
         self.detects_unclean_shutdown = True
-        brokers = {node: Registration(BrokerEpoch(node), False) for node in replicas}
-        first = Assignment(replicas, replicas, replicas[0], Epoch(0), 0)
+        self.new_epoch_without_replica = True
+        #: Where a reassignment leads to; it is done once all of these are in sync.
+        self.target: tuple[NodeId, ...] = ()
+        brokers = {node: Registration(BrokerEpoch(node), False) for node in nodes}
+        first = Assignment(first_replicas, first_replicas, nodes[0], Epoch(0), 0)
         self.history = [Image(first, frozenset(), brokers)]
-        self._epochs_given = int(max(replicas))
+        self._epochs_given = int(max(nodes))
 
     @property
     def image(self) -> Image:
@@ -72,6 +81,14 @@ class ControllerStub:
         if node in image.assignment.isr and self.is_active(node):
             self._write(image.assignment.isr, prefer=node)
 
+    def reassign(self, target: tuple[NodeId, ...]) -> None:
+        before = self.image.assignment
+        if self.target or set(target) == set(before.replicas) or before.leader == NO_NODE:
+            return
+        self.target = target
+        leaving = tuple(node for node in before.replicas if node not in target)
+        self._write(before.isr, replicas=target + leaving)
+
     def alter_partition(
         self, node: NodeId, epoch: BrokerEpoch, proposal: IsrProposal
     ) -> IsrGranted | ErrorCode:
@@ -95,6 +112,8 @@ class ControllerStub:
         if isr != now.isr or proposal.recovering != now.recovering:
             self._write(isr, recovering=proposal.recovering)
         now = self.image.assignment
+        if now.leader != node:
+            return ErrorCode.new_leader_elected
         return IsrGranted(now.leader_epoch, now.partition_epoch, now.isr, now.recovering)
 
     def _set_broker(self, node: NodeId, registration: Registration) -> None:
@@ -114,15 +133,19 @@ class ControllerStub:
         lost: frozenset[NodeId] = frozenset(),
         recovering: bool | None = None,
         prefer: NodeId | None = None,
+        replicas: tuple[NodeId, ...] = (),
     ) -> None:
         image = self.image
         before = image.assignment
-        holders = (image.elr | set(before.isr)) - lost
+        replicas = replicas or before.replicas
+        if self.target and set(self.target) <= set(isr):
+            replicas, self.target = self.target, ()
+            isr = tuple(node for node in isr if node in replicas)
+        holders = ((image.elr | set(before.isr)) - lost) & set(replicas)
         leader = before.leader if prefer is None else prefer
         recovers = before.recovering if recovering is None else recovering
         if leader not in isr or not self.is_active(leader):
-            order = before.replicas
-            up = [node for node in order if self.is_active(node)]
+            up = [node for node in replicas if self.is_active(node)]
             in_sync = [node for node in up if node in isr]
             eligible = [node for node in up if node in holders]
             if in_sync:
@@ -136,15 +159,17 @@ class ControllerStub:
                 recovers = True
             else:
                 leader = NO_NODE
+        # A replica that is gone and comes back must not be taken for its former self.
+        removes = self.new_epoch_without_replica and not set(before.replicas) <= set(replicas)
         elr = frozenset() if len(isr) >= self.min_isr else frozenset(holders - set(isr))
         self.history.append(
             image._replace(
                 elr=elr,
                 assignment=Assignment(
-                    before.replicas,
+                    replicas,
                     tuple(sorted(isr)),
                     leader,
-                    Epoch(before.leader_epoch + (leader != before.leader)),
+                    Epoch(before.leader_epoch + (leader != before.leader or removes)),
                     before.partition_epoch + 1,
                     recovers,
                 ),

@@ -90,13 +90,16 @@ class IsrCluster:
         self,
         *,
         nodes: int = 3,
+        replicas: int = 3,
         min_isr: int = 2,
         durable_only: bool = False,
         unclean_elections: bool = False,
         replica_type: type[IsrReplica] = IsrReplica,
     ) -> None:
         ids = tuple(NodeId(number) for number in range(1, nodes + 1))
-        self.controller = ControllerStub(ids, min_isr=min_isr, unclean_elections=unclean_elections)
+        self.controller = ControllerStub(
+            ids, replicas=replicas, min_isr=min_isr, unclean_elections=unclean_elections
+        )
         self.settings = ReplicationSettings(
             min_insync_replicas=min_isr,
             replica_lag_time_max_ms=100,
@@ -391,12 +394,22 @@ class IsrCluster:
     def _apply(self, node: Node) -> None:
         assert node.replica is not None
         assignment = self.controller.history[node.seen].assignment
+        if node.node_id not in assignment.replicas:
+            self._delete_log(node)
+            return
         change, effects = node.replica.on_assignment(assignment, now_ms=self.now_ms)
         if change in (RoleChange.LEADS, RoleChange.FOLLOWS, RoleChange.RESTS):
             node.waits.clear()
         if change is RoleChange.LEADS:
             node.log.assign_epoch(assignment.leader_epoch)
         self._do(node, effects)
+
+    def _delete_log(self, node: Node) -> None:
+        """A reassignment took the replica away; if it returns it begins with nothing."""
+        node.log.restart_at(0)
+        node.high_watermark_checkpoint = 0
+        node.waits.clear()
+        self._open(node)
 
     def _release(self, node: Node) -> None:
         assert node.replica is not None
@@ -511,7 +524,7 @@ class IsrCluster:
         assignment = self.controller.image.assignment
         if assignment.leader < 0:
             raise Violation("L1: nobody leads")
-        if assignment.isr != assignment.replicas:
+        if set(assignment.isr) != set(assignment.replicas):
             raise Violation(f"L1: only {assignment.isr} are in sync")
         leader = self.nodes[assignment.leader]
         before = self.acks_given
@@ -519,7 +532,8 @@ class IsrCluster:
         self.heal()
         if self.acks_given != before + 1:
             raise Violation("L1: nothing is acknowledged")
-        for node in self.nodes.values():
+        for node_id in assignment.replicas:
+            node = self.nodes[node_id]
             start = max(node.log.log_start_offset, leader.log.log_start_offset)
             if node.log.read(start, node.log.end_offset) != leader.log.read(
                 start, leader.log.end_offset

@@ -163,8 +163,7 @@ class CutsToLeadersEnd(IsrFollower):
         self, fetch: FollowerFetch, answer: LeaderAnswer, *, now_ms: int
     ) -> FollowerEffects:
         if answer.diverging is not None and self._is_awaited(fetch):
-            end = min(answer.diverging.end_offset, self._log.end_offset)
-            return self._cut(max(end, self._log.log_start_offset))
+            return self._cut(min(answer.diverging.end_offset, self._log.end_offset))
         return super().on_answer(fetch, answer, now_ms=now_ms)
 
 
@@ -174,6 +173,10 @@ def _no_unclean_detection(cluster: IsrCluster) -> None:
 
 def _no_broker_epochs_at_controller(cluster: IsrCluster) -> None:
     cluster.controller.checks_broker_epochs = False
+
+
+def _same_epoch_without_replica(cluster: IsrCluster) -> None:
+    cluster.controller.new_epoch_without_replica = False
 
 
 def _acts_before_catch_up(cluster: IsrCluster) -> None:
@@ -207,3 +210,6 @@ NO_BROKER_EPOCH_READ = Mutant(
 )
 OLD_REGISTRATION = Mutant("fetches of an older registration count", leader=OldRegistrationsCount)
 LATE_ANSWERS = Mutant("follower takes late answers", follower=TakesLateAnswers)
+SAME_EPOCH_WITHOUT_REPLICA = Mutant(
+    "a replica goes without a new epoch", change=_same_epoch_without_replica
+)

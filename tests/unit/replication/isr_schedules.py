@@ -24,6 +24,7 @@ WEIGHTS = {
     "fence": 0.6,
     "unfence": 6,
     "move_leader": 0.6,
+    "reassign": 0.8,
 }
 NAMES = list(WEIGHTS)
 SHARES = list(WEIGHTS.values())
@@ -32,10 +33,11 @@ SHARES = list(WEIGHTS.values())
 def new_cluster(
     random: Random, *, replica_type: type[IsrReplica] = IsrReplica, unclean_elections: bool = False
 ) -> IsrCluster:
-    min_isr = random.choice([1, 2, 2, 2, 3])
+    nodes = random.choice([3, 3, 4])
     return IsrCluster(
-        nodes=random.choice([3, 3, 3, 4]),
-        min_isr=min_isr,
+        nodes=nodes,
+        replicas=random.choice([3, 3, nodes]),
+        min_isr=random.choice([1, 2, 2, 2, 3]),
         durable_only=random.random() < 0.25,
         unclean_elections=unclean_elections,
         replica_type=replica_type,
@@ -80,5 +82,11 @@ def act(cluster: IsrCluster, random: Random, name: str, node: Node, *, fifo: boo
         case "move_leader":
             if cluster.controller.image.assignment.leader != NO_NODE:
                 cluster.controller.move_leader(node.node_id)
+        case "reassign":
+            now = cluster.controller.image.assignment.replicas
+            others = [other for other in cluster.nodes if other not in now]
+            if others and len(now) == 3:
+                chosen = [*random.sample(now, 2), random.choice(others)]
+                cluster.controller.reassign(tuple(chosen))
         case _:
             getattr(cluster, name)(node)

@@ -45,7 +45,10 @@ class ListLog:
             self.entries.append(entry)
 
     def truncate(self, to: int) -> None:
-        del self.entries[max(0, to - self.log_start_offset) :]
+        if to < self.log_start_offset:
+            self.restart_at(to)
+            return
+        del self.entries[to - self.log_start_offset :]
         self.epochs.truncate_end(to)
         self.durable_offset = Offset(min(self.durable_offset, to))
 

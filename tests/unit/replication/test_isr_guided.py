@@ -10,6 +10,7 @@ from tests.unit.replication.isr_mutants import (
     NO_BROKER_EPOCH_SENT,
     NO_LEADER_EPOCH,
     OLD_REGISTRATION,
+    SAME_EPOCH_WITHOUT_REPLICA,
     UNKNOWN_OUTCOME,
     Mutant,
 )
@@ -18,13 +19,14 @@ from lograft.model.types import NodeId
 
 
 class Guide:
-    """Three replicas, MinISR 2, node 1 leads; all invariants are looked at after every step."""
+    """Four nodes, three replicas, MinISR 2, node 1 leads; all invariants are looked at after every
+    step."""
 
     def __init__(self, mutant: Mutant | None) -> None:
         if mutant is None:
-            self.cluster = IsrCluster()
+            self.cluster = IsrCluster(nodes=4)
         else:
-            self.cluster = IsrCluster(replica_type=mutant.replica_type())
+            self.cluster = IsrCluster(nodes=4, replica_type=mutant.replica_type())
             if mutant.change is not None:
                 mutant.change(self.cluster)
 
@@ -46,6 +48,10 @@ class Guide:
 
     def lead(self, number: int) -> None:
         self.cluster.controller.move_leader(self.node(number).node_id)
+        self.cluster.check()
+
+    def reassign(self, *numbers: int) -> None:
+        self.cluster.controller.reassign(tuple(NodeId(number) for number in numbers))
         self.cluster.check()
 
     def wait_ms(self, passed_ms: int) -> None:
@@ -165,6 +171,29 @@ def late_divergence(go: Guide) -> None:
     go.arrive("answer 1>3")
 
 
+def fetch_of_a_former_replica(go: Guide) -> None:
+    """Node 3 is reassigned away and back, with an empty log; its fetch from before comes late."""
+    go.do("produce", 1)
+    go.fetch(2, 1)
+    go.fetch(2, 1)
+    go.fetch(3, 1)
+    go.do("fetch", 3)
+    go.reassign(1, 2, 4)
+    go.learn(1, 4)
+    go.fetch(4, 1)
+    go.arrive("alter 1")
+    go.arrive("granted 1")
+    go.reassign(1, 2, 3)
+    go.learn(1, 2, 3, 4)
+    go.fetch(2, 1)
+    go.fetch(4, 1)
+    go.fetch(4, 1)
+    assert go.node(1).log.end_offset == len(go.cluster.committed) == 1
+    go.oldest("fetch 3>1")
+    if any(message.name == "alter 1" for message in go.cluster.messages):
+        go.arrive("alter 1")
+
+
 CASES = [
     (unknown_outcome, UNKNOWN_OUTCOME),
     (fetch_of_an_older_epoch, NO_LEADER_EPOCH),
@@ -172,6 +201,7 @@ CASES = [
     (expansion_meets_a_new_life, NO_BROKER_EPOCH_READ),
     (fetch_of_an_older_life, OLD_REGISTRATION),
     (late_divergence, LATE_ANSWERS),
+    (fetch_of_a_former_replica, SAME_EPOCH_WITHOUT_REPLICA),
 ]
 
 
