@@ -36,6 +36,7 @@ from lograft.wire.messages.create_topics import (
     CreateTopicsRequest,
     CreateTopicsResponse,
 )
+from lograft.wire.messages.fetch import FetchResponse
 from lograft.wire.messages.produce import (
     PartitionProduceData,
     ProduceRequest,
@@ -47,6 +48,8 @@ from lograft.wire.messages.produce import (
 WAITING_MAX = 6
 HEALING_S = 10.0
 CALM_EVERY = 10
+LEAP_CHANCE = 0.01
+LEAP_S = 70.0
 CALM_PRODUCE_VERSION = 9
 CLIENT_IDS = (None, "", "fuzz", "__admin_client", "grün\n", "c" * 32767)
 #: What keeps records whatever the defaults of the cluster become.
@@ -112,10 +115,29 @@ class Campaign:
         self._weights = [8 if spec.key in (0, 1) else 1 for _, spec in self._served]
 
     def run(self, requests: int) -> None:
+        """That many, of APIs and versions as chance has it."""
+        drawn = self._chance.choices(self._served, self._weights, k=requests)
+        self._run([(role, spec, self._version_of(spec)) for role, spec in drawn])
+
+    def run_every_version(self, times: int) -> None:
+        """Every API and version that is served, in any order, each as often as told."""
+        targets = [
+            (role, spec, version)
+            for role, spec in self._served
+            for version in range(spec.min_version, spec.max_version + 1)
+        ]
+        targets *= times
+        self._chance.shuffle(targets)
+        self._run(targets)
+
+    def _version_of(self, spec: ApiSpec) -> int:
+        return self._chance.randint(spec.min_version, spec.max_version)
+
+    def _run(self, targets: list[tuple[str, ApiSpec, int]]) -> None:
         with self._complaints:
             try:
                 self.node.start()
-                self.node.run(self._play(requests))
+                self.node.run(self._play(targets))
                 self.ledger.check(self.node)
                 self._check_restart()
                 self._check()
@@ -137,14 +159,13 @@ class Campaign:
 
     # ── sending ──────────────────────────────────────────────────────────────────────────────
 
-    async def _play(self, requests: int) -> None:
+    async def _play(self, targets: list[tuple[str, ApiSpec, int]]) -> None:
         await self._create_topics()
         sessions: dict[str, list[Session]] = {
             role: [self.node.session(role) for _ in range(3)] for role in ("broker", "controller")
         }
-        for step in range(requests):
-            ((role, spec),) = self._chance.choices(self._served, self._weights)
-            sent = self._next_frame(spec, step)
+        for step, (role, spec, version) in enumerate(targets):
+            sent = self._next_frame(spec, version, step)
             self._recent.append(f"{step}: {sent.what} {sent.frame[:200].hex()}")
             slot = self._chance.randrange(3)
             if not self._deliver(sessions[role][slot], sent):
@@ -152,10 +173,14 @@ class Campaign:
             await self._let_time_pass()
             if step % CALM_EVERY == 0:
                 await self._be_calm()
+            if self._chance.random() < LEAP_CHANCE:
+                # Long enough for housekeeping, compaction, and the removal of deleted files.
+                await asyncio.sleep(LEAP_S)
             self._check()
             self.node.check()
-        while self._waiting:
+        for _ in range(WAITING_MAX):
             await self._let_time_pass()
+        await self._dismiss(list(self._waiting))
         # Someone may have taken the broker off the cluster: it comes back by itself.
         await asyncio.sleep(HEALING_S)
         self._check()
@@ -197,9 +222,8 @@ class Campaign:
         response = await self.node.ask(request, 7, CreateTopicsResponse)
         assert [topic.error_code for topic in response.topics] == [0] * len(settings), response
 
-    def _next_frame(self, spec: ApiSpec, step: int) -> Sent:
+    def _next_frame(self, spec: ApiSpec, version: int, step: int) -> Sent:
         chance = self._chance
-        version = chance.randint(spec.min_version, spec.max_version)
         request = self._requests.request(request_class(spec.key), version)
         client_id = chance.choice(CLIENT_IDS)
         frame = frame_request(request, version, correlation_id=step, client_id=client_id)[4:]
@@ -261,9 +285,7 @@ class Campaign:
         if self._waiting and (len(self._waiting) >= WAITING_MAX or chance.random() < 0.5):
             await asyncio.wait(self._waiting, timeout=chance.choice((0.001, 0.05, 1.0)))
             if len(self._waiting) >= WAITING_MAX and not any(t.done() for t in self._waiting):
-                impatient = chance.choice(list(self._waiting))
-                impatient.cancel()
-                await asyncio.wait([impatient])
+                await self._dismiss([chance.choice(list(self._waiting))])
         for task in [task for task in self._waiting if task.done()]:
             sent = self._waiting.pop(task)
             if task.cancelled():
@@ -271,6 +293,12 @@ class Campaign:
             answer = task.result()
             if answer is not None:
                 self._take(sent, answer)
+
+    async def _dismiss(self, impatient: list[asyncio.Task[Answer | None]]) -> None:
+        for task in impatient:
+            task.cancel()
+        if impatient:
+            await asyncio.wait(impatient)
 
     # ── answers ──────────────────────────────────────────────────────────────────────────────
 
@@ -285,6 +313,8 @@ class Campaign:
         assert not has_code(response, ErrorCode.unknown_server_error), (sent.what, response)
         if sent.request is not None:
             self.ledger.note(self.node, sent.request, response)
+        if isinstance(response, FetchResponse) and response.session_id:
+            self._requests.fetch_sessions.append(response.session_id)
 
     # ── the end ──────────────────────────────────────────────────────────────────────────────
 

@@ -1,6 +1,7 @@
 """Requests that a schema allows: plausible for a field's name, or as wrong as its type can be."""
 
 import random
+from collections import deque
 from collections.abc import Callable, Sequence
 from typing import Final
 from uuid import UUID
@@ -82,7 +83,7 @@ NUMBERS: Final[dict[str, Sequence[int]]] = {
     "partition_max_bytes": (1 << 20, 0, 1, 100, -1, 2**31 - 1),
     "isolation_level": (0, 1, 2, -1),
     "session_id": (0, 0, 0, 1, -1),
-    "session_epoch": (-1, 0, 0, 1, 2, -2),
+    "session_epoch": (-1, 0, 0, 1, 1, 2, 3, -2),
     "replica_id": (-1, -1, -1, -2, 0, 1),
     "fetch_offset": (0, 0, 1, 5, 40, -1, 2**62),
     "last_fetched_epoch": (-1, -1, 0, 1),
@@ -97,7 +98,7 @@ NUMBERS: Final[dict[str, Sequence[int]]] = {
     "partition_indexes": (0, 0, 1, 2, -1),
     "partitions": (0, 0, 1, 2, -1),
     "num_partitions": (-1, 1, 1, 2, 3, 0, 12, 10_001, 2**31 - 1),
-    "count": (1, 2, 3, 4, 5, 0, -1, 10_001, 2**31 - 1),
+    "count": (1, 2, 3, 4, 5, 0, -1, 20_000, 2**31 - 1),
     "replication_factor": (-1, 1, 1, 1, 0, 2, 3, 32767),
     "broker_id": (2, 0, -1, 3),
     "broker_ids": (1, 1, 1, 2, 0, -1),
@@ -134,6 +135,8 @@ class HostileRequests(RandomMessages):
         self._wildness = wildness
         self._topics: tuple[str, ...] = TOYS
         self._of_broker = False
+        #: Sessions that the node has opened, the last ones count.
+        self.fetch_sessions: deque[int] = deque(maxlen=3)
 
     def request(self, kind: type[Message], version: int) -> Message:
         self._topics = (*KEPT, *TOYS) if kind.KEY in DATA_APIS else TOYS
@@ -158,6 +161,8 @@ class HostileRequests(RandomMessages):
             return chance.choice(known) if known else UUID(int=0)
         if kind == "string":
             return self._text(name)
+        if name == "session_id" and self.fetch_sessions and chance.random() < 0.5:
+            return chance.choice(self.fetch_sessions)
         if name in NUMBERS and kind.startswith("int"):
             value = chance.choice(NUMBERS[name])
             low, high = _INTS.get(int(kind[3:]), (-(2**63), 2**63 - 1))

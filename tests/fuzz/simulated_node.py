@@ -3,7 +3,6 @@
 Time is virtual, so a long poll costs nothing, and one seed always gives the same run.
 """
 
-import asyncio
 import logging
 from collections.abc import Coroutine
 from typing import Any, TypeVar, cast
@@ -150,7 +149,3 @@ def read_answer(answer: Answer, key: int, version: int, correlation_id: int) -> 
     answered, position = read_response_header(data, response_header_version(key, version))
     assert answered == correlation_id
     return read_all(response_class(key), version, data, position)
-
-
-async def pause(seconds: float) -> None:
-    await asyncio.sleep(seconds)

@@ -13,8 +13,16 @@ pytestmark = pytest.mark.fuzz
 @pytest.mark.timeout(0)
 def test_nothing_that_is_asked_breaks_the_node() -> None:
     acknowledged = 0
-    for seed in budget.seeds(share=0.7):
+    for seed in budget.seeds(share=0.6):
         campaign = Campaign(seed)
         campaign.run(REQUESTS_PER_SEED)
         acknowledged += campaign.ledger.acknowledged
     assert acknowledged, "nothing was ever written: the fuzzer tests nothing"
+
+
+@pytest.mark.timeout(0)
+def test_every_api_and_version_is_asked() -> None:
+    for seed in budget.seeds(share=0.1):
+        campaign = Campaign(seed)
+        campaign.run_every_version(times=2)
+        assert campaign.answers
