@@ -8,7 +8,7 @@ name of an old one, the old one's entry must be gone from disk (`names_on_disk` 
 from collections.abc import Iterable
 from typing import NamedTuple
 
-from lograft.broker.partition import Partition
+from lograft.broker.partition import KeptOffsets, Partition
 from lograft.model.errors import DiskFailed
 from lograft.model.seams import Disk
 from lograft.model.types import Offset, TopicPartition
@@ -20,13 +20,6 @@ from lograft.storage.log_dirs import (
     RECOVERY_POINTS,
     write_checkpoint,
 )
-
-
-class KeptOffsets(NamedTuple):
-    """Of a log that could not be opened: its entries must survive until it can."""
-
-    recovery_point: Offset
-    log_start: Offset
 
 
 class Checkpoints(NamedTuple):
@@ -54,10 +47,14 @@ class Checkpoints(NamedTuple):
                 taken.log_starts[topic_partition] = offsets.log_start
         for partition, log in logs:
             topic_partition = log.topic_partition
-            taken.recovery_points[topic_partition] = log.durable_offset
             taken.high_watermarks[topic_partition] = partition.high_watermark
+            if partition.during_cut is not None:
+                taken.recovery_points[topic_partition] = partition.during_cut.recovery_point
+                taken.log_starts[topic_partition] = partition.during_cut.log_start
+                continue
+            taken.recovery_points[topic_partition] = log.durable_offset
             # Where the files begin is plain from their names.
-            if log.log_start_offset > log.segments[0].base_offset:
+            if log.is_removing or log.log_start_offset > log.segments[0].base_offset:
                 taken.log_starts[topic_partition] = log.log_start_offset
         return taken
 

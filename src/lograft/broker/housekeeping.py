@@ -12,8 +12,11 @@ from typing import Final
 
 from lograft.broker.log_directory import LogDirectory
 from lograft.broker.log_manager import LogManager
+from lograft.broker.partition import Partition
 from lograft.model.errors import DiskFailed
 from lograft.model.seams import Disk, Runtime
+from lograft.storage.log import Log
+from lograft.storage.retention import take_expired_files, unlink_files
 
 LOGGER: Final = logging.getLogger(__name__)
 #: The clock is looked at this often, more often only for a chore with a shorter interval.
@@ -71,17 +74,27 @@ class Housekeeping:
         now_ms = self._runtime.clock.wall_ms()
         for count, partition in enumerate(list(self._logs.partitions)):
             log, directory = partition.log, partition.directory
-            if log is not None and directory is not None and partition.is_usable:
+            if log is not None and directory is not None:
                 try:
-                    deleted = log.delete_old_segments(now_ms, partition.high_watermark)
+                    await self._delete_old_segments(partition, log, directory, now_ms)
                 except DiskFailed as error:
                     directory.fail(error)
-                    continue
-                if deleted:
-                    directory.changes += 1
-                    LOGGER.info("%s: %d old segments deleted", partition.topic_partition, deleted)
             if count % LOGS_PER_TURN == LOGS_PER_TURN - 1:
                 await asyncio.sleep(0)
+
+    async def _delete_old_segments(
+        self, partition: Partition, log: Log, directory: LogDirectory, now_ms: int
+    ) -> None:
+        async with directory.surgery:
+            if not partition.is_usable:
+                return
+            removal = log.plan_removal(now_ms, partition.high_watermark)
+            if removal is None:
+                return
+            await self._runtime.workers.run(removal.run, lane=directory.path)
+            log.finish_removal(removal)
+        directory.changes += 1
+        LOGGER.info("%s: %d old segments deleted", partition.topic_partition, len(removal))
 
     async def expire_producers(self) -> None:
         now_ms = self._runtime.clock.wall_ms()
@@ -120,24 +133,27 @@ class Housekeeping:
         for partition in list(self._logs.partitions):
             log, directory = partition.log, partition.directory
             if log is not None and log.removals and directory is not None and partition.is_usable:
-                try:
-                    log.remove_expired_files(wall_ms)
-                except DiskFailed as error:
-                    directory.fail(error)
+                paths = take_expired_files(log, wall_ms)
+                if paths:
+                    await self._run(directory, partial(_unlink, self._runtime.disk, paths))
         due = [one for one in self._logs.doomed if one[0] <= mono_ms and not one[1].offline]
         if due:
             self._logs.doomed = [one for one in self._logs.doomed if one not in due]
         for _, directory, path in due:
-            job = partial(_remove_tree, self._runtime.disk, directory.path, path)
-            try:
-                await self._runtime.workers.run(job)
-            except DiskFailed as error:
-                directory.fail(error)
+            await self._run(directory, partial(_remove_tree, self._runtime.disk, path))
+
+    async def _run(self, directory: LogDirectory, job: Callable[[], None]) -> None:
+        """In no lane: removing much takes long, and flushes must not wait for it."""
+        try:
+            await self._runtime.workers.run(job)
+        except OSError as error:
+            directory.fail(DiskFailed(directory.path, error))
 
 
-def _remove_tree(disk: Disk, log_dir: str, path: str) -> None:
-    try:
-        if disk.exists(path):
-            disk.remove_tree(path)
-    except OSError as error:
-        raise DiskFailed(log_dir, error) from error
+def _unlink(disk: Disk, paths: list[str]) -> None:
+    unlink_files(disk, paths)
+
+
+def _remove_tree(disk: Disk, path: str) -> None:
+    if disk.exists(path):
+        disk.remove_tree(path)

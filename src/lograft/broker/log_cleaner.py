@@ -1,7 +1,7 @@
 """Compaction of the logs that ask for it: the dirtiest first, one at a time.
 
-The work itself is a worker's job in a lane of its own; only the swap of segments happens on the
-loop. A log that cannot be compacted (it is damaged) is left alone until the next start.
+The work itself is a worker's job in a lane of its own. A log that cannot be compacted (it is
+damaged) is left alone until the next start.
 """
 
 import asyncio
@@ -86,6 +86,7 @@ class LogCleaner:
         """Whether the log is cleaner now."""
         partition, log, directory, cleanable = candidate
         keys_max = self._logs.config.log_cleaner_dedupe_buffer_size // BYTES_PER_KEY
+        truncations = log.truncations
         try:
             cleaning = Cleaning(
                 log,
@@ -94,9 +95,7 @@ class LogCleaner:
                 keys_max=min(KEYS_MAX, keys_max),
             )
             await self._runtime.workers.run(cleaning.run, lane=directory.cleaner_lane)
-            if not partition.is_usable:
-                return False
-            swapped = cleaning.swap_in(log)
+            swapped = await self._swap(candidate, cleaning)
         except OSError as error:
             directory.fail(DiskFailed(directory.path, error))
             return False
@@ -106,11 +105,25 @@ class LogCleaner:
                 directory.fail(error)
             return False
         except LograftError as error:
-            self._give_up(partition, error)
+            if log.truncations == truncations:
+                self._give_up(partition, error)
             return False
         if swapped:
             await self._note(candidate, cleaning)
         return swapped
+
+    async def _swap(self, candidate: Candidate, cleaning: Cleaning) -> bool:
+        partition, log, directory, _ = candidate
+        workers = self._runtime.workers
+        async with directory.surgery:
+            if not partition.is_usable:
+                return False
+            if not cleaning.begin_swap(log):
+                await workers.run(cleaning.discard, lane=directory.cleaner_lane)
+                return False
+            await workers.run(cleaning.run_swap, lane=directory.path)
+            cleaning.finish_swap(log)
+        return True
 
     async def _note(self, candidate: Candidate, cleaning: Cleaning) -> None:
         partition, log, directory, cleanable = candidate

@@ -1,5 +1,6 @@
 """One of the folders of `log.dirs`: its identity, its health, its flusher."""
 
+import asyncio
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 from uuid import UUID
@@ -10,7 +11,7 @@ from lograft.model.seams import Workers
 from lograft.model.types import Offset, TopicPartition
 
 if TYPE_CHECKING:
-    from lograft.broker.checkpoints import KeptOffsets
+    from lograft.broker.partition import KeptOffsets
 
 
 class LogDirectory:
@@ -27,6 +28,7 @@ class LogDirectory:
         "names_on_disk",
         "offline",
         "path",
+        "surgery",
     )
 
     def __init__(
@@ -51,6 +53,10 @@ class LogDirectory:
         #: How far compaction has come in each compacted log.
         self.cleaner_offsets: dict[TopicPartition, Offset] = {}
         self.flusher = Flusher(self, workers)
+        #: Held by whoever takes segments of a log away or replaces them (retention, compaction,
+        #: truncation): they need several steps, on the loop and in a worker, and the worker takes
+        #: one after the other anyway. Appends, reads and flushes go on meanwhile.
+        self.surgery = asyncio.Lock()
         self._on_failed = on_failed
 
     @property

@@ -15,7 +15,7 @@ from itertools import groupby
 from typing import Final, NamedTuple
 from uuid import UUID
 
-from lograft.broker.checkpoints import Checkpoints, KeptOffsets
+from lograft.broker.checkpoints import Checkpoints
 from lograft.broker.log_directory import LogDirectory
 from lograft.broker.log_loading import (
     ConfigOf,
@@ -28,11 +28,11 @@ from lograft.broker.log_loading import (
     survey,
     sync_folder_names,
 )
-from lograft.broker.partition import Partition
+from lograft.broker.partition import KeptOffsets, Partition
 from lograft.model.broker_configs import BrokerConfig
 from lograft.model.errors import DiskFailed, LograftError
 from lograft.model.seams import Runtime, Task
-from lograft.model.types import Offset, TopicIdPartition, TopicPartition
+from lograft.model.types import Offset, TopicIdPartition
 from lograft.storage.log import Log
 from lograft.storage.log_dirs import deleted_folder_name, write_clean_shutdown
 
@@ -204,9 +204,6 @@ class LogManager:
         return True
 
     def _opened(self, partition: Partition, log: Log, directory: LogDirectory) -> None:
-        log.lower_recovery_point = partial(
-            self._lower_recovery_point, directory, log.topic_partition
-        )
         partition.on_opened(log, directory)
         self.on_partition_opened(partition, directory)
 
@@ -260,13 +257,42 @@ class LogManager:
         await self._runtime.workers.run(taken.write_all, lane=directory.path)
         directory.names_on_disk = taken.names
 
-    def _lower_recovery_point(
-        self, directory: LogDirectory, topic_partition: TopicPartition, offset: Offset
+    # Cutting logs: a follower's business.
+
+    async def truncate(self, partition: Partition, to: Offset) -> None:
+        """Cuts everything from `to` on away; raises DiskFailed. Nobody may append meanwhile."""
+        log = _log_of(partition)
+        if to < log.end_offset:
+            await self._cut(partition, log.truncation_floor(to), to, partial(log.truncate, to))
+
+    async def truncate_fully_and_start_at(self, partition: Partition, offset: Offset) -> None:
+        log = _log_of(partition)
+        floor = Offset(min(offset, log.segments[0].base_offset))
+        now_ms = self._runtime.clock.wall_ms()
+        job = partial(log.truncate_fully_and_start_at, offset, now_ms=now_ms)
+        await self._cut(partition, floor, offset, job)
+
+    async def _cut(
+        self, partition: Partition, floor: Offset, to: Offset, job: Callable[[], None]
     ) -> None:
-        """Blocks; a log asks for it before it cuts away what was durable."""
-        taken = self.take_checkpoints(directory)
-        taken.recovery_points[topic_partition] = offset
-        taken.write_all()
+        """The job runs in a worker while nobody else uses the log. Before it, the recovery point
+        comes down durably to `floor`: what is written there afterwards is not fsynced."""
+        log, directory = _log_of(partition), partition.directory
+        assert directory is not None
+        async with directory.surgery:
+            log.durable_offset = min(log.durable_offset, floor)
+            partition.during_cut = KeptOffsets(
+                log.durable_offset, Offset(min(log.log_start_offset, to))
+            )
+            try:
+                await self.write_checkpoints(directory)
+                await self._runtime.workers.run(job, lane=directory.path)
+            except DiskFailed as error:
+                directory.fail(error)
+                raise
+            finally:
+                partition.during_cut = None
+                directory.changes += 1
 
     def _mark_clean(self, path: str, broker_epoch: int) -> None:
         try:
@@ -416,6 +442,11 @@ class LogManager:
         elif not partition.offline:
             self._opened(partition, result, directory)
             directory.changes += 1
+
+
+def _log_of(partition: Partition) -> Log:
+    assert partition.log is not None, partition
+    return partition.log
 
 
 def _nothing() -> None:

@@ -9,7 +9,7 @@ a worker has opened the log, requests get PartitionOpening and wait for it (`wai
 
 import asyncio
 from collections.abc import Callable
-from typing import Final
+from typing import Final, NamedTuple
 from uuid import UUID
 
 from lograft.broker.errors import (
@@ -34,6 +34,13 @@ from lograft.storage.types import AppendResult, Origin
 FLUSH_NEVER: Final = 1 << 62
 
 
+class KeptOffsets(NamedTuple):
+    """Checkpoint entries of a log that cannot be asked: it could not be opened, or is being cut."""
+
+    recovery_point: Offset
+    log_start: Offset
+
+
 class Partition:
     __slots__ = (
         "_commit_waits",
@@ -46,6 +53,7 @@ class Partition:
         "config",
         "deleted",
         "directory",
+        "during_cut",
         "fetch_waits",
         "index",
         "leader_epoch",
@@ -78,6 +86,8 @@ class Partition:
         #: None while a worker opens it.
         self.log: Log | None = None
         self.directory: LogDirectory | None = None
+        #: What the checkpoints shall say while a worker cuts the log and owns it alone.
+        self.during_cut: KeptOffsets | None = None
         #: The commit rule; its high watermark means nothing before the log is open.
         self.rule: LeaderRule = SoleReplica(end=Offset(0), durable=Offset(0), durable_only=False)
         self.fetch_waits: dict[FetchWait, None] = {}
@@ -98,7 +108,13 @@ class Partition:
 
     @property
     def is_usable(self) -> bool:
-        return self.log is not None and not self.offline and not self.deleted
+        """Whether flushes, retention and compaction may use the log."""
+        return (
+            self.log is not None
+            and not self.offline
+            and not self.deleted
+            and self.during_cut is None
+        )
 
     @property
     def flush_before_ack(self) -> bool:

@@ -16,6 +16,7 @@ from lograft.model.broker_configs import BrokerConfig
 from lograft.model.errors import DiskFailed
 from lograft.model.seams import Disk, Runtime
 from lograft.model.types import Epoch, Offset
+from lograft.storage.retention import take_expired_files, unlink_files
 from lograft.wire.message import Message
 
 LOGGER: Final = logging.getLogger(__name__)
@@ -103,8 +104,13 @@ class Snapshotter:
         oldest = await self._in_worker(job)
         if oldest is not None and oldest.end_offset > log.log_start_offset:
             log.advance_start(oldest.end_offset)
-        log.delete_old_segments(now_ms, self._driver.high_watermark)
-        log.remove_expired_files(now_ms)
+        removal = log.plan_removal(now_ms, self._driver.high_watermark)
+        if removal is not None:
+            await self._in_worker(removal.run)
+            log.finish_removal(removal)
+        expired = take_expired_files(log, now_ms)
+        if expired:
+            await self._in_worker(partial(unlink_files, self._runtime.disk, expired))
 
     async def _in_worker(self, job: Callable[[], R]) -> R:
         try:

@@ -1,6 +1,6 @@
 """Compaction of a log: `find_cleanable` on the loop says what could be done, `Cleaning.run` is a
-worker's job that writes new segments beside the old, `Cleaning.swap_in` on the loop puts them in
-their place.
+worker's job that writes new segments beside the old; `begin_swap`, `run_swap` (in a worker) and
+`finish_swap` put them in their place.
 
     written and fsynced as .cleaned → renamed to .swap: from here on the result counts → the old
     segments become .deleted → the new one gets its name
@@ -16,7 +16,7 @@ from lograft.model.errors import DiskFailed
 from lograft.model.types import Offset
 from lograft.storage.compaction import BatchFilter, LatestOffsets, TransactionTracker
 from lograft.storage.errors import LogCorrupt
-from lograft.storage.retention import set_aside
+from lograft.storage.retention import set_aside, unlink_files
 from lograft.storage.segment import (
     CLEANED_SUFFIX,
     LOG_SUFFIX,
@@ -64,7 +64,10 @@ def find_cleanable(
     first = Offset(max(first_dirty, log.log_start_offset))
     if first > log.end_offset:
         first = log.log_start_offset  # the log was truncated since the checkpoint
-    upto = int(min(log.last_stable_offset(high_watermark), log.active.base_offset))
+    # A value may only be superseded, and a transaction only counts as committed, by what a power
+    # loss cannot take: the pass itself is durable at once.
+    safe = Offset(min(high_watermark, log.durable_offset))
+    upto = int(min(log.last_stable_offset(safe), log.active.base_offset, safe))
     clean_bytes = dirty_bytes = 0
     oldest: int | None = None
     for slot, segment in enumerate(log.segments[:-1]):
@@ -111,6 +114,8 @@ class Cleaning:
         "_group_ends",
         "_latest",
         "_log_dir",
+        "_renamed",
+        "_replaced",
         "_sources",
         "_tracker_for_map",
         "_truncations",
@@ -131,6 +136,9 @@ class Cleaning:
         #: Where the next pass begins; known after `run`.
         self.first_dirty = cleanable.first_dirty
         self.cleaned: list[tuple[Segment, list[int]]] = []
+        #: New segments in the log, and the old ones whose place they took.
+        self._replaced: list[tuple[Segment, list[Segment]]] = []
+        self._renamed: list[str] = []
         self._disk = log.disk
         self._log_dir = log.log_dir
         self._config = log.config
@@ -241,32 +249,65 @@ class Cleaning:
         files = [target.file, *target.seal()]
         for file in files:
             file.fsync()
+        # While the files change their names nobody may have to look for them.
+        target.offset_index.load()
+        target.time_index.load()
         self.cleaned.append((target, [source.base_offset for source in group]))
 
-    # ── on the loop ──────────────────────────────────────────────────────────────────────────
+    # ── putting the result in place ──────────────────────────────────────────────────────────
+
+    def begin_swap(self, log: "Log") -> bool:
+        """On the loop: from now on readers get the new segments. False if the log has changed too
+        much meanwhile. Then `run_swap` in a worker (lane: the log dir), then `finish_swap`."""
+        bases = {segment.base_offset for segment in log.segments[:-1]}
+        if log.truncations != self._truncations or not all(
+            base in bases for _, group in self.cleaned for base in group
+        ):
+            return False
+        for target, group in self.cleaned:
+            first = next(i for i, s in enumerate(log.segments) if s.base_offset == group[0])
+            old = log.segments[first : first + len(group)]
+            assert [segment.base_offset for segment in old] == group, (group, old)
+            # Its file stays open and its indexes are in memory: names do not matter to it.
+            log.replace_segments(old, target)
+            self._replaced.append((target, old))
+        return True
+
+    def run_swap(self) -> None:
+        """Blocks. A failure is final for the log dir."""
+        try:
+            self._run_swap()
+        except OSError as error:
+            raise DiskFailed(self._log_dir, error) from error
+
+    def finish_swap(self, log: "Log") -> None:
+        """On the loop: the new segments may give back their files and find them again."""
+        for target, _ in self._replaced:
+            new = Segment(self._disk, self.directory, target.base_offset, fresh=False)
+            log.replace_segments([target], new)
+        log.removals.append((self.now_ms + self._config.file_delete_delay_ms, self._renamed))
 
     def swap_in(self, log: "Log") -> bool:
-        """Puts the new segments in place; False if the log has changed too much meanwhile."""
+        """All three steps at once; False if the log has changed too much meanwhile. Blocks."""
         try:
-            bases = {segment.base_offset for segment in log.segments[:-1]}
-            if log.truncations != self._truncations or not all(
-                base in bases for _, group in self.cleaned for base in group
-            ):
+            if not self.begin_swap(log):
                 self.discard()
                 return False
-            for target, group in self.cleaned:
-                self._swap_group(log, target, group)
+            self._run_swap()
         except OSError as error:
             raise log.disk_failed(error) from error
+        self.finish_swap(log)
         return True
 
     def discard(self) -> None:
-        for target, _ in self.cleaned:
-            for path in target.paths():
-                if self._disk.exists(path):
-                    self._disk.unlink(path)
+        """Blocks."""
+        unlink_files(self._disk, [path for target, _ in self.cleaned for path in target.paths()])
 
-    def _swap_group(self, log: "Log", target: Segment, group: list[int]) -> None:
+    def _run_swap(self) -> None:
+        for target, old in self._replaced:
+            self._swap_group(target, old)
+
+    def _swap_group(self, target: Segment, old: list[Segment]) -> None:
         disk = self._disk
         stem = f"{self.directory}/{offset_name(target.base_offset)}"
         cleaned_paths = [path for path in target.paths() if disk.exists(path)]
@@ -277,14 +318,9 @@ class Cleaning:
                 disk.fsync_dir(self.directory)
             disk.rename(cleaned, swap)
         disk.fsync_dir(self.directory)
-        first = next(i for i, s in enumerate(log.segments) if s.base_offset == group[0])
-        old = log.segments[first : first + len(group)]
-        assert [segment.base_offset for segment in old] == group, (group, old)
         for segment in reversed(old):
-            keep_snapshot = segment.base_offset == group[0]
-            set_aside(log, segment, self.now_ms, keep_snapshot=keep_snapshot)
+            keep_snapshot = segment.base_offset == target.base_offset
+            self._renamed += set_aside(disk, self.directory, segment, keep_snapshot=keep_snapshot)
         for swap in swap_paths[1:] + swap_paths[:1]:
             disk.rename(swap, swap.removesuffix(SWAP_SUFFIX))
         disk.fsync_dir(self.directory)
-        new = Segment(disk, self.directory, group[0], fresh=False)
-        log.replace_segments(old, new)

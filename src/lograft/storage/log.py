@@ -1,7 +1,8 @@
 """One partition's log: appends, reads, look-ups, truncation and flushes.
 
 `open` (with `recovery.py`) makes it from the files; `retention.py` and `cleaner.py` take old
-records away. All methods run on the loop, except `FlushPlan.run`, which is a worker's job.
+records away. All methods run on the loop, but for those that say that they block: the `run` of
+plans is a worker's job, truncation one during which nobody else uses the log.
 """
 
 from bisect import bisect_right
@@ -28,6 +29,7 @@ from lograft.storage.errors import (
 from lograft.storage.flushing import FlushPlan
 from lograft.storage.producer_snapshots import write_snapshot
 from lograft.storage.producers import ProducerStates
+from lograft.storage.retention import Removal
 from lograft.storage.segment import Segment
 from lograft.storage.timestamps import find_latest_timestamp, find_timestamp
 from lograft.storage.types import (
@@ -59,7 +61,6 @@ NO_BOUND: Final = Offset(2**63 - 1)
 class Log:
     __slots__ = (
         "_bases",
-        "_checkpointed_offset",
         "_closed",
         "_config",
         "_opened",
@@ -73,6 +74,7 @@ class Log:
         "end_offset",
         "epochs",
         "epochs_written",
+        "is_removing",
         "log_start_offset",
         "lower_recovery_point",
         "producers",
@@ -122,14 +124,14 @@ class Log:
         self.directory_changed = False
         #: `epochs.changes` as of the checkpoint file.
         self.epochs_written = 0
+        #: Segments are on their way out; the files on disk may begin before the log does.
+        self.is_removing = False
         #: (due time, paths) of files that wait for `file.delete.delay.ms`.
         self.removals: deque[tuple[int, list[str]]] = deque()
-        #: Called before a truncation below the durable offset. The log manager must bring the
-        #: recovery-point checkpoint down to this offset, durably, before it returns: what is
-        #: written there afterwards is not fsynced.
+        #: Called before a truncation below the durable offset: the checkpoint of the recovery
+        #: point must come down to this offset, durably, before it returns, because what is written
+        #: there afterwards is not fsynced. The log manager has lowered both before it truncates.
         self.lower_recovery_point: Callable[[Offset], None] | None = None
-        #: The recovery point that the checkpoint named when the log was opened.
-        self._checkpointed_offset = Offset(0)
         self._closed: Exception | None = None
 
     @classmethod
@@ -149,7 +151,6 @@ class Log:
             disk, directory, topic_partition=topic_partition, topic_id=topic_id, config=config
         )
         try:
-            log._checkpointed_offset = recovery.recovery_point
             recovering.load(log, recovery, now_ms)
             if log.end_offset < recovery.log_start:
                 # Records were deleted that power loss took too: their offsets are used up.
@@ -274,8 +275,6 @@ class Log:
         self, segment: Segment, size: int, last_offset: int, timestamp: int, now_ms: int
     ) -> bool:
         """Whether a batch must go to a new segment; for size and time not if this one is empty."""
-        if self._checkpointed_offset > self.end_offset:
-            self._correct_checkpoint()
         if last_offset - segment.base_offset > RELATIVE_OFFSET_MAX:
             return True
         if not segment.size:
@@ -291,13 +290,6 @@ class Log:
             waited_ms = timestamp - first
             self._roll_after = first + limit_ms
         return waited_ms > limit_ms or len(segment.offset_index) >= rules.index_entries_max
-
-    def _correct_checkpoint(self) -> None:
-        """Before the first append to a log that a crash emptied: the checkpoint still names an
-        offset that is to be written only now."""
-        self._checkpointed_offset = self.end_offset
-        if self.lower_recovery_point is not None:
-            self.lower_recovery_point(self.end_offset)
 
     def _jitter_ms(self, segment: Segment) -> int:
         """Spreads the rolls of many partitions; chosen from the names, so no chance is needed."""
@@ -431,6 +423,7 @@ class Log:
         return self.producers.first_undecided_offset
 
     def last_stable_offset(self, high_watermark: Offset) -> Offset:
+        self.producers.forget_ended(min(high_watermark, self.durable_offset))
         first = self.producers.first_unstable_offset(high_watermark)
         if first is None or first >= high_watermark:
             return high_watermark
@@ -464,6 +457,10 @@ class Log:
 
     # ── taking away ──────────────────────────────────────────────────────────────────────────
 
+    def truncation_floor(self, to: Offset) -> Offset:
+        """How low the recovery point must be before `truncate(to)`."""
+        return truncation.truncation_floor(self, to)
+
     def truncate(self, to: Offset) -> None:
         """Cuts away everything from `to` on; blocks (fsyncs)."""
         self.check_open()
@@ -488,8 +485,21 @@ class Log:
         if to > self.log_start_offset:
             self.log_start_offset = to
 
+    def plan_removal(self, now_ms: int, high_watermark: Offset) -> Removal | None:
+        """Retention by time and size, and what lies below the log start. A plan is run in a worker
+        and then given to `finish_removal`; no second one and no truncation in between."""
+        self.check_open()
+        try:
+            return retention.plan_removal(self, now_ms, high_watermark)
+        except OSError as error:
+            raise self.disk_failed(error) from error
+
+    def finish_removal(self, removal: Removal) -> None:
+        """`removal.run()` has returned."""
+        retention.finish_removal(self, removal)
+
     def delete_old_segments(self, now_ms: int, high_watermark: Offset) -> int:
-        """Retention by time and size, and what lies below the log start; returns how many."""
+        """All three steps at once; returns how many. Blocks (fsyncs)."""
         self.check_open()
         try:
             return retention.delete_old_segments(self, now_ms, high_watermark)
@@ -497,9 +507,9 @@ class Log:
             raise self.disk_failed(error) from error
 
     def remove_expired_files(self, now_ms: int) -> int:
-        """Unlinks files deleted `file.delete.delay.ms` ago; returns how many."""
+        """Unlinks files deleted `file.delete.delay.ms` ago; returns how many. Blocks."""
         try:
-            return retention.remove_expired_files(self, now_ms)
+            return retention.unlink_files(self.disk, retention.take_expired_files(self, now_ms))
         except OSError as error:
             raise self.disk_failed(error) from error
 

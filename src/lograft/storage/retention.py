@@ -7,6 +7,8 @@ gone for good before its indexes and the next segment go, so that power loss nev
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Final
 
+from lograft.model.errors import DiskFailed
+from lograft.model.seams import Disk
 from lograft.model.types import Offset
 from lograft.storage.producer_snapshots import snapshot_path
 from lograft.storage.segment import DELETED_SUFFIX, Segment
@@ -18,9 +20,47 @@ if TYPE_CHECKING:
 SEGMENTS_A_CALL: Final = 64
 
 
-def delete_old_segments(log: "Log", now_ms: int, high_watermark: Offset) -> int:
-    """Never deletes at or above the high watermark. The active segment is rolled when its time
-    has come, so that even a log without new records empties."""
+class Removal:
+    """Segments on their way out: made on the loop, run in a worker (lane: the log dir), then given
+    to `finish_removal` on the loop. Readers no longer see them from the first step on.
+
+    Until it is finished the log's start must stay in the checkpoint: the files may come back.
+    """
+
+    __slots__ = ("_directory", "_disk", "_fsync_first", "_segments", "due_ms", "renamed")
+
+    def __init__(self, log: "Log", segments: list[Segment], next_base: int, due_ms: int) -> None:
+        self._disk = log.disk
+        self._directory = log.directory
+        self._segments = segments
+        #: The state that the doomed batches gave must outlive them: its snapshot first.
+        path = snapshot_path(log.directory, next_base)
+        self._fsync_first = [file for _, file in log.unflushed_files if file.path == path]
+        self.due_ms = due_ms
+        #: The files as they are called now; known after `run`.
+        self.renamed: list[str] = []
+
+    def __len__(self) -> int:
+        return len(self._segments)
+
+    def run(self) -> None:
+        """Blocks. A failure is final for the log dir."""
+        try:
+            self._run()
+        except OSError as error:
+            raise DiskFailed(self._directory.rpartition("/")[0], error) from error
+
+    def _run(self) -> None:
+        for file in self._fsync_first:
+            file.fsync()
+            self._disk.fsync_dir(self._directory)
+        for segment in self._segments:
+            self.renamed += set_aside(self._disk, self._directory, segment)
+
+
+def plan_removal(log: "Log", now_ms: int, high_watermark: Offset) -> Removal | None:
+    """Never at or above the high watermark. The active segment is rolled when its time has come,
+    so that even a log without new records empties."""
     is_old = _policy(log, now_ms)
     doomed: list[Segment] = []
     for slot, segment in enumerate(log.segments):
@@ -32,28 +72,32 @@ def delete_old_segments(log: "Log", now_ms: int, high_watermark: Offset) -> int:
             break
         doomed.append(segment)
     if not doomed:
-        return 0
+        return None
     if len(doomed) == len(log.segments):
         log.roll(now_ms)
     rest = log.segments[len(doomed) :]
-    _keep_producers(log, rest[0].base_offset)
+    base = rest[0].base_offset
+    removal = Removal(log, doomed, base, now_ms + log.config.file_delete_delay_ms)
     log.set_segments(rest)
-    start = Offset(max(log.log_start_offset, rest[0].base_offset))
-    log.log_start_offset = start
-    for segment in doomed:
-        set_aside(log, segment, now_ms)
+    log.log_start_offset = Offset(max(log.log_start_offset, base))
+    log.is_removing = True
+    return removal
+
+
+def finish_removal(log: "Log", removal: Removal) -> None:
+    log.removals.append((removal.due_ms, removal.renamed))
     # Not before: as long as a batch can come back, its epoch must be known.
-    log.epochs.truncate_start(rest[0].base_offset)
-    return len(doomed)
+    log.epochs.truncate_start(log.segments[0].base_offset)
+    log.is_removing = False
 
 
-def _keep_producers(log: "Log", offset: int) -> None:
-    """The state that the doomed batches gave must outlive them: its snapshot first."""
-    path = snapshot_path(log.directory, offset)
-    for _, file in log.unflushed_files:
-        if file.path == path:
-            file.fsync()
-            log.disk.fsync_dir(log.directory)
+def delete_old_segments(log: "Log", now_ms: int, high_watermark: Offset) -> int:
+    removal = plan_removal(log, now_ms, high_watermark)
+    if removal is None:
+        return 0
+    removal._run()
+    finish_removal(log, removal)
+    return len(removal)
 
 
 def _policy(log: "Log", now_ms: int) -> Callable[[Segment], bool]:
@@ -80,28 +124,39 @@ def _policy(log: "Log", now_ms: int) -> Callable[[Segment], bool]:
     return is_old
 
 
-def set_aside(log: "Log", segment: Segment, now_ms: int, *, keep_snapshot: bool = False) -> None:
+def set_aside(
+    disk: Disk, directory: str, segment: Segment, *, keep_snapshot: bool = False
+) -> list[str]:
     """Renames a segment's files; readers that hold them go on reading. First, and for good, the
     log: if power loss brought it back, its indexes and snapshot would have to be there."""
     paths = segment.paths()
     if not keep_snapshot:
-        paths.append(snapshot_path(log.directory, segment.base_offset))
+        paths.append(snapshot_path(directory, segment.base_offset))
     renamed = []
     for path in paths:
-        if log.disk.exists(path):
-            log.disk.rename(path, path + DELETED_SUFFIX)
+        if disk.exists(path):
+            disk.rename(path, path + DELETED_SUFFIX)
             renamed.append(path + DELETED_SUFFIX)
         if path == segment.path:
-            log.disk.fsync_dir(log.directory)
-    log.removals.append((now_ms + log.config.file_delete_delay_ms, renamed))
+            disk.fsync_dir(directory)
+    return renamed
 
 
-def remove_expired_files(log: "Log", now_ms: int) -> int:
-    count = 0
+def take_expired_files(log: "Log", now_ms: int) -> list[str]:
+    """Those whose delay is over; the caller unlinks them."""
+    expired: list[str] = []
     while log.removals and log.removals[0][0] <= now_ms:
-        for path in log.removals[0][1]:
-            if log.disk.exists(path):
-                log.disk.unlink(path)
-                count += 1
-        log.removals.popleft()
+        expired += log.removals.popleft()[1]
+    return expired
+
+
+def unlink_files(disk: Disk, paths: list[str]) -> int:
+    """Blocks: large files take long. A folder that was deleted meanwhile took its files along."""
+    count = 0
+    for path in paths:
+        try:
+            disk.unlink(path)
+            count += 1
+        except FileNotFoundError:
+            pass
     return count

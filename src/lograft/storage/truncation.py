@@ -21,13 +21,7 @@ def truncate(log: "Log", to: Offset) -> None:
     if to < log.segments[0].base_offset:
         restart_at(log, to, 0)
         return
-    active = log.segment_of(to)
-    position = active.position_of(to)
-    end = to
-    if position < active.size:
-        # A batch that only ends above `to` goes whole.
-        fields = next(active.scan(position))[1]
-        end = Offset(min(to, fields[0]))
+    active, position, end = _find_cut(log, to)
     _lower_recovery_point(log, end)
     log.truncations += 1
     segments = list(log.segments)
@@ -47,6 +41,25 @@ def truncate(log: "Log", to: Offset) -> None:
     log.directory_changed = True
     recovery.rebuild_producers(log, upto=end)
     log.durable_offset = min(log.durable_offset, last_end)
+
+
+def truncation_floor(log: "Log", to: Offset) -> Offset:
+    """No offset from here on is durable once `truncate` has begun."""
+    if to < log.segments[0].base_offset:
+        return to
+    return _find_cut(log, to)[2]
+
+
+def _find_cut(log: "Log", to: Offset) -> tuple[Segment, int, Offset]:
+    """The segment and position of the cut, and the log's new end."""
+    active = log.segment_of(to)
+    position = active.position_of(to)
+    end = to
+    if position < active.size:
+        # A batch that only ends above `to` goes whole.
+        fields = next(active.scan(position))[1]
+        end = Offset(min(to, fields[0]))
+    return active, position, end
 
 
 def restart_at(log: "Log", offset: Offset, now_ms: int) -> None:

@@ -81,6 +81,7 @@ def test_a_topic_deleted_during_compaction_is_no_failure() -> None:
         (partition,) = await bench.create_topic("a", **COMPACTED)  # type: ignore[arg-type]
         for number in range(40):
             write(bench, partition, b"key", b"value%d" % number)
+        await asyncio.sleep(1)  # until the rolled segments are flushed
         cleaner = bench.broker._cleaner
         candidate = await cleaner.find_dirtiest()
         assert candidate is not None
