@@ -88,6 +88,10 @@ def handle(
                 records = _checked(context, partition, data)
                 _append(answer, partition, records, now_ms, acks, pending)
             except (PartitionOpening, PartitionMissing):
+                if data.records is None:
+                    failed = InvalidRecord(NO_BATCH)
+                    _refuse(answer, failed)
+                    continue
                 # The frame's buffer is used again once we wait: the records need their own.
                 data.records = memoryview(bytearray(records_of(data)))
                 deferred.append(Deferred(answer, topic, data))

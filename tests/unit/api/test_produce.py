@@ -317,3 +317,15 @@ def test_deleted_records_do_not_come_back() -> None:
         assert (answer.base_offset, answer.log_start_offset) == (2, 1)
 
     run(scenario)
+
+
+def test_null_records_for_a_partition_that_would_be_made() -> None:
+    """Nothing is made for them, and the other partition is served."""
+
+    async def scenario(bench: Bench) -> None:
+        await create_on_demand(bench.broker, ["a"])
+        answers = await produce(bench, "a", batch_of(b"1"), None)
+        assert [answer.error_code for answer in answers] == [0, ErrorCode.invalid_record]
+        assert len(bench.broker.image.topics[bench.topic_id("a")].partitions) == 1
+
+    run(scenario, auto_create_partitions_enable="true")
