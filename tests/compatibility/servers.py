@@ -63,6 +63,8 @@ class Server:
     port: int = field(default_factory=lambda: free_port())
     controller_port: int = field(default_factory=lambda: free_port())
     process: subprocess.Popen[bytes] | None = None
+    #: A Lograft that fails shows where; else it says a sentence, as users see it.
+    shows_traces: bool = True
 
     @classmethod
     def of(cls, kind: Kind, folder: Path, *, settings: Mapping[str, str] | None = None) -> "Server":
@@ -120,7 +122,7 @@ class Server:
                 stdout=log,
                 stderr=subprocess.STDOUT,
                 cwd=self.folder,
-                env=os.environ | {"LOGRAFT_TRACE": "1"},  # a bug shows where it is
+                env=os.environ | ({"LOGRAFT_TRACE": "1"} if self.shows_traces else {}),
             )
 
     def format(self, log: IO[bytes]) -> None:
