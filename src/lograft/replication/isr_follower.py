@@ -166,6 +166,8 @@ class IsrFollower:
             return self._cut(
                 truncation_offset(answer.diverging, own=own, log_end=self._log.end_offset)
             )
+        if self._log.log_start_offset < self._log.end_offset <= answer.log_start_offset:
+            return self._restart(answer.log_start_offset)
         self._answer = answer
         if answer.has_records:
             self._step(Step.RECORDS)
@@ -233,10 +235,7 @@ class IsrFollower:
         elif error is not ErrorCode.none:
             self._on_error(ErrorCode.network_exception, now_ms=now_ms)
         elif log_start > self._log.end_offset:
-            # All that we have was deleted by the leader: there is nothing to keep.
-            self._step(Step.CUT)
-            self._cut_to = log_start
-            return FollowerEffects(restart_at=log_start)
+            return self._restart(log_start)
         elif end < self._log.end_offset:
             return self._cut(end)
         else:
@@ -254,6 +253,13 @@ class IsrFollower:
             raise self.failure
         self._step(Step.CUT)
         return FollowerEffects(truncate_to=to, lost_records=self.high_watermark - to)
+
+    def _restart(self, leader_start: Offset) -> FollowerEffects:
+        """All that we have was deleted by the leader, or was never its own: nobody can tell any
+        more, so it must not come back, not even after a crash."""
+        self._step(Step.CUT)
+        self._cut_to = leader_start
+        return FollowerEffects(restart_at=leader_start)
 
     def accept_loss(self) -> FollowerEffects:
         """An operator, or metadata that tells of an unclean election, lets the cut happen."""

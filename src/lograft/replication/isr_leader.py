@@ -20,6 +20,7 @@ from lograft.replication.divergence import diverging_epoch
 from lograft.replication.isr_state import AfterRefusal, IsrState, Pending, PendingKind
 from lograft.replication.replica_view import FollowerView, ReplicaStatus
 from lograft.replication.types import (
+    ACCEPTED,
     NO_BROKER_EPOCH,
     NO_EFFECTS,
     NO_EPOCH_END,
@@ -94,7 +95,10 @@ class IsrLeader:
 
     def on_appended(self, end: Offset) -> bool:
         assert end >= self.end, (end, self.end)
-        self.end = end
+        before, self.end = self.end, end
+        if before > self.high_watermark or self.durable_only:
+            # Not our own end holds the watermark back: it is not this append that moves it.
+            return False
         return self._advance()
 
     def on_durable(self, durable: Offset) -> bool:
@@ -103,7 +107,8 @@ class IsrLeader:
 
     def require_durable(self, durable_only: bool, *, end: Offset) -> bool:
         self.durable_only = durable_only
-        return self.on_appended(end)
+        self.end = end
+        return self._advance()
 
     # Acknowledgements.
 
@@ -186,9 +191,13 @@ class IsrLeader:
             return FetchVerdict(ErrorCode.none, diverging, NO_EFFECTS)
         assert fetch.offset <= self.end, (fetch, self.end)
         log_start_moved = fetch.log_start_offset > view.log_start_offset
+        end_moved = fetch.offset != view.end_offset
         view.on_fetch(fetch, leader_end=self.end, now_ms=now_ms)
-        effects = self._settle(self._propose_expand(view), log_start_moved=log_start_moved)
-        return FetchVerdict(ErrorCode.none, None, effects)
+        propose = self._propose_expand(view) if self._is_known_prefix(fetch, log_start) else None
+        if propose is None and not end_moved and not log_start_moved:
+            return ACCEPTED
+        effects = self._settle(propose, log_start_moved=log_start_moved)
+        return ACCEPTED if effects is NO_EFFECTS else FetchVerdict(ErrorCode.none, None, effects)
 
     def _check_fetch(
         self,
@@ -233,6 +242,11 @@ class IsrLeader:
         return diverging_epoch(
             last_fetched_epoch=fetch.last_fetched_epoch, fetch_offset=fetch.offset, own=epoch_end
         )
+
+    def _is_known_prefix(self, fetch: FollowerFetch, log_start: Offset) -> bool:
+        """A follower whose whole log lies below our start cannot be compared with what we have
+        deleted: it may hold other records there. It drops them when it hears of our start."""
+        return fetch.offset > log_start or fetch.log_start_offset >= log_start
 
     # The ISR.
 

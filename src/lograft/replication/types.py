@@ -124,6 +124,10 @@ class FetchVerdict(NamedTuple):
     effects: Effects
 
 
+#: Most fetches change nothing.
+ACCEPTED: Final = FetchVerdict(ErrorCode.none, None, NO_EFFECTS)
+
+
 class LeaderAnswer(NamedTuple):
     """A leader's answer to a fetch, as far as replication cares."""
 

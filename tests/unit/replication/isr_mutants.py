@@ -80,6 +80,11 @@ class JoinsAnywhere(IsrLeader):
         return True
 
 
+class JoinsUnknown(IsrLeader):
+    def _is_known_prefix(self, fetch: FollowerFetch, log_start: Offset) -> bool:
+        return True
+
+
 class NoDivergenceCheck(IsrLeader):
     def _diverging(self, fetch: FollowerFetch, epoch_end: EpochEnd) -> EpochEnd | None:
         return None
@@ -213,3 +218,4 @@ LATE_ANSWERS = Mutant("follower takes late answers", follower=TakesLateAnswers)
 SAME_EPOCH_WITHOUT_REPLICA = Mutant(
     "a replica goes without a new epoch", change=_same_epoch_without_replica
 )
+JOINS_UNKNOWN = Mutant("expansion of a log that cannot be compared", leader=JoinsUnknown)

@@ -5,6 +5,7 @@ from collections.abc import Callable
 import pytest
 from tests.unit.replication.isr_cluster import IsrCluster, Node, Violation
 from tests.unit.replication.isr_mutants import (
+    JOINS_UNKNOWN,
     LATE_ANSWERS,
     NO_BROKER_EPOCH_READ,
     NO_BROKER_EPOCH_SENT,
@@ -194,6 +195,29 @@ def fetch_of_a_former_replica(go: Guide) -> None:
         go.arrive("alter 1")
 
 
+def divergence_was_deleted(go: Guide) -> None:
+    """Node 1 wrote a record that nobody took over; another one was committed in its place and
+    then deleted. Nothing at the leader tells that node 1 has the wrong one."""
+    go.do("produce", 1)
+    go.do("fence", 1)
+    go.learn(2, 3)
+    go.do("produce", 2)
+    go.fetch(3, 2)
+    go.fetch(3, 2)
+    assert len(go.cluster.committed) == 1
+    go.cluster.delete_records(go.node(2), 1)
+    go.do("unfence", 1)
+    go.learn(1, 2, 3)
+    go.do("fetch", 1)
+    go.arrive("fetch 1>2")
+    if any(message.name == "alter 2" for message in go.cluster.messages):
+        go.arrive("alter 2")
+    go.arrive("answer 2>1")
+    go.fetch(1, 2)
+    go.arrive("alter 2")
+    assert set(go.cluster.controller.image.assignment.isr) == {1, 2, 3}
+
+
 CASES = [
     (unknown_outcome, UNKNOWN_OUTCOME),
     (fetch_of_an_older_epoch, NO_LEADER_EPOCH),
@@ -201,6 +225,7 @@ CASES = [
     (expansion_meets_a_new_life, NO_BROKER_EPOCH_READ),
     (fetch_of_an_older_life, OLD_REGISTRATION),
     (late_divergence, LATE_ANSWERS),
+    (divergence_was_deleted, JOINS_UNKNOWN),
     (fetch_of_a_former_replica, SAME_EPOCH_WITHOUT_REPLICA),
 ]
 
