@@ -42,7 +42,6 @@ CODE_OF: Final[dict[type[LograftError], ErrorCode]] = {
     storage.UnsupportedCompression: ErrorCode.unsupported_compression_type,
     storage.InvalidTimestamp: ErrorCode.invalid_timestamp,
     storage.OutOfOrderSequence: ErrorCode.out_of_order_sequence_number,
-    storage.DuplicateSequence: ErrorCode.duplicate_sequence_number,
     storage.ProducerFenced: ErrorCode.invalid_producer_epoch,
     storage.CoordinatorFenced: ErrorCode.transaction_coordinator_fenced,
     storage.InvalidTransactionState: ErrorCode.invalid_txn_state,

@@ -44,11 +44,8 @@ class InvalidTimestamp(StorageError):
 
 
 class OutOfOrderSequence(StorageError):
-    """An idempotent producer's batch is missing before this one."""
-
-
-class DuplicateSequence(StorageError):
-    """The batch was appended before, so long ago that its offset is no longer known."""
+    """An idempotent producer's batch is missing before this one, or it repeats one that is older
+    than those we remember."""
 
 
 class ProducerFenced(StorageError):

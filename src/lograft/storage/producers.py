@@ -12,7 +12,6 @@ from typing import Final, NamedTuple
 from lograft.model.types import NO_SEQUENCE, Offset
 from lograft.storage.errors import (
     CoordinatorFenced,
-    DuplicateSequence,
     InvalidTransactionState,
     OutOfOrderSequence,
     ProducerFenced,
@@ -21,8 +20,6 @@ from lograft.storage.types import AbortedTransaction
 from lograft.wire.batches import SEQUENCE_MAX
 
 BATCHES_KEPT: Final = 5
-#: A sequence so far back counts as old, beyond it as ahead: they wrap around.
-HALF_OF_SEQUENCES: Final = 1 << 30
 
 
 class ProducerBatch(NamedTuple):
@@ -152,13 +149,7 @@ class ProducerStates:
         for batch in producer.batches:
             if batch.first_sequence == first_sequence and batch.last_sequence == last_sequence:
                 return batch
-        if producer.batches:
-            behind = (producer.batches[0].first_sequence - last_sequence) & SEQUENCE_MAX
-            if 0 < behind < HALF_OF_SEQUENCES:
-                raise DuplicateSequence(
-                    f"producer {producer.producer_id} repeats sequence {first_sequence}, older than"
-                    f" the last {BATCHES_KEPT} batches"
-                )
+        # As in Kafka a repeat of something older is out of order too: what became of it is unknown.
         raise OutOfOrderSequence(
             f"producer {producer.producer_id} sent sequence {first_sequence}, expected {expected}"
         )

@@ -142,7 +142,7 @@ def test_idempotent_producers_are_deduplicated_ordered_and_fenced() -> None:
 
         assert [await send(n) for n in range(6)] == [(0, n) for n in range(6)]
         assert await send(3) == (0, 3), "a repeated batch gets the offset it has"
-        assert await send(0) == (ErrorCode.duplicate_sequence_number, -1)
+        assert await send(0) == (ErrorCode.out_of_order_sequence_number, -1)
         assert await send(9) == (ErrorCode.out_of_order_sequence_number, -1)
         assert await send(0, epoch=1) == (0, 6)
         assert await send(6, epoch=0) == (ErrorCode.invalid_producer_epoch, -1)

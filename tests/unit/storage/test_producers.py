@@ -5,7 +5,6 @@ from tests.unit.storage.memory_disk import MemoryDisk
 from lograft.model.types import Offset
 from lograft.storage.errors import (
     CoordinatorFenced,
-    DuplicateSequence,
     InvalidTransactionState,
     OutOfOrderSequence,
     ProducerFenced,
@@ -47,7 +46,7 @@ def test_repeats_of_the_last_five_get_their_offset(log: Log) -> None:
         assert again.duplicate
         assert again.base_offset == first[i].base_offset
     assert log.end_offset == 14
-    with pytest.raises(DuplicateSequence):
+    with pytest.raises(OutOfOrderSequence):
         send(log, 2, count=2)
 
 
@@ -70,6 +69,59 @@ def test_sequences_wrap(log: Log) -> None:
     send(log, 2**31 - 2, count=3)
     assert send(log, 1).base_offset == 3
     assert send(log, 2**31 - 2, count=3).duplicate
+
+
+def test_the_largest_sequence_is_followed_by_zero_only(log: Log) -> None:
+    send(log, 2**31 - 1)
+    with pytest.raises(OutOfOrderSequence):
+        send(log, 1)
+    assert send(log, 0).base_offset == 1
+    assert send(log, 2**31 - 1).duplicate
+    assert send(log, 1).base_offset == 2
+
+
+def test_a_repeat_in_another_epoch_is_none(log: Log) -> None:
+    send(log, 0)
+    assert send(log, 0, epoch=1).base_offset == 1
+    assert send(log, 0, epoch=1).duplicate
+    with pytest.raises(ProducerFenced):
+        send(log, 0)
+
+
+def test_a_forgotten_producer_may_begin_anywhere(log: Log) -> None:
+    send(log, 0, epoch=3)
+    assert log.producers.expire(NOW_MS + 1000, 1000) == 1
+    with_old_epoch = send(log, 40, epoch=2)
+    assert with_old_epoch.base_offset == 1
+    with pytest.raises(OutOfOrderSequence):
+        send(log, 40, epoch=3)
+
+
+def test_a_producer_outlives_its_records(log: Log) -> None:
+    """Retention takes the batches, only time the memory of them."""
+    send(log, 0)
+    log.advance_start(Offset(1))
+    log.delete_old_segments(NOW_MS, log.end_offset)
+    assert log.segments[0].base_offset == 1
+    assert send(log, 0).duplicate
+    with pytest.raises(OutOfOrderSequence):
+        send(log, 2)
+    assert send(log, 1).base_offset == 1
+
+
+def test_after_a_marker_of_the_same_epoch_the_sequences_go_on(log: Log) -> None:
+    send(log, 0, transactional=True)
+    end(log, commit=True)
+    with pytest.raises(OutOfOrderSequence):
+        send(log, 2, transactional=True)
+    assert send(log, 1, transactional=True).base_offset == 2
+
+
+def test_a_producer_known_by_a_marker_alone_begins_at_zero(log: Log) -> None:
+    end(log, commit=False)
+    with pytest.raises(OutOfOrderSequence):
+        send(log, 5)
+    assert send(log, 0).base_offset == 1
 
 
 def test_a_new_epoch_begins_at_zero_and_fences(log: Log) -> None:
