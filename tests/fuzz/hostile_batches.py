@@ -119,7 +119,7 @@ class HostileBatches:
         if step < 0.1:
             sequence = max(0, sequence - len(records) * chance.randrange(1, 8))
         elif step < 0.15:
-            sequence = chance.choice((0, sequence + 1, 2**31 - 1, 2**31 - 3))
+            sequence = chance.choice((0, sequence ^ 1, 2**31 - 1, 2**31 - 3))
         self._sequences[producer_id] = (sequence + len(records)) & 0x7FFF_FFFF
         epoch = 0 if chance.random() < 0.9 else chance.choice((0, 1, 5, 32767, -1))
         return build_batch(

@@ -109,6 +109,12 @@ class SimulatedNode:
         self.machine.exit()
         self._node = None
 
+    def kill(self) -> None:
+        """SIGKILL: what the kernel was given stays."""
+        self.check()
+        self.machine.kill()
+        self._node = None
+
     def run(self, work: Coroutine[Any, Any, T]) -> T:
         life = self.machine.life
         assert life is not None

@@ -1,0 +1,119 @@
+"""Topics that took garbage while nobody looked inside, and are then looked into."""
+
+import asyncio
+import random
+
+import pytest
+from tests.fuzz.hostile_batches import HostileBatches, bomb, framed
+from tests.fuzz.simulated_node import Complaints, SimulatedNode
+
+from lograft.model.errors import ErrorCode
+from lograft.simulation.machine import WALL_START_MS
+from lograft.wire.compression import Codec
+from lograft.wire.messages.create_topics import (
+    CreatableTopic,
+    CreatableTopicConfig,
+    CreateTopicsRequest,
+    CreateTopicsResponse,
+)
+from lograft.wire.messages.incremental_alter_configs import (
+    AlterableConfig,
+    AlterConfigsResource,
+    IncrementalAlterConfigsRequest,
+    IncrementalAlterConfigsResponse,
+)
+from lograft.wire.messages.list_offsets import (
+    ListOffsetsPartition,
+    ListOffsetsRequest,
+    ListOffsetsResponse,
+    ListOffsetsTopic,
+)
+from lograft.wire.messages.produce import (
+    PartitionProduceData,
+    ProduceRequest,
+    ProduceResponse,
+    TopicProduceData,
+)
+
+pytestmark = pytest.mark.fuzz
+
+TOPIC = "poisoned"
+TOPIC_RESOURCE = 2
+
+
+async def create(node: SimulatedNode) -> None:
+    configs = {"segment.bytes": "1048576", "min.cleanable.dirty.ratio": "0"}
+    topic = CreatableTopic(
+        name=TOPIC,
+        num_partitions=1,
+        replication_factor=1,
+        configs=[CreatableTopicConfig(name=name, value=value) for name, value in configs.items()],
+    )
+    response = await node.ask(CreateTopicsRequest(topics=[topic]), 7, CreateTopicsResponse)
+    assert response.topics[0].error_code == ErrorCode.none
+
+
+async def produce(node: SimulatedNode, batch: bytes) -> int:
+    data = PartitionProduceData(index=0, records=batch)
+    topics = [TopicProduceData(name=TOPIC, partition_data=[data])]
+    request = ProduceRequest(acks=-1, timeout_ms=1000, topic_data=topics)
+    response = await node.ask(request, 9, ProduceResponse)
+    return response.responses[0].partition_responses[0].error_code
+
+
+async def alter(node: SimulatedNode, name: str, value: str) -> None:
+    config = AlterableConfig(name=name, config_operation=0, value=value)
+    resource = AlterConfigsResource(
+        resource_type=TOPIC_RESOURCE, resource_name=TOPIC, configs=[config]
+    )
+    request = IncrementalAlterConfigsRequest(resources=[resource])
+    response = await node.ask(request, 1, IncrementalAlterConfigsResponse)
+    assert response.responses[0].error_code == ErrorCode.none, response
+
+
+async def look_up(node: SimulatedNode, timestamp: int) -> int:
+    asked = ListOffsetsPartition(partition_index=0, timestamp=timestamp)
+    topics = [ListOffsetsTopic(name=TOPIC, partitions=[asked])]
+    response = await node.ask(
+        ListOffsetsRequest(replica_id=-1, topics=topics), 7, ListOffsetsResponse
+    )
+    return response.topics[0].partitions[0].error_code
+
+
+@pytest.mark.parametrize("ends_by_kill", [False, True])
+def test_garbage_is_survived_when_the_topic_becomes_compacted(ends_by_kill: bool) -> None:
+    node = SimulatedNode(1)
+    batches = HostileBatches(random.Random("poison"), now_ms=WALL_START_MS)
+
+    async def poison() -> None:
+        await create(node)
+        taken = 0
+        for _ in range(300):
+            taken += await produce(node, batches.any()) == ErrorCode.none
+        for codec in (Codec.gzip, Codec.lz4, Codec.zstd):
+            batch = bomb(codec, unpacked_bytes=1 << 20, timestamp=WALL_START_MS)
+            taken += await produce(node, batch) == ErrorCode.none
+        assert taken > 100
+        # Enough for the poisoned segment to be rolled: only those are compacted.
+        for _ in range(30):
+            padding = framed(bytes(100_000), timestamp=WALL_START_MS)
+            assert await produce(node, padding) == ErrorCode.none
+        for timestamp in (0, WALL_START_MS, WALL_START_MS + 5, 2**62, -3):
+            assert await look_up(node, timestamp) == ErrorCode.none
+        await alter(node, "cleanup.policy", "compact")
+        await asyncio.sleep(120)
+        assert await produce(node, batches.honest_with_keys()) == ErrorCode.none
+
+    with Complaints() as complaints:
+        node.start()
+        node.run(poison())
+        if ends_by_kill:
+            node.kill()
+        else:
+            node.stop()
+        node.start()
+        assert node.run(produce(node, batches.honest_with_keys())) == ErrorCode.none
+        node.stop()
+    # That a log cannot be compacted may be said, without a trace.
+    assert not [line for line in complaints.lines if "Traceback" in line], complaints.lines[0]
+    node.loop.close()
