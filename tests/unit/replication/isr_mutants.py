@@ -28,6 +28,8 @@ class Mutant:
     leader: type[IsrLeader] = IsrLeader
     follower: type[IsrFollower] = IsrFollower
     change: Callable[[IsrCluster], None] | None = None
+    #: Shows only where every acknowledgement waits for a flush.
+    durable_only: bool = False
 
     def __str__(self) -> str:
         return self.name
@@ -197,8 +199,8 @@ MUTANTS = [
     Mutant("expansion of whoever fetches", leader=JoinsAnywhere),
     Mutant("no divergence check on fetch", leader=NoDivergenceCheck),
     Mutant("latest offset told before the epoch start", leader=TellsLatestAtOnce),
-    Mutant("leader counts what is not on disk", leader=CountsUnflushed),
-    Mutant("follower fetches before its flush", follower=FetchesUnflushed),
+    Mutant("leader counts what is not on disk", leader=CountsUnflushed, durable_only=True),
+    Mutant("follower fetches before its flush", follower=FetchesUnflushed, durable_only=True),
     Mutant("follower raises its watermark before it cuts", follower=RaisesBeforeCutting),
     Mutant("follower's watermark follows the leader's down", follower=WatermarkFollowsBlindly),
     Mutant("follower cuts to the leader's end", follower=CutsToLeadersEnd),

@@ -31,14 +31,18 @@ SHARES = list(WEIGHTS.values())
 
 
 def new_cluster(
-    random: Random, *, replica_type: type[IsrReplica] = IsrReplica, unclean_elections: bool = False
+    random: Random,
+    *,
+    replica_type: type[IsrReplica] = IsrReplica,
+    unclean_elections: bool = False,
+    durable_only: bool = False,
 ) -> IsrCluster:
     nodes = random.choice([3, 3, 4])
     return IsrCluster(
         nodes=nodes,
         replicas=random.choice([3, 3, nodes]),
         min_isr=random.choice([1, 2, 2, 2, 3]),
-        durable_only=random.random() < 0.25,
+        durable_only=durable_only or random.random() < 0.25,
         unclean_elections=unclean_elections,
         replica_type=replica_type,
     )

@@ -43,7 +43,7 @@ def test_mutants_are_caught(mutant: Mutant) -> None:
     replica_type = mutant.replica_type()
     for seed in range(SEEDS_PER_MUTANT):
         random = Random(seed)
-        cluster = new_cluster(random, replica_type=replica_type)
+        cluster = new_cluster(random, replica_type=replica_type, durable_only=mutant.durable_only)
         if mutant.change is not None:
             mutant.change(cluster)
         try:
