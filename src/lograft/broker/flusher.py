@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 
 from lograft.model.errors import DiskFailed
 from lograft.model.seams import Workers
+from lograft.model.types import Offset
 from lograft.storage.log import FlushPlan
 
 if TYPE_CHECKING:
@@ -22,13 +23,19 @@ class Flusher:
     def __init__(self, directory: "LogDirectory", workers: Workers) -> None:
         self._directory = directory
         self._workers = workers
-        #: A dict for its order: first come, first named in the plan.
-        self._requested: dict[Partition, None] = {}
+        #: Whether the active segment too is wanted; in the order of the requests.
+        self._requested: dict[Partition, bool] = {}
         self._wake = asyncio.Event()
 
     def request(self, partition: "Partition") -> None:
         """Everything appended to the partition by now becomes durable soon."""
-        self._requested[partition] = None
+        self._requested[partition] = True
+        self._wake.set()
+
+    def request_rolled(self, partition: "Partition") -> None:
+        """The same of its rolled segments. An fsync of the active one would only make the appends
+        to it wait."""
+        self._requested.setdefault(partition, False)
         self._wake.set()
 
     async def run(self) -> None:
@@ -39,7 +46,7 @@ class Flusher:
             await self.flush_requested()
 
     async def flush_requested(self) -> None:
-        partitions, self._requested = list(self._requested), {}
+        requested, self._requested = self._requested, {}
         if self._directory.offline:
             return
         plans: list[tuple[Partition, FlushPlan]] = []
@@ -49,9 +56,10 @@ class Flusher:
                 plan.run()
 
         try:
-            for partition in partitions:
-                if partition.log is not None and partition.is_usable:
-                    plan = partition.log.flush_plan()
+            for partition, is_all in requested.items():
+                log = partition.log
+                if log is not None and partition.is_usable:
+                    plan = log.flush_plan(None if is_all else Offset(log.active.base_offset))
                     if not plan.is_empty:
                         plans.append((partition, plan))
             if plans:

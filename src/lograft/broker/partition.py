@@ -49,6 +49,7 @@ class Partition:
         "_flush_timer",
         "_flushes",
         "_open_waits",
+        "_rolled_requested",
         "_uncommitted_bytes",
         "config",
         "deleted",
@@ -96,6 +97,8 @@ class Partition:
         #: Bytes appended above the high watermark, told to long polls once it moves.
         self._uncommitted_bytes = 0
         self._flush_timer: asyncio.TimerHandle | None = None
+        #: The number of the last unflushed file for which a flush was asked.
+        self._rolled_requested = 0
         self._set_flush_policy()
 
     @property
@@ -235,11 +238,10 @@ class Partition:
                 self._tell_committed()
         else:
             self._uncommitted_bytes += len(batches)
+        if log.unflushed_files:
+            self._flush_rolled(log, directory)
         if self._flushes:
             self._consider_flush(log)
-        elif log.unflushed_files:
-            # A segment was rolled: what it holds shall not stay unflushed for long.
-            self._request_flush()
         return result
 
     def read(
@@ -293,6 +295,13 @@ class Partition:
             self._flush_timer = asyncio.get_running_loop().call_later(
                 self._flush_ms / 1000, self._request_flush
             )
+
+    def _flush_rolled(self, log: Log, directory: LogDirectory) -> None:
+        """Rolled segments shall not stay unflushed for long, or recovery would take long."""
+        newest = log.unflushed_files[-1][0]
+        if newest != self._rolled_requested:
+            self._rolled_requested = newest
+            directory.flusher.request_rolled(self)
 
     def _request_flush(self) -> None:
         self._cancel_flush_timer()

@@ -57,14 +57,19 @@ class FlushPlan:
         self._sync_directory = sync_directory
 
     @classmethod
-    def of(cls, log: "Log", *, needed: bool) -> "FlushPlan":
+    def of(cls, log: "Log", *, needed: bool, rolled_only: bool = False) -> "FlushPlan":
+        """`rolled_only`: what is in the active segment need not become durable."""
         files: list[File] = []
         epochs = None
         sync_directory = False
+        upto = log.durable_offset
         if needed or log.unflushed_files or log.directory_changed:
-            files = [file for _, file in log.unflushed_files] + [log.active.file]
+            files = [file for _, file in log.unflushed_files]
+            if not rolled_only:
+                files.append(log.active.file)
             if log.epochs.changes != log.epochs_written:
                 epochs = log.epochs.entries
+            upto = Offset(log.active.base_offset) if rolled_only else log.end_offset
             # Set back before the run: a name that is added meanwhile needs the next one.
             sync_directory, log.directory_changed = log.directory_changed, False
         return cls(
@@ -72,7 +77,7 @@ class FlushPlan:
             log.directory,
             files=files,
             unflushed_last=log.unflushed_files[-1][0] if log.unflushed_files else 0,
-            upto=log.end_offset if files else log.durable_offset,
+            upto=upto,
             truncations=log.truncations,
             epochs=epochs,
             epoch_changes=log.epochs_written if epochs is None else log.epochs.changes,

@@ -516,10 +516,17 @@ class Log:
     # ── flushing and closing ─────────────────────────────────────────────────────────────────
 
     def flush_plan(self, upto: Offset | None = None) -> FlushPlan:
-        """What makes everything up to now durable; a plan without work if all below `upto` is."""
+        """What makes everything below `upto`, or up to now, durable; a plan without work if it
+        is. The active segment is left alone where the rolled ones are enough."""
         self.check_open()
         wanted = self.end_offset if upto is None else upto
-        return FlushPlan.of(self, needed=wanted > self.durable_offset)
+        return FlushPlan.of(
+            self,
+            needed=wanted > self.durable_offset,
+            rolled_only=bool(
+                self.unflushed_files and upto is not None and upto <= self.active.base_offset
+            ),
+        )
 
     def mark_durable(self, plan: FlushPlan) -> None:
         """`plan.run()` has returned."""

@@ -55,6 +55,26 @@ def test_an_append_during_a_flush_is_not_called_durable_by_it() -> None:
     run(scenario)
 
 
+def test_a_rolled_segment_is_flushed_without_the_active_one() -> None:
+    """Whatever flush.messages says: recovery shall not have to look at many segments."""
+
+    async def scenario(bench: Bench) -> None:
+        small = "300"
+        (plain,) = await bench.create_topic("a", internal_segment_bytes=small)
+        (lazy,) = await bench.create_topic("b", internal_segment_bytes=small, flush_messages="1000")
+        for partition in (lazy, plain):
+            for _ in range(5):
+                append(bench, partition)
+            log = partition.log
+            assert log is not None
+            assert len(log.segments) > 1
+            await asyncio.sleep(1)
+            assert log.durable_offset == log.active.base_offset < log.end_offset
+            assert not log.unflushed_files
+
+    run(scenario)
+
+
 def test_a_deleted_partition_in_the_queue_is_passed_over() -> None:
     async def scenario(bench: Bench) -> None:
         kept, gone = await bench.create_topic("a", partitions=2, flush_messages="1")
