@@ -26,7 +26,7 @@ from lograft.broker.metadata_loading import LoadedMetadata, write_recovery_point
 from lograft.broker.quorum_state import write_quorum_state
 from lograft.broker.snapshots import SnapshotId, quorum_controls, quorum_of
 from lograft.consensus.core import RaftCore
-from lograft.consensus.types import Effects, HardState, LeaderChange, LogEnd
+from lograft.consensus.types import NOTHING, Effects, HardState, LeaderChange, LogEnd
 from lograft.model.errors import DiskFailed
 from lograft.model.seams import Runtime, Task
 from lograft.model.types import Epoch, NodeId, Offset
@@ -184,7 +184,8 @@ class RaftDriver:
         self._pending.append(
             MetadataBatch(result.base_offset, last, self.epoch, now_ms, size, records, control)
         )
-        self.core.on_appended(result.end_offset)
+        effects = self.core.on_appended(result.end_offset, self._runtime.clock.mono_ms())
+        assert effects == NOTHING, effects
         self._wake.set()
         return last
 
@@ -205,7 +206,9 @@ class RaftDriver:
                     self._failure = failure
                     raise
                 self.log.mark_durable(plan)
-            await self._do(self.core.on_durable(self.log.durable_offset))
+            await self._do(
+                self.core.on_durable(self.log.durable_offset, self._runtime.clock.mono_ms())
+            )
 
     def _flush(self, plan: FlushPlan) -> None:
         """A worker's job."""

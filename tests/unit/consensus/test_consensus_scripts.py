@@ -60,11 +60,11 @@ class Scenario:
             case "persisted":
                 return self.core.on_persisted(0)
             case "appended":
-                return self.core.on_appended(Offset(int(words[0])))
+                return self.core.on_appended(Offset(int(words[0])), 0)
             case "durable":
-                return self.core.on_durable(Offset(int(words[0])))
+                return self.core.on_durable(Offset(int(words[0])), 0)
             case "resign":
-                return self.core.resign()
+                return self.core.resign(0)
             case _:
                 raise AssertionError(f"no such command: {verb}")
 

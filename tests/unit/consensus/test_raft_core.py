@@ -47,10 +47,10 @@ def test_a_static_voter_has_no_directory_id() -> None:
 def test_losing_what_was_durable_is_a_broken_invariant() -> None:
     core = only_voter()
     lead(core)
-    core.on_appended(Offset(3))
-    core.on_durable(Offset(3))
+    core.on_appended(Offset(3), 0)
+    core.on_durable(Offset(3), 0)
     with pytest.raises(AssertionError):
-        core.on_durable(Offset(2))
+        core.on_durable(Offset(2), 0)
 
 
 @given(
@@ -68,10 +68,10 @@ def test_epochs_grow_and_the_watermark_never_falls(
     durable, watermark = end, int(core.high_watermark)
     for is_append, count in steps:
         if is_append:
-            core.on_appended(Offset(core.log_end.offset + count))
+            core.on_appended(Offset(core.log_end.offset + count), 0)
         else:
             durable = min(durable + count, core.log_end.offset)
-            core.on_durable(Offset(durable))
+            core.on_durable(Offset(durable), 0)
         assert core.high_watermark >= watermark
         assert core.high_watermark <= durable
         watermark = core.high_watermark

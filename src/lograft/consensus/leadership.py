@@ -1,0 +1,171 @@
+"""What a leader knows of the others: how far they are, and whether it still has a majority."""
+
+from collections.abc import Iterator
+
+from lograft.consensus.log_view import LogView
+from lograft.consensus.messages import FetchRequest
+from lograft.consensus.types import RaftSettings, ReplicaKey
+from lograft.consensus.voter_change import VoterChange
+from lograft.model.types import NO_OFFSET, NodeId, Offset
+
+#: Observers are not bounded by the voters; the one that was silent longest is forgotten.
+OBSERVERS_MAX = 1_000
+
+
+class Progress:
+    """Of one other replica."""
+
+    __slots__ = ("begun_ms", "caught_up_ms", "durable", "heard_ms", "key")
+
+    def __init__(self, key: ReplicaKey, now_ms: int) -> None:
+        self.key = key
+        #: It has the log on disk up to here: the offset of its last fetch. Never falls within an
+        #: epoch: what agreed with this leader's log once is not cut again, and a fetch that was
+        #: late on the way tells nothing new.
+        self.durable = NO_OFFSET
+        #: The last request from it; at first the begin of the leadership, as an advance.
+        self.heard_ms = now_ms
+        #: When it last had everything.
+        self.caught_up_ms = -1
+        #: When it was last told who leads.
+        self.begun_ms: int | None = None
+
+
+class Leadership:
+    """Lives as long as the leader leads its epoch."""
+
+    __slots__ = (
+        "_me",
+        "_progress",
+        "_settings",
+        "_since_ms",
+        "change",
+        "disk_since_ms",
+        "epoch_start",
+        "granting",
+        "parked",
+    )
+
+    def __init__(
+        self, me: ReplicaKey, granting: tuple[NodeId, ...], settings: RaftSettings, now_ms: int
+    ) -> None:
+        self._me = me
+        self._settings = settings
+        self._since_ms = now_ms
+        self.granting = granting
+        #: Where the first record of the own epoch lies.
+        self.epoch_start = NO_OFFSET
+        self._progress: dict[ReplicaKey, Progress] = {}
+        #: Fetches that wait for something new, by who asked; with the time to give up.
+        self.parked: dict[ReplicaKey, tuple[FetchRequest, int]] = {}
+        self.change: VoterChange | None = None
+        #: Since when the own disk owes something; None: it owes nothing.
+        self.disk_since_ms: int | None = None
+
+    # ── the others ───────────────────────────────────────────────────────────────────────────
+
+    def progress_of(self, key: ReplicaKey, log: LogView, now_ms: int) -> Progress:
+        """A voter whose directory is not known is one whatever it says its directory is."""
+        voter = log.voters.find(key.node_id)
+        slot = voter.key if voter is not None and log.voters.has(key) else key
+        found = self._progress.get(slot)
+        if found is None:
+            found = self._progress[slot] = Progress(slot, max(self._since_ms, 0))
+            self._forget_observers(log)
+        return found
+
+    def on_fetch(self, request: FetchRequest, log: LogView, now_ms: int) -> None:
+        """Its log up to the fetch offset is a prefix of ours, and on its disk."""
+        progress = self.progress_of(request.sender, log, now_ms)
+        progress.durable = max(progress.durable, request.log_end.offset)
+        if progress.durable >= log.end.offset:
+            progress.caught_up_ms = now_ms
+
+    def replicas(self) -> Iterator[Progress]:
+        yield from self._progress.values()
+
+    def to_begin(self, log: LogView, now_ms: int) -> Iterator[ReplicaKey]:
+        """Voters that do not fetch: maybe they do not know who leads."""
+        for voter in log.voters.others(self._me):
+            progress = self.progress_of(voter.key, log, now_ms)
+            if now_ms >= self._begin_due_ms(progress):
+                progress.begun_ms = now_ms
+                yield voter.key
+
+    def _begin_due_ms(self, progress: Progress) -> int:
+        if progress.begun_ms is None:
+            return self._since_ms
+        return max(progress.begun_ms, progress.heard_ms) + self._settings.begin_interval_ms
+
+    def successors(self, log: LogView, preferred: NodeId | None) -> tuple[ReplicaKey, ...]:
+        """Who should lead next: the fullest log first, or whom the caller wants."""
+        keys = [voter.key for voter in log.voters.others(self._me)]
+
+        def rank(key: ReplicaKey) -> tuple[bool, int, NodeId]:
+            progress = self._progress.get(key)
+            durable = NO_OFFSET if progress is None else progress.durable
+            return (key.node_id != preferred, -durable, key.node_id)
+
+        return tuple(sorted(keys, key=rank))
+
+    def _forget_observers(self, log: LogView) -> None:
+        observers = [each for each in self._progress.values() if not log.voters.has(each.key)]
+        if len(observers) > OBSERVERS_MAX:
+            del self._progress[min(observers, key=lambda each: each.heard_ms).key]
+
+    # ── the majority ─────────────────────────────────────────────────────────────────────────
+
+    def committed(self, log: LogView) -> Offset:
+        """The offset that a majority has on disk, once that lies beyond the first record of the
+        own epoch (Raft, section 5.4.2); else NO_OFFSET."""
+        if self.epoch_start == NO_OFFSET:
+            return NO_OFFSET
+        voters = log.voters
+        durable: list[Offset] = [self._durable_of(voter.key, log) for voter in voters.voters]
+        durable.sort(reverse=True)
+        reached = durable[voters.majority - 1]
+        return reached if reached > self.epoch_start else NO_OFFSET
+
+    def _durable_of(self, key: ReplicaKey, log: LogView) -> Offset:
+        if key.node_id == self._me.node_id:
+            return log.durable if log.voters.has(self._me) else NO_OFFSET
+        progress = self._progress.get(key)
+        return NO_OFFSET if progress is None else progress.durable
+
+    def majority_deadline_ms(self, log: LogView) -> int | None:
+        """When the last majority was heard of, and the patience after it; None: it is one."""
+        voters = log.voters
+        needed = voters.majority - voters.has(self._me)
+        if needed <= 0:
+            return None
+        heard = [
+            self._since_ms if (each := self._progress.get(voter.key)) is None else each.heard_ms
+            for voter in voters.others(self._me)
+        ]
+        heard.sort(reverse=True)
+        return heard[needed - 1] + self._settings.check_quorum_ms
+
+    def disk_deadline_ms(self) -> int | None:
+        if self.disk_since_ms is None:
+            return None
+        return self.disk_since_ms + self._settings.election_timeout_ms
+
+    def on_disk_owing(self, now_ms: int) -> None:
+        if self.disk_since_ms is None:
+            self.disk_since_ms = now_ms
+
+    def on_disk_progress(self, log: LogView, now_ms: int) -> None:
+        self.disk_since_ms = None if log.durable >= log.end.offset else now_ms
+
+    def deadline_ms(self, log: LogView) -> int | None:
+        """The earliest of everything that time does to a leader."""
+        due = [deadline for _, deadline in self.parked.values()]
+        for deadline in (self.majority_deadline_ms(log), self.disk_deadline_ms()):
+            if deadline is not None:
+                due.append(deadline)
+        if self.change is not None:
+            due.append(self.change.deadline_ms)
+        for voter in log.voters.others(self._me):
+            progress = self._progress.get(voter.key)
+            due.append(self._since_ms if progress is None else self._begin_due_ms(progress))
+        return min(due, default=None)

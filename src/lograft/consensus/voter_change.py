@@ -1,0 +1,67 @@
+"""One change of the voters, from the request to its commit (KIP-853).
+
+Only single steps: the majorities of two neighbouring sets always share a replica, so the new set
+may count as soon as it is in the log. A second step before the first is committed would break that,
+and so would one before this leader has committed anything: an older leader's uncommitted set may
+still be somewhere.
+"""
+
+from enum import Enum
+
+from lograft.consensus.messages import (
+    AddVoterRequest,
+    Error,
+    RemoveVoterRequest,
+    VoterChangeRequest,
+)
+from lograft.consensus.types import ReplicaKey, VoterSet
+from lograft.model.types import NO_OFFSET, Offset
+
+
+class Stage(Enum):
+    #: A new voter must not hold up commits: it first fetches what is there.
+    CATCHING_UP = "catching up"
+    #: The driver was asked to append the new set.
+    APPENDING = "appending"
+    COMMITTING = "committing"
+
+
+class VoterChange:
+    __slots__ = ("deadline_ms", "end", "request", "stage", "target", "voters")
+
+    def __init__(
+        self, request: VoterChangeRequest, voters: VoterSet, *, target: Offset, deadline_ms: int
+    ) -> None:
+        self.request = request
+        #: The set as it will be.
+        self.voters = voters
+        #: Up to where a new voter must have fetched: the log's end when it was asked for.
+        self.target = target
+        self.deadline_ms = deadline_ms
+        self.stage = Stage.CATCHING_UP
+        #: Committed once the high watermark is here.
+        self.end = NO_OFFSET
+
+    @property
+    def newcomer(self) -> ReplicaKey | None:
+        request = self.request
+        return request.voter.key if isinstance(request, AddVoterRequest) else None
+
+    def on_appended(self, end: Offset) -> None:
+        self.stage = Stage.COMMITTING
+        self.end = end
+
+
+def changed(voters: VoterSet, request: VoterChangeRequest) -> VoterSet | Error:
+    """The voters after the change, or why there is none."""
+    if isinstance(request, AddVoterRequest):
+        if voters.find(request.voter.key.node_id) is not None:
+            return Error.DUPLICATE_VOTER
+        return voters.with_voter(request.voter)
+    key = request.key if isinstance(request, RemoveVoterRequest) else request.voter.key
+    known = voters.find(key.node_id)
+    if known is None or known.key != key:
+        return Error.VOTER_NOT_FOUND
+    if isinstance(request, RemoveVoterRequest):
+        return Error.LAST_VOTER if len(voters.voters) == 1 else voters.without(key.node_id)
+    return voters.replacing(request.voter)
