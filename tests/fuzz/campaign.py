@@ -23,7 +23,6 @@ from lograft.metadata.image import MetadataImage
 from lograft.model.errors import ErrorCode
 from lograft.model.exchange import Answer, CloseConnection, Waiting
 from lograft.model.types import Offset
-from lograft.simulation.machine import WALL_START_MS
 from lograft.storage.log_dirs import read_meta_properties
 from lograft.wire.apis import ApiSpec, request_class
 from lograft.wire.codec import read
@@ -78,8 +77,13 @@ KEPT_SETTINGS: dict[str, dict[str, str]] = {
 }
 
 #: Compacted all the time, while it is written, changed and deleted.
+COMPACTED_TOY = "toy-2"
 TOY_SETTINGS: dict[str, dict[str, str]] = {
-    "toy-2": {"cleanup.policy": "compact", "min.cleanable.dirty.ratio": "0", "segment.ms": "1000"},
+    COMPACTED_TOY: {
+        "cleanup.policy": "compact",
+        "min.cleanable.dirty.ratio": "0",
+        "segment.ms": "1000",
+    },
 }
 
 
@@ -107,7 +111,7 @@ class Campaign:
         self._recent: deque[str] = deque(maxlen=WAITING_MAX + 2)
         self._waiting: dict[asyncio.Task[Answer | None], Sent] = {}
         chance = self._chance
-        self._batches = HostileBatches(chance, now_ms=WALL_START_MS)
+        self._batches = HostileBatches(chance, wall_ms=self.node.machine.clock.wall_ms)
         self._requests = HostileRequests(
             f"requests {seed}",
             fullness=chance.choice((0.5, 0.8, 0.95)),
@@ -202,17 +206,22 @@ class Campaign:
         if not partition.leads:
             # Someone has unregistered the broker, as the protocol lets them: it comes back.
             return
-        records = self._batches.honest_with_keys()
-        data = PartitionProduceData(index=0, records=records)
+        response = await self._produce(name)
+        if partition.leads:
+            assert not response.responses[0].partition_responses[0].error_code, response
+        # The compacted one gets enough to be compacted; what becomes of it nobody promises.
+        await self._produce(COMPACTED_TOY)
+
+    async def _produce(self, name: str) -> ProduceResponse:
+        data = PartitionProduceData(index=0, records=self._batches.honest_with_keys())
         request = ProduceRequest(
             acks=-1,
             timeout_ms=30_000,
             topic_data=[TopicProduceData(name=name, partition_data=[data])],
         )
         response = await self.node.ask(request, CALM_PRODUCE_VERSION, ProduceResponse)
-        if partition.leads:
-            assert not response.responses[0].partition_responses[0].error_code, response
         self.ledger.note(self.node, request, response)
+        return response
 
     async def _create_topics(self) -> None:
         settings = {name: KEEP | own for name, own in KEPT_SETTINGS.items()}

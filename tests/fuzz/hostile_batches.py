@@ -2,6 +2,7 @@
 
 import random
 import struct
+from collections.abc import Callable
 from typing import Final
 
 from crc32c import crc32c
@@ -75,11 +76,11 @@ def one_record_bomb(codec: int, *, value_bytes: int, timestamp: int = 0) -> byte
 
 
 class HostileBatches:
-    """`now_ms` is the node's: timestamps near it are plausible."""
+    """`wall_ms` is the node's clock: timestamps near it are plausible."""
 
-    def __init__(self, chance: random.Random, *, now_ms: int) -> None:
+    def __init__(self, chance: random.Random, *, wall_ms: Callable[[], int]) -> None:
         self._chance = chance
-        self._now_ms = now_ms
+        self._wall_ms = wall_ms
         #: Next sequence by producer id: honest idempotent producers go on where they were.
         self._sequences: dict[int, int] = {}
 
@@ -104,7 +105,7 @@ class HostileBatches:
         """Every topic takes it, compacted ones too."""
         chance = self._chance
         records = [
-            Record(index, self._now_ms, b"%d" % chance.randrange(50), chance.randbytes(20))
+            Record(index, self._wall_ms(), b"%d" % chance.randrange(50), chance.randbytes(20))
             for index in range(chance.choice((1, 3, 20)))
         ]
         return build_batch(records, compression=chance.choice(CODECS))
@@ -148,7 +149,7 @@ class HostileBatches:
         codec = chance.choice(CODECS)
         count = struct.unpack_from(">i", batch, 57)[0]
         return framed(
-            compress(codec, bytes(payload)), codec=codec, count=count, timestamp=self._now_ms
+            compress(codec, bytes(payload)), codec=codec, count=count, timestamp=self._wall_ms()
         )
 
     def nested_garbage(self) -> bytes:
@@ -166,7 +167,7 @@ class HostileBatches:
                 payload = compress(chance.choice(CODECS), SMALLEST_RECORD * count)
             case _:
                 payload = compress(codec, compress(codec, self.honest()))
-        return framed(payload, codec=codec, count=count, timestamp=self._now_ms)
+        return framed(payload, codec=codec, count=count, timestamp=self._wall_ms())
 
     def several(self) -> bytes:
         return self.honest() + self.honest()
@@ -178,9 +179,10 @@ class HostileBatches:
 
     def _records(self) -> list[Record]:
         chance = self._chance
-        timestamp = chance.choice((self._now_ms, self._now_ms - 1000, 0, -1, self._now_ms + 10))
+        now_ms = self._wall_ms()
+        timestamp = chance.choice((now_ms, now_ms - 1000, 0, -1, now_ms + 10))
         if chance.random() < 0.05:
-            timestamp = chance.choice((2**62, -(2**62), self._now_ms + 2 * 86_400_000))
+            timestamp = chance.choice((2**62, -(2**62), now_ms + 2 * 86_400_000))
         return [
             Record(
                 index,

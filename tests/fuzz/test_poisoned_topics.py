@@ -83,7 +83,7 @@ async def look_up(node: SimulatedNode, timestamp: int) -> int:
 @pytest.mark.parametrize("ends_by_kill", [False, True])
 def test_garbage_is_survived_when_the_topic_becomes_compacted(ends_by_kill: bool) -> None:
     node = SimulatedNode(1)
-    batches = HostileBatches(random.Random("poison"), now_ms=WALL_START_MS)
+    batches = HostileBatches(random.Random("poison"), wall_ms=node.machine.clock.wall_ms)
 
     async def poison() -> None:
         await create(node)
