@@ -42,7 +42,7 @@ NOT_YET: Final = {"broker": frozenset[int](), "controller": frozenset({FETCH})}
 
 
 class Node:
-    """One combined node: broker and controller, a quorum of one.
+    """One node with a quorum of one: broker and controller, or a controller alone.
 
     start: folders → metadata log → logs → listeners → registration → serving.
     stop: the same way back, so that nothing is acknowledged that a closed log cannot keep.
@@ -92,9 +92,12 @@ class Node:
         broker = self._make_broker(driver, identities)
         driver.start()
         await driver.wait_ready()
-        await broker.load()
+        if self.config.is_broker:
+            await broker.load()
         await self._listen()
-        await self._join(broker)
+        await self._control()
+        if self.config.is_broker:
+            await self._join(broker)
 
     async def stop(self) -> None:
         if self._registration is not None:
@@ -103,7 +106,7 @@ class Node:
             await server.stop()
         for task in self._tasks:
             task.cancel()
-        if self._broker is not None:
+        if self._broker is not None and self.config.is_broker:
             await self._broker.stop()
         if self._driver is not None:
             await self._driver.stop()
@@ -239,8 +242,8 @@ class Node:
         context = listener_context(self.config, endpoint.name)
         return TlsTransport(self._runtime.transport, server=context)
 
-    async def _join(self, broker: Broker) -> None:
-        """Registers with the controller and returns when clients are told about this broker."""
+    async def _control(self) -> None:
+        """Returns when this node is the active controller and the cluster knows it as one."""
         controller = self._controller
         await controller.wait_active()
         await controller.register_controller(
@@ -250,10 +253,15 @@ class Node:
                 endpoints=self._bound(self.config.advertised_controller_listeners),
             )
         )
+        self._spawn(controller.run(), name="controller")
+        self._spawn(self._snapshotter.run(), name="metadata snapshots")
+
+    async def _join(self, broker: Broker) -> None:
+        """Registers with the controller and returns when clients are told about this broker."""
         registration = BrokerRegistration(
             self._runtime,
             self.config,
-            controller,
+            self._controller,
             cluster_id=broker.cluster_id,
             endpoints=self._bound(self.config.advertised_listeners),
             directory_ids=self._directory_ids.values(),
@@ -265,9 +273,7 @@ class Node:
         broker.logs.on_directory_failed = registration.report_soon
         await registration.register()
         self._spawn(registration.run(), name="broker registration")
-        self._spawn(controller.run(), name="controller")
         self._spawn(self._assigner.run(), name="directory assignment")
-        self._spawn(self._snapshotter.run(), name="metadata snapshots")
         await registration.wait_unfenced()
 
     def _bound(self, endpoints: tuple[Endpoint, ...]) -> list[RegisteredEndpoint]:
@@ -295,10 +301,10 @@ class Node:
 
 def _check_supported(config: BrokerConfig) -> None:
     """What comes in later versions is refused by name, not ignored."""
-    if not (config.is_broker and config.is_controller):
+    if not config.is_controller:
         raise InvalidConfig(
-            f"process.roles={','.join(sorted(config.process_roles))}: this version of Lograft runs"
-            " combined nodes only, set process.roles=broker,controller"
+            "process.roles=broker: a broker without a controller in the same process comes with"
+            " clusters, in a later version; set process.roles=broker,controller"
         )
     for endpoint in config.listeners:
         if endpoint.security.uses_sasl:
@@ -316,7 +322,7 @@ class _Stopping(Exception):
 
 
 def run(config: BrokerConfig, on_serving: Callable[[Node], None]) -> None:
-    """Serves until SIGINT or SIGTERM. Raises LograftError when the node cannot go on."""
+    """Serves until SIGINT or SIGTERM. Raises LograftError or OSError when it cannot go on."""
     from lograft.runtime import event_loop
 
     event_loop.run(_serve(config, on_serving))
@@ -353,17 +359,19 @@ async def _serve(config: BrokerConfig, on_serving: Callable[[Node], None]) -> No
             LOGGER.info("stopping")
             await node.stop()
             raise _Stopping
-    except* _Stopping:
+    except BaseExceptionGroup as group_of_errors:
+        error = _first_error(group_of_errors)
+        if error is not None:
+            raise error from None
         LOGGER.info("stopped")
-    except* LograftError as group_of_errors:
-        raise _first(group_of_errors) from None
     finally:
         workers.close()
 
 
-def _first(group: BaseExceptionGroup[LograftError]) -> LograftError:
-    error: BaseException = group
-    while isinstance(error, BaseExceptionGroup):
-        error = error.exceptions[0]
-    assert isinstance(error, LograftError)
-    return error
+def _first_error(group: BaseExceptionGroup[BaseException]) -> BaseException | None:
+    """What ended the tasks; None if they were only told to stop."""
+    for error in group.exceptions:
+        found = _first_error(error) if isinstance(error, BaseExceptionGroup) else error
+        if found is not None and not isinstance(found, _Stopping):
+            return found
+    return None

@@ -133,6 +133,15 @@ def test_errors_are_one_sentence(
     assert len(done.err.strip().splitlines()) == 1
 
 
+def test_a_data_folder_that_cannot_be_written_is_named(tmp_path: Path, lograft: Run) -> None:
+    config = properties(tmp_path)
+    lograft("storage", "format", "-t", "abc", "-c", config, "--standalone")
+    (tmp_path / "data" / ".lock").mkdir()  # nobody can open it as a file, root neither
+    done = lograft("server", config)
+    assert done.code == 1
+    assert done.err.strip() == f"lograft: {tmp_path}/data/.lock: Is a directory"
+
+
 @pytest.mark.parametrize(
     "arguments",
     [
