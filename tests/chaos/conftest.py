@@ -39,6 +39,7 @@ def new_node(tmp_path: Path) -> Iterator[Callable[..., Server]]:
 
     def make(*, folder: Path | None = None, settings: dict[str, str] | None = None) -> Server:
         one = Server.of("lograft", folder or tmp_path / f"node-{len(made)}", settings=settings)
+        one.shows_traces = False  # how it ends for users is part of what is tested
         made.append(one)
         running.append(one)
         return one

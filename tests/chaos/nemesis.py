@@ -11,6 +11,7 @@ from collections import Counter
 from collections.abc import Sequence
 from typing import Final, Literal, NamedTuple
 
+from tests.chaos.producers import PASSING
 from tests.chaos.raw_client import EARLIEST, LATEST, RawClient, Refused
 from tests.chaos.recording import Run
 from tests.compatibility.servers import Server
@@ -144,7 +145,10 @@ def patiently(client: RawClient, tp: TopicPartition, timestamp: int) -> int:
     while True:
         try:
             return client.offset_at(tp, timestamp)
-        except (OSError, Refused):
+        except OSError:
             if time.monotonic() > deadline:
                 raise
-            time.sleep(0.02)
+        except Refused as error:
+            if error.code not in PASSING or time.monotonic() > deadline:
+                raise
+        time.sleep(0.02)

@@ -139,47 +139,17 @@ class RawClient:
             raise Refused(answer.error_code)
         return answer.producer_id, answer.producer_epoch
 
-    def produce(self, tp: TopicPartition, batch: bytes, *, acks: int = -1) -> int:
+    def produce(self, tp: TopicPartition, batch: bytes) -> int:
         """The offset of the batch's first record."""
-        data = TopicProduceData(
-            name=tp.topic, partition_data=[PartitionProduceData(index=tp.partition, records=batch)]
+        return base_offset_in(
+            self.ask(produce_request(tp, batch), PRODUCE_VERSION, ProduceResponse)
         )
-        request = ProduceRequest(acks=acks, timeout_ms=10_000, topic_data=[data])
-        answer = self.ask(request, PRODUCE_VERSION, ProduceResponse)
-        (partition,) = answer.responses[0].partition_responses
-        if partition.error_code:
-            raise Refused(partition.error_code, partition.error_message)
-        return partition.base_offset
 
     def fetch(
         self, tp: TopicPartition, offset: int, *, wait_ms: int = 500, bytes_max: int = 0
     ) -> Fetched:
-        wanted = FetchPartition(
-            partition=tp.partition,
-            fetch_offset=offset,
-            partition_max_bytes=bytes_max or FETCH_BYTES_MAX,
-        )
-        request = FetchRequest(
-            max_wait_ms=wait_ms,
-            min_bytes=1,
-            max_bytes=bytes_max or FETCH_BYTES_MAX,
-            topics=[FetchTopic(topic=tp.topic, partitions=[wanted])],
-        )
-        answer = self.ask(request, FETCH_VERSION, FetchResponse)
-        if answer.error_code:
-            raise Refused(answer.error_code)
-        (partition,) = answer.responses[0].partitions
-        if partition.error_code:
-            raise Refused(partition.error_code)
-        data = partition.records
-        assert data is None or isinstance(data, bytes | bytearray | memoryview)
-        return unpacked(
-            memoryview(data or b""),
-            offset,
-            high_watermark=partition.high_watermark,
-            last_stable_offset=partition.last_stable_offset,
-            log_start=partition.log_start_offset,
-        )
+        request = fetch_request(tp, offset, wait_ms=wait_ms, bytes_max=bytes_max or FETCH_BYTES_MAX)
+        return fetched_in(self.ask(request, FETCH_VERSION, FetchResponse), offset)
 
     def offset_at(self, tp: TopicPartition, timestamp: int) -> int:
         """`timestamp` may be LATEST or EARLIEST."""
@@ -190,6 +160,50 @@ class RawClient:
         if answer.error_code:
             raise Refused(answer.error_code)
         return answer.offset
+
+
+def produce_request(tp: TopicPartition, batch: bytes) -> ProduceRequest:
+    partition = PartitionProduceData(index=tp.partition, records=batch)
+    data = TopicProduceData(name=tp.topic, partition_data=[partition])
+    return ProduceRequest(acks=-1, timeout_ms=10_000, topic_data=[data])
+
+
+def base_offset_in(answer: ProduceResponse) -> int:
+    (partition,) = answer.responses[0].partition_responses
+    if partition.error_code:
+        raise Refused(partition.error_code, partition.error_message)
+    return partition.base_offset
+
+
+def fetch_request(
+    tp: TopicPartition, offset: int, *, wait_ms: int, bytes_max: int = FETCH_BYTES_MAX
+) -> FetchRequest:
+    wanted = FetchPartition(
+        partition=tp.partition, fetch_offset=offset, partition_max_bytes=bytes_max
+    )
+    return FetchRequest(
+        max_wait_ms=wait_ms,
+        min_bytes=1,
+        max_bytes=bytes_max,
+        topics=[FetchTopic(topic=tp.topic, partitions=[wanted])],
+    )
+
+
+def fetched_in(answer: FetchResponse, offset: int) -> Fetched:
+    if answer.error_code:
+        raise Refused(answer.error_code)
+    (partition,) = answer.responses[0].partitions
+    if partition.error_code:
+        raise Refused(partition.error_code)
+    data = partition.records
+    assert data is None or isinstance(data, bytes | bytearray | memoryview)
+    return unpacked(
+        memoryview(data or b""),
+        offset,
+        high_watermark=partition.high_watermark,
+        last_stable_offset=partition.last_stable_offset,
+        log_start=partition.log_start_offset,
+    )
 
 
 def unpacked(

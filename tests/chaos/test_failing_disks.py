@@ -80,6 +80,7 @@ def ended(server: Server) -> str:
 def last_words(server: Server) -> str:
     text = server.log_path.read_text()
     assert "Traceback" not in text, text[-4000:]
+    assert "LOGRAFT_TRACE" not in text, text[-4000:]  # that is how it speaks of its own bugs
     return text.strip().rpartition("\n")[2]
 
 

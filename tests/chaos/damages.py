@@ -1,0 +1,203 @@
+"""What can happen to the files of a stopped node, each as a small function of a folder."""
+
+import random
+from collections.abc import Callable
+from pathlib import Path
+from typing import Final, Literal, NamedTuple
+
+from lograft.wire.batches import BatchHeader, iterate_headers
+
+Outcome = Literal["whole", "shorter", "offline", "served corrupt", "stuck", "wrong"]
+#: The partition's folder, chance, and the offset below which the log was fsynced.
+Damaging = Callable[[Path, random.Random, int], None]
+WHOLE: Final[frozenset[Outcome]] = frozenset(("whole",))
+SHORTER: Final[frozenset[Outcome]] = frozenset(("whole", "shorter"))
+#: Damage below the recovery point is no torn tail: nothing may be cut, nothing invented.
+OFFLINE: Final[frozenset[Outcome]] = frozenset(("whole", "offline"))
+#: Base offset and epoch lie outside the CRC, and a lost file looks like one that retention took: a
+#: sealed segment is not read again before it is served, here as in Kafka.
+UNSEEN: Final[frozenset[Outcome]] = frozenset(("whole", "offline", "shorter", "wrong"))
+#: Fetch hands on the bytes of sealed segments unread, as Kafka does: the CRC tells the client.
+SEALED: Final[frozenset[Outcome]] = frozenset(("whole", "offline", "served corrupt", "stuck"))
+
+
+class Damage(NamedTuple):
+    name: str
+    apply: Damaging
+    #: When the node was killed before.
+    allowed: frozenset[Outcome]
+    #: When it was stopped cleanly, if that makes a difference: then all was fsynced.
+    allowed_when_clean: frozenset[Outcome] | None = None
+
+    def allows(self, outcome: Outcome, *, clean: bool) -> bool:
+        if clean and self.allowed_when_clean is not None:
+            return outcome in self.allowed_when_clean
+        return outcome in self.allowed
+
+
+def files(folder: Path, suffix: str) -> list[Path]:
+    return sorted(path for path in folder.iterdir() if path.name.endswith(suffix))
+
+
+def batches(path: Path) -> list[tuple[int, BatchHeader]]:
+    return list(iterate_headers(path.read_bytes()))
+
+
+def flip(path: Path, position: int, mask: int = 0x10) -> None:
+    data = bytearray(path.read_bytes())
+    data[position] ^= mask
+    path.write_bytes(data)
+
+
+def flip_anywhere(path: Path, chance: random.Random) -> None:
+    if path.stat().st_size:
+        flip(path, chance.randrange(path.stat().st_size), 1 << chance.randrange(8))
+
+
+def cut(path: Path, size: int) -> None:
+    path.write_bytes(path.read_bytes()[:size])
+
+
+def scribble(path: Path, chance: random.Random) -> None:
+    path.write_bytes(chance.randbytes(max(path.stat().st_size, 100)))
+
+
+# ── the log ──────────────────────────────────────────────────────────────────────────────────
+
+
+def flip_body_of_tail(folder: Path, chance: random.Random, recovery_point: int) -> None:
+    log = files(folder, ".log")[-1]
+    position, header = chance.choice(
+        [b for b in batches(log) if b[1].base_offset >= recovery_point]
+    )
+    flip(log, position + chance.randrange(61, header.size_bytes))
+
+
+def flip_length_of_tail(folder: Path, chance: random.Random, recovery_point: int) -> None:
+    log = files(folder, ".log")[-1]
+    position, _header = chance.choice(
+        [b for b in batches(log) if b[1].base_offset >= recovery_point]
+    )
+    flip(log, position + 8 + chance.randrange(4))
+
+
+def flip_crc_of_tail(folder: Path, chance: random.Random, recovery_point: int) -> None:
+    log = files(folder, ".log")[-1]
+    position, _header = chance.choice(
+        [b for b in batches(log) if b[1].base_offset >= recovery_point]
+    )
+    flip(log, position + 17 + chance.randrange(4))
+
+
+def cut_tail(folder: Path, chance: random.Random, recovery_point: int) -> None:
+    log = files(folder, ".log")[-1]
+    first = min(position for position, b in batches(log) if b.base_offset >= recovery_point)
+    cut(log, chance.randrange(first, log.stat().st_size))
+
+
+def zeros_after_tail(folder: Path, chance: random.Random, _recovery_point: int) -> None:
+    log = files(folder, ".log")[-1]
+    log.write_bytes(log.read_bytes() + bytes(chance.randrange(1, 5_000)))
+
+
+def garbage_after_tail(folder: Path, chance: random.Random, _recovery_point: int) -> None:
+    log = files(folder, ".log")[-1]
+    log.write_bytes(log.read_bytes() + chance.randbytes(chance.randrange(1, 5_000)))
+
+
+def last_batch_twice(folder: Path, _chance: random.Random, _recovery_point: int) -> None:
+    log = files(folder, ".log")[-1]
+    position, header = batches(log)[-1]
+    data = log.read_bytes()
+    log.write_bytes(data + data[position : position + header.size_bytes])
+
+
+def flip_body_of_sealed(folder: Path, chance: random.Random, _recovery_point: int) -> None:
+    log = chance.choice(files(folder, ".log")[:-2])
+    position, header = chance.choice(batches(log))
+    flip(log, position + chance.randrange(61, header.size_bytes))
+
+
+def flip_length_of_sealed(folder: Path, chance: random.Random, _recovery_point: int) -> None:
+    log = chance.choice(files(folder, ".log")[:-2])
+    position, _header = chance.choice(batches(log))
+    flip(log, position + 8 + chance.randrange(4))
+
+
+def flip_offset_of_sealed(folder: Path, chance: random.Random, _recovery_point: int) -> None:
+    log = chance.choice(files(folder, ".log")[:-2])
+    position, _header = chance.choice(batches(log))
+    flip(log, position + chance.randrange(8))
+
+
+def cut_sealed(folder: Path, chance: random.Random, _recovery_point: int) -> None:
+    log = chance.choice(files(folder, ".log")[:-2])
+    cut(log, chance.randrange(log.stat().st_size))
+
+
+def lose_sealed(folder: Path, chance: random.Random, _recovery_point: int) -> None:
+    chance.choice(files(folder, ".log")[1:-2]).unlink()
+
+
+def lose_first(folder: Path, _chance: random.Random, _recovery_point: int) -> None:
+    files(folder, ".log")[0].unlink()
+
+
+def lose_last(folder: Path, _chance: random.Random, _recovery_point: int) -> None:
+    files(folder, ".log")[-1].unlink()
+
+
+# ── what can be made anew from the log ───────────────────────────────────────────────────────
+
+
+def each(suffix: str, change: Callable[[Path, random.Random], None]) -> Damaging:
+    def apply(folder: Path, chance: random.Random, _recovery_point: int) -> None:
+        for path in files(folder, suffix):
+            change(path, chance)
+
+    return apply
+
+
+def cut_anywhere(path: Path, chance: random.Random) -> None:
+    cut(path, chance.randrange(path.stat().st_size + 1))
+
+
+def lose(path: Path, _chance: random.Random) -> None:
+    path.unlink()
+
+
+def empty(path: Path, _chance: random.Random) -> None:
+    path.write_bytes(b"")
+
+
+def of_a_partition() -> list[Damage]:
+    found = [
+        Damage("nothing", lambda _folder, _chance, _point: None, WHOLE),
+        Damage("flip body of tail", flip_body_of_tail, SHORTER, SEALED),
+        Damage("flip length of tail", flip_length_of_tail, SHORTER, SEALED),
+        Damage("flip crc of tail", flip_crc_of_tail, SHORTER, SEALED),
+        Damage("cut tail", cut_tail, SHORTER, OFFLINE),
+        Damage("zeros after tail", zeros_after_tail, WHOLE),
+        Damage("garbage after tail", garbage_after_tail, WHOLE),
+        Damage("last batch twice", last_batch_twice, WHOLE),
+        Damage("flip body of sealed", flip_body_of_sealed, SEALED),
+        Damage("flip length of sealed", flip_length_of_sealed, SEALED),
+        Damage("flip offset of sealed", flip_offset_of_sealed, UNSEEN),
+        Damage("cut sealed", cut_sealed, SEALED),
+        Damage("lose sealed", lose_sealed, UNSEEN),
+        Damage("lose first", lose_first, UNSEEN),
+        Damage("lose last", lose_last, SHORTER, OFFLINE),
+    ]
+    for suffix in (".index", ".timeindex", ".snapshot", "leader-epoch-checkpoint"):
+        found += [
+            Damage(f"flip {suffix}", each(suffix, flip_anywhere), WHOLE),
+            Damage(f"cut {suffix}", each(suffix, cut_anywhere), WHOLE),
+            Damage(f"scribble {suffix}", each(suffix, scribble), WHOLE),
+            Damage(f"empty {suffix}", each(suffix, empty), WHOLE),
+            Damage(f"lose {suffix}", each(suffix, lose), WHOLE),
+        ]
+    found += [
+        Damage("scribble partition.metadata", each("partition.metadata", scribble), OFFLINE),
+        Damage("lose partition.metadata", each("partition.metadata", lose), WHOLE),
+    ]
+    return found
