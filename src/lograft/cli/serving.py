@@ -103,6 +103,7 @@ def _run(config: BrokerConfig) -> None:
 
 
 def _say_where(serving: "Node") -> None:
-    names = [endpoint.name for endpoint in serving.config.broker_listeners]
+    endpoints = serving.config.broker_listeners or serving.config.controller_listeners
+    names = [endpoint.name for endpoint in endpoints]
     where = " and ".join(str(serving.addresses[name]) for name in names)
     print(f"Lograft is listening on {where} (Ctrl-C stops it)", flush=True)

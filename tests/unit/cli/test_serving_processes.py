@@ -1,0 +1,58 @@
+"""Nodes as processes: what a person sees when they start, cannot start, and stop."""
+
+import signal
+import socket
+import subprocess
+import sys
+from pathlib import Path
+
+LOGRAFT = str(Path(sys.executable).with_name("lograft"))
+CONTROLLER = """\
+process.roles=controller
+node.id=7
+controller.quorum.bootstrap.servers=localhost:{port}
+listeners=CONTROLLER://localhost:{port}
+controller.listener.names=CONTROLLER
+log.dirs={folder}
+"""
+
+
+def run(*words: str) -> "subprocess.CompletedProcess[str]":
+    return subprocess.run(
+        [LOGRAFT, *words], capture_output=True, text=True, timeout=60, check=False
+    )
+
+
+def test_a_port_in_use_is_said_in_one_sentence(tmp_path: Path) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        port = taken.getsockname()[1]
+        done = run("start", "--data", str(tmp_path / "data"), "--port", str(port))
+    assert done.returncode == 1
+    said = [line for line in done.stderr.splitlines() if line.startswith("lograft:")]
+    assert said == [f"lograft: 127.0.0.1:{port}: Address already in use"]
+    assert "Traceback" not in done.stderr
+
+
+def test_a_controller_alone_serves_and_stops(tmp_path: Path) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as chosen:
+        port = chosen.getsockname()[1]
+    file = tmp_path / "controller.properties"
+    file.write_text(CONTROLLER.format(port=port, folder=tmp_path / "data"))
+    formatted = run("storage", "format", "-t", "AAAAAAAAAAAAAAAAAAAAAQ", "-c", str(file), "-s")
+    assert formatted.returncode == 0, formatted.stderr
+    node = subprocess.Popen(
+        [LOGRAFT, "server", str(file)], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+    )
+    try:
+        assert node.stdout is not None
+        assert node.stdout.readline() == (
+            f"Lograft is listening on 127.0.0.1:{port} (Ctrl-C stops it)\n"
+        )
+        second = run("server", str(file))
+        assert second.returncode == 1
+        assert "is in use by another process" in second.stderr
+    finally:
+        node.send_signal(signal.SIGINT)
+        _, log = node.communicate(timeout=30)
+    assert node.returncode == 0, log
+    assert not (tmp_path / "data" / ".kafka_cleanshutdown").exists(), "it has no logs to close"
