@@ -34,6 +34,7 @@ from lograft.storage.log_dirs import (
     write_checkpoint,
     write_partition_metadata,
 )
+from lograft.storage.segment import LOG_SUFFIX
 from lograft.storage.types import FixedLogConfig, RecoveryPlan
 from lograft.wire.message import Message
 
@@ -102,6 +103,12 @@ def _open_log(
     ids = snapshot_ids(disk, folder)
     floor = Offset(0) if snapshot is None else snapshot.id.end_offset
     oldest = ids[0].end_offset if ids and snapshot is not None else Offset(0)
+    flushed = read_recovery_point(disk, folder)
+    if flushed > floor and not any(name.endswith(LOG_SUFFIX) for name in disk.list_dir(folder)):
+        raise MetadataCorrupt(
+            f"{folder}: the log is gone, and no whole snapshot stands for its records from {floor}"
+            f" to {flushed}: restore the folder from a backup"
+        )
     log = Log.open(
         disk,
         folder,
@@ -123,7 +130,7 @@ def _open_log(
         # tail either.
         recovery=RecoveryPlan(
             clean=False,
-            recovery_point=max(floor, read_recovery_point(disk, folder)),
+            recovery_point=max(floor, flushed),
             log_start=oldest,
         ),
     )

@@ -244,6 +244,23 @@ def test_damage_in_what_was_fsynced_is_not_cut_away() -> None:
     run(machine, second)
 
 
+def test_a_log_that_is_gone_is_not_begun_anew() -> None:
+    machine = new_machine()
+
+    async def first(life: Life) -> None:
+        node = await ControlNode.start(life)
+        await node.controller.submit(decision(setting(1)))
+        await node.driver.stop()
+
+    async def second(life: Life) -> None:
+        life.disk.unlink(f"{FOLDER}/{0:020d}.log")
+        with pytest.raises(MetadataCorrupt, match="the log is gone"):
+            await ControlNode.start(life)
+
+    run(machine, first)
+    run(machine, second)
+
+
 def test_quorums_that_this_release_cannot_serve_are_refused() -> None:
     async def several(life: Life) -> None:
         config = node_config(
