@@ -1,6 +1,7 @@
 """What a leader does: answer fetches, commit, change the voters, hand over."""
 
 from lograft.consensus.errors import NotLeading
+from lograft.consensus.follower_side import FollowerSide
 from lograft.consensus.leadership import Leadership
 from lograft.consensus.messages import (
     BeginQuorumEpochRequest,
@@ -10,14 +11,13 @@ from lograft.consensus.messages import (
     FetchSnapshotRequest,
     VoterChangeRequest,
 )
-from lograft.consensus.replica import Replica
 from lograft.consensus.roles import Cause
 from lograft.consensus.types import LogEnd, SnapshotId
 from lograft.consensus.voter_change import Stage, VoterChange, changed
 from lograft.model.types import NO_OFFSET, NodeId
 
 
-class LeaderSide(Replica):
+class LeaderSide(FollowerSide):
     def _leading(self) -> Leadership:
         if self.leadership is None:
             raise NotLeading(f"node {self.me.node_id} does not lead epoch {self.epoch}")

@@ -242,11 +242,15 @@ RAFT_MUTANTS: Final[tuple[type[RaftCore], ...]] = (
 
 
 def hunt_raft(
-    mutant: type[RaftCore], *, seeds_max: int = SEEDS_MAX, first: int = 0
+    mutant: type[RaftCore],
+    *,
+    seeds_max: int = SEEDS_MAX,
+    first: int = 0,
+    outcomes_only: bool = False,
 ) -> tuple[int, str] | None:
     """How many seeds it takes to catch the mutant, and what caught it; None: it got away."""
     for count, seed in enumerate(range(first, first + seeds_max), start=1):
-        report = run_raft(seed, core_type=mutant)
+        report = run_raft(seed, core_type=mutant, outcomes_only=outcomes_only)
         if report.violation:
             return count, report.violation
     return None

@@ -86,6 +86,7 @@ class RaftNode:
         self._dynamic_voters = dynamic_voters
         self.disk = Disk()
         self.lives = 0
+        self.installs = 0
         self.core: RaftCore | None = None
         # ── in memory ──
         self.start = self.disk.start
@@ -261,6 +262,7 @@ class RaftNode:
         self.start = self.disk.start = LogEnd(id_.epoch, id_.end_offset)
         self.entries, self.disk.entries = [], []
         self.flushing = None
+        self.installs += 1
         self.applied, self.state = id_.end_offset, snapshot.state
         effects = self.core.on_installed(
             id_, size_bytes=len(snapshot.data), voters=snapshot.voters, now_ms=now_ms

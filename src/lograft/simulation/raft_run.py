@@ -56,6 +56,8 @@ class RaftReport:
     seed: int
     options: RaftOptions
     steps: int = 0
+    #: Of simulated time.
+    milliseconds: int = 0
     committed: int = 0
     epochs: int = 0
     crashes: int = 0
@@ -86,6 +88,8 @@ class RaftRun:
         seed: int,
         options: RaftOptions | None = None,
         core_type: type[RaftCore] = RaftCore,
+        *,
+        outcomes_only: bool = False,
     ) -> None:
         self.options = options_of(seed) if options is None else options
         self.report = RaftReport(seed, self.options)
@@ -103,7 +107,7 @@ class RaftRun:
             for i in range(self.options.voters + self.options.observers)
         ]
         voters = VoterSet.of(keys[: self.options.voters])
-        self.checks = RaftChecks(voters)
+        self.checks = RaftChecks(voters, outcomes_only=outcomes_only)
         self._snapshots: dict[SnapshotId, Snapshot] = {}
         self.nodes: dict[NodeId, RaftNode] = {}
         for key in keys:
@@ -140,6 +144,8 @@ class RaftRun:
         self.checks.at_the_end(self.nodes)
         report = self.report
         report.committed = len(self.checks.committed)
+        report.installs = sum(node.installs for node in self.nodes.values())
+        report.milliseconds = self.now_ms
         report.epochs = max(node.disk.hard_state.epoch for node in self.nodes.values())
         report.trace_hash = self.trace.digest()
         return report
@@ -446,10 +452,14 @@ class RaftRun:
 
 
 def run_raft(
-    seed: int, options: RaftOptions | None = None, core_type: type[RaftCore] = RaftCore
+    seed: int,
+    options: RaftOptions | None = None,
+    core_type: type[RaftCore] = RaftCore,
+    *,
+    outcomes_only: bool = False,
 ) -> RaftReport:
     """Never raises: what went wrong is in the report."""
-    run = RaftRun(seed, options, core_type)
+    run = RaftRun(seed, options, core_type, outcomes_only=outcomes_only)
     try:
         return run.run()
     except Exception as error:
