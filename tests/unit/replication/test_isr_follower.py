@@ -18,8 +18,10 @@ from lograft.replication.types import (
     FollowerEffects,
     FollowerFetch,
     LeaderAnswer,
+    ReplicaLog,
     ReplicationSettings,
 )
+from lograft.storage.log import Log
 
 ERRORS = [
     ErrorCode.offset_out_of_range,
@@ -115,3 +117,8 @@ def test_every_state_can_be_left_and_reached() -> None:
     assert set(FollowerState) - left == {FollowerState.FENCED}
     assert set(NEXT_STATE.values()) == set(FollowerState)
     assert {step for _, step in NEXT_STATE} == set(Step)
+
+
+def stored_log(log: Log) -> ReplicaLog:
+    """For mypy: the cores take the log that is on disk as they take the one of these tests."""
+    return log
