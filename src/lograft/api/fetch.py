@@ -43,6 +43,7 @@ API: Final = Api(key=1, versions=range(4, 19))
 
 READ_COMMITTED: Final = 1
 LEADER_HINTS_SINCE: Final = 16
+DIVERGENCE_SINCE: Final = 12
 NO_RECORDS: Final = b""
 UNKNOWN: Final = frozenset(
     {
@@ -95,6 +96,7 @@ class Fetch:
         "_bytes_max",
         "_committed_only",
         "_marks",
+        "_may_diverge",
         "_replica_id",
         "_urgent",
         "answers",
@@ -111,6 +113,8 @@ class Fetch:
         self.request = request
         self.wanted = wanted
         self._by_id = context.api_version >= TOPIC_IDS_SINCE
+        # A session may go on in an older version than it was opened in.
+        self._may_diverge = context.api_version >= DIVERGENCE_SINCE
         self._bytes_max = min(request.max_bytes, self._broker.config.fetch_max_bytes)
         self._committed_only = request.isolation_level == READ_COMMITTED
         state = request.replica_state
@@ -185,7 +189,7 @@ class Fetch:
             aborted_transactions=None,
             records=NO_RECORDS,
         )
-        if asked.last_fetched_epoch != NO_EPOCH:
+        if asked.last_fetched_epoch != NO_EPOCH and self._may_diverge:
             answer.diverging_epoch = _divergence(
                 partition, asked.last_fetched_epoch, asked.fetch_offset
             )

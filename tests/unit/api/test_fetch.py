@@ -443,3 +443,20 @@ def test_a_full_answer_still_tells_positions_that_do_not_exist() -> None:
         assert missing.error_code == ErrorCode.offset_out_of_range
 
     run(scenario)
+
+
+def test_a_session_that_goes_on_in_an_older_version_is_not_sent_back() -> None:
+    """Before version 12 there is no way to say where logs part."""
+
+    async def scenario(bench: Bench) -> None:
+        (partition,) = await bench.create_topic("a")
+        fill(bench, partition, b"1", b"2")
+        partition.on_leader_changed(NodeId(1), Epoch(5), 1)
+        fill(bench, partition, b"3")
+        request = request_of(bench, offsets={0: 3}, last_fetched_epoch=0, session=(0, 0))
+        opened = await bench.ask(request, 12, FetchResponse)
+        assert opened.responses[0].partitions[0].diverging_epoch is not None
+        again = request_of(bench, offsets={}, session=(opened.session_id, 1))
+        assert (await bench.ask(again, 7, FetchResponse)).error_code == 0
+
+    run(scenario)
