@@ -12,7 +12,13 @@ from typing import NamedTuple
 from uuid import UUID
 
 from tests.fuzz.hostile_batches import HostileBatches
-from tests.fuzz.hostile_requests import KEPT, TOYS, HostileRequests, with_unknown_tags
+from tests.fuzz.hostile_requests import (
+    DATA_APIS,
+    KEPT,
+    TOYS,
+    HostileRequests,
+    with_unknown_tags,
+)
 from tests.fuzz.ledger import Ledger
 from tests.fuzz.simulated_node import Complaints, SimulatedNode, read_answer
 from tests.properties.mutations import mutated
@@ -272,8 +278,8 @@ class Campaign:
             case 4:
                 return chance.randbytes(chance.randrange(100))
             case 5:
-                other_key = chance.choice(self._served)[1].key.to_bytes(2)
-                return other_key + frame[2:]
+                # Not one that deletes: the frame may name what is kept.
+                return chance.choice(sorted(DATA_APIS)).to_bytes(2) + frame[2:]
             case _:
                 return mutated(frame, chance)
 
