@@ -182,11 +182,9 @@ def _check_producers(log: Log, replay: Replay, log_start: int) -> None:
     starts = [producer.transaction_start for producer in replay.producers.values()]
     undecided = min((start for start in starts if start >= 0), default=None)
     if undecided is None or undecided >= log_start:
-        # A transaction whose start was deleted may be forgotten or not (where nothing is visible, the
-        # model cannot tell a log that is being emptied from an empty one); later ones may not.
+        # A transaction whose start was deleted may be forgotten, later ones may not.
         found_start = log.first_unstable_offset
-        is_deleted = found_start is not None and found_start < log_start
-        if found_start != undecided and not is_deleted:
+        if found_start != undecided:
             raise InvariantViolated("D9", f"first unstable {found_start}, a replay: {undecided}")
 
 
