@@ -36,6 +36,14 @@ from lograft.net.serving import ConnectionQuota, Server, ServerLimits
 from lograft.storage.log_dirs import LOCK, MetaProperties, write_meta_properties
 
 LOGGER: Final = logging.getLogger(__name__)
+#: Settings that promise protection or another place for data: ignoring them would be a lie.
+SAFEGUARDS_NOT_BUILT: Final = (
+    "authorizer.class.name",
+    "create.topic.policy.class.name",
+    "alter.config.policy.class.name",
+    "client.quota.callback.class",
+    "remote.log.storage.system.enable",
+)
 FETCH: Final = 1
 #: Fetch of the metadata log by other nodes comes with clusters; data is not served there.
 NOT_YET: Final = {"broker": frozenset[int](), "controller": frozenset({FETCH})}
@@ -306,6 +314,12 @@ def _check_supported(config: BrokerConfig) -> None:
             "process.roles=broker: a broker without a controller in the same process comes with"
             " clusters, in a later version; set process.roles=broker,controller"
         )
+    for name in SAFEGUARDS_NOT_BUILT:
+        if (config.text(name) or "").strip().lower() not in ("", "false"):
+            raise InvalidConfig(
+                f"{name} is set, but this version of Lograft has nothing for it: the node would"
+                " serve without what you ask for, so take the setting out or wait for it"
+            )
     for endpoint in config.listeners:
         if endpoint.security.uses_sasl:
             raise InvalidConfig(
