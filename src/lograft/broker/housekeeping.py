@@ -15,6 +15,7 @@ from lograft.broker.log_manager import LogManager
 from lograft.broker.partition import Partition
 from lograft.model.errors import DiskFailed
 from lograft.model.seams import Disk, Runtime
+from lograft.storage.errors import LogCorrupt
 from lograft.storage.log import Log
 from lograft.storage.retention import take_expired_files, unlink_files
 
@@ -79,6 +80,9 @@ class Housekeeping:
                     await self._delete_old_segments(partition, log, directory, now_ms)
                 except DiskFailed as error:
                     directory.fail(error)
+                except LogCorrupt as error:
+                    # A file that nobody can read is no reason to stop, nor to delete it.
+                    LOGGER.error("%s keeps its old segments: %s", partition.topic_partition, error)
             if count % LOGS_PER_TURN == LOGS_PER_TURN - 1:
                 await asyncio.sleep(0)
 

@@ -111,6 +111,8 @@ def _policy(log: "Log", now_ms: int) -> Callable[[Segment], bool]:
         nonlocal surplus
         if config.retention_ms >= 0:
             newest = segment.load_max_timestamp()
+            if now_ms - newest > config.retention_ms:
+                newest = segment.prove_max_timestamp()
             if newest < 0:
                 newest = log.disk.modified_ms(segment.path)
             if now_ms - newest > config.retention_ms:

@@ -314,6 +314,23 @@ class Segment:
                         self.max_timestamp_offset = fields[0] + fields[6]
         return self.max_timestamp
 
+    def prove_max_timestamp(self) -> int:
+        """The same, once the batch that it comes from confirms it; else the indexes are made anew.
+        What retention deletes must not hang on one bit of an index."""
+        was_open = self.is_open
+        newest, offset = self.load_max_timestamp(), self.max_timestamp_offset
+        if newest >= 0:
+            position = self.position_of(offset)
+            if (
+                position + HEADER_SIZE > self.size
+                or unpack_header(self.file.pread(HEADER_SIZE, position))[8] != newest
+            ):
+                self.rebuild_indexes()
+        if not was_open:
+            self.release()
+        assert self.max_timestamp is not None
+        return self.max_timestamp
+
     def load_first_timestamp(self) -> int | None:
         if self.first_timestamp is None and self.size:
             self.first_timestamp = unpack_header(self.file.pread(HEADER_SIZE, 0))[8]

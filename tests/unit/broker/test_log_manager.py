@@ -226,6 +226,31 @@ def test_a_damaged_log_is_offline_alone_and_keeps_its_recovery_point() -> None:
         machine.kill()
 
 
+def test_a_segment_that_retention_cannot_read_is_kept_and_the_node_goes_on() -> None:
+    machine, controller = new_machine(), StandInController()
+    folder = "/data/bad-0"
+
+    async def first(bench: Bench) -> None:
+        (bad,) = await bench.create_topic("bad", internal_segment_bytes="200")
+        fill(bench, bad, 10)
+        await bench.create_topic("good")
+
+    run(first, machine=machine, controller=controller)
+    machine.exit()
+    for name, position in ((f"{0:020d}.log", 8), (f"{0:020d}.timeindex", 0)):
+        node = machine.platter.find(f"{folder}/{name}")
+        assert isinstance(node, FileNode)
+        for image in (node.live, node.durable):
+            image[position : position + 4] = bytes(4)
+
+    async def second(bench: Bench) -> None:
+        await asyncio.sleep(400)
+        fill(bench, bench.partition("good"))
+        assert bench.life.disk.exists(f"{folder}/{0:020d}.log")
+
+    run(second, machine=machine, controller=controller)
+
+
 def test_checkpoints_are_written_only_where_something_happened() -> None:
     async def scenario(bench: Bench) -> None:
         (partition,) = await bench.create_topic("a")

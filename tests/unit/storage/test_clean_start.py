@@ -4,11 +4,12 @@ import pytest
 from tests.unit.storage.logs import NOW_MS, make_batch, open_log, read_all
 from tests.unit.storage.memory_disk import MemoryDisk
 
+from lograft.model.types import Offset
 from lograft.storage.errors import BatchCorruptBelowRecoveryPoint, LogCorrupt
 from lograft.storage.log import Log
 from lograft.storage.types import FixedLogConfig
 
-SMALL = FixedLogConfig(segment_bytes=500, index_interval_bytes=100)
+SMALL = FixedLogConfig(segment_bytes=500, index_interval_bytes=100, retention_ms=60_000)
 RECORDS = 30
 
 
@@ -54,3 +55,16 @@ def test_a_batch_that_claims_to_be_longer_than_its_file_is_never_promised_to_a_r
     log = open_log(disk, SMALL, clean=True, recovery_point=RECORDS)
     with pytest.raises(LogCorrupt):
         log.read(0, bytes_max=100)
+
+
+def test_no_segment_is_deleted_because_its_time_index_is_damaged() -> None:
+    disk = MemoryDisk()
+    log = closed_log(disk)
+    segments = len(log.segments)
+    for segment in log.segments:
+        index = disk.open(segment.time_index.path)
+        for position in range(0, index.size, 12):
+            index.pwrite(bytes(8), position)  # as if from 1970
+    log = open_log(disk, SMALL, clean=True, recovery_point=RECORDS)
+    assert log.delete_old_segments(NOW_MS + 1, Offset(RECORDS)) == 0
+    assert log.delete_old_segments(NOW_MS + 60_001, Offset(RECORDS)) == segments
