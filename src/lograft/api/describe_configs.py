@@ -1,20 +1,21 @@
 """DescribeConfigs, versions 1-4: settings with their values and where each comes from.
 
-Topics, brokers (this one, or "" for the defaults of the whole cluster) and the broker's loggers;
-client metrics and groups hold only what was set for them. Passwords are never shown. v1: sources
-and synonyms. v3: types, and documentation on request.
+Topics, brokers (this one, or "" for the defaults of the whole cluster), the broker's loggers,
+groups and client metrics. Passwords are never shown. v1: sources and synonyms. v3: types, and
+documentation on request.
 """
 
 import logging
-from collections.abc import Collection, Iterable
+from collections.abc import Iterable
 from typing import Final
 
 from lograft.api.context import Api, Context
+from lograft.api.own_resources import check_is_own
 from lograft.broker.broker import Broker
 from lograft.metadata.errors import Refused
 from lograft.metadata.names import check_topic_name
+from lograft.metadata.resource_configs import describe_client_metrics, describe_group
 from lograft.metadata.types import ResourceType
-from lograft.model.config_keys import ConfigSource
 from lograft.model.config_resolution import (
     ConfigEntry,
     describe_broker,
@@ -35,9 +36,6 @@ from lograft.wire.messages.describe_configs import (
 
 API: Final = Api(key=32, versions=range(1, 5))
 
-CLIENT_METRICS_CONFIG: Final = 7
-GROUP_CONFIG: Final = 8
-
 
 def handle(context: Context, request: DescribeConfigsRequest) -> DescribeConfigsResponse:
     results = []
@@ -50,6 +48,7 @@ def handle(context: Context, request: DescribeConfigsRequest) -> DescribeConfigs
             error_message=None,
         )
         try:
+            check_is_own(context, resource.resource_type, resource.resource_name)
             entries = _describe(context.broker, resource)
             result.configs = [_shown(entry, resource, request) for entry in entries]
         except Refused as refusal:
@@ -74,28 +73,20 @@ def _describe(broker: Broker, resource: DescribeConfigsResource) -> Iterable[Con
             default = broker.image.config_of(ResourceType.broker, "")
             return describe_cluster_default(default, names=names)
         case ResourceType.broker:
-            _check_is_me(broker, name)
             return describe_broker(broker.config, names=names)
         case ResourceType.broker_logger:
-            _check_is_me(broker, name)
             return describe_loggers(_logger_levels(), names=names)
         case ResourceType.client_metrics if name:
-            return _explicit(broker, resource.resource_type, name, names)
+            overrides = broker.image.config_of(ResourceType.client_metrics, name)
+            return describe_client_metrics(overrides, names=names)
         case ResourceType.group if name:
-            return _explicit(broker, resource.resource_type, name, names)
+            overrides = broker.image.config_of(ResourceType.group, name)
+            return describe_group(overrides, broker.config, names=names)
         case _:
             raise Refused(
                 ErrorCode.invalid_request,
                 f"There are no settings of resource type {resource.resource_type}, name '{name}'.",
             )
-
-
-def _check_is_me(broker: Broker, name: str) -> None:
-    if name != str(broker.node_id):
-        raise Refused(
-            ErrorCode.invalid_request,
-            f"Broker {broker.node_id} knows its own settings only, not those of '{name}'.",
-        )
 
 
 def _logger_levels() -> dict[str, str]:
@@ -107,29 +98,14 @@ def _logger_levels() -> dict[str, str]:
     return levels
 
 
-def _explicit(
-    broker: Broker, resource_type: int, name: str, names: Collection[str] | None
-) -> list[ConfigEntry]:
-    return [
-        ConfigEntry(name=key, value=value, source=ConfigSource.UNKNOWN)
-        for key, value in sorted(broker.image.config_of(resource_type, name).items())
-        if names is None or key in names
-    ]
-
-
 def _shown(
     entry: ConfigEntry, resource: DescribeConfigsResource, request: DescribeConfigsRequest
 ) -> DescribeConfigsResourceResult:
-    source: int = entry.source
-    if resource.resource_type == ResourceType.client_metrics:
-        source = CLIENT_METRICS_CONFIG
-    elif resource.resource_type == ResourceType.group:
-        source = GROUP_CONFIG
     result = DescribeConfigsResourceResult(
         name=entry.name,
         value=entry.value,
         read_only=entry.read_only,
-        config_source=source,
+        config_source=entry.source,
         is_sensitive=entry.is_sensitive,
         config_type=entry.type,
         documentation=None,

@@ -10,6 +10,7 @@ from typing import Final
 from lograft.api.context import Api, Context
 from lograft.api.decisions import decide
 from lograft.api.errors import code_of
+from lograft.api.own_resources import check_may_alter
 from lograft.metadata.configs import incremental_alter_configs
 from lograft.metadata.errors import Refused
 from lograft.metadata.types import ResourceType
@@ -39,20 +40,37 @@ ROOT_LOGGER: Final = "root"
 async def handle(
     context: Context, request: IncrementalAlterConfigsRequest
 ) -> IncrementalAlterConfigsResponse:
-    loggers = [r for r in request.resources if r.resource_type == ResourceType.broker_logger]
-    others = [r for r in request.resources if r.resource_type != ResourceType.broker_logger]
-    responses = [_alter_loggers(context, resource, request.validate_only) for resource in loggers]
-    if others or not loggers:
-        rest = IncrementalAlterConfigsRequest(resources=others, validate_only=request.validate_only)
+    answered: dict[int, AlterConfigsResourceResponse] = {}
+    for number, resource in enumerate(request.resources):
         try:
-            reply = await decide(
-                context,
-                lambda image: incremental_alter_configs(image, rest, config=context.broker.config),
-            )
-            responses += reply.responses
-        except LograftError as error:
-            responses += [_refused(resource, code_of(error), str(error)) for resource in others]
-    return IncrementalAlterConfigsResponse(responses=responses)
+            check_may_alter(context, resource.resource_type, resource.resource_name)
+            if resource.resource_type == ResourceType.broker_logger:
+                answered[number] = _alter_loggers(resource, request.validate_only)
+        except Refused as refusal:
+            answered[number] = _refused(resource, refusal.code, refusal.message)
+    rest = IncrementalAlterConfigsRequest(
+        resources=[one for n, one in enumerate(request.resources) if n not in answered],
+        validate_only=request.validate_only,
+    )
+    decided = iter(await _decide(context, rest) if rest.resources else [])
+    return IncrementalAlterConfigsResponse(
+        responses=[answered.get(n) or next(decided) for n in range(len(request.resources))]
+    )
+
+
+async def _decide(
+    context: Context, request: IncrementalAlterConfigsRequest
+) -> list[AlterConfigsResourceResponse]:
+    """A response for each resource, in their order."""
+    try:
+        reply = await decide(
+            context,
+            lambda image: incremental_alter_configs(image, request, config=context.broker.config),
+        )
+        return reply.responses
+    except LograftError as error:
+        code, message = code_of(error), str(error)
+        return [_refused(resource, code, message) for resource in request.resources]
 
 
 def _refused(
@@ -67,22 +85,13 @@ def _refused(
 
 
 def _alter_loggers(
-    context: Context, resource: AlterConfigsResource, validate_only: bool
+    resource: AlterConfigsResource, validate_only: bool
 ) -> AlterConfigsResourceResponse:
-    try:
-        if resource.resource_name != str(context.broker.config.node_id):
-            raise Refused(
-                ErrorCode.invalid_request,
-                f"Broker {context.broker.config.node_id} cannot change the loggers of"
-                f" '{resource.resource_name}'.",
-            )
-        wanted = [
-            (name, _level(name, config.config_operation, config.value))
-            for config in resource.configs
-            for name in [config.name]
-        ]
-    except Refused as refusal:
-        return _refused(resource, refusal.code, refusal.message)
+    wanted = [
+        (name, _level(name, config.config_operation, config.value))
+        for config in resource.configs
+        for name in [config.name]
+    ]
     if not validate_only:
         for name, level in wanted:
             logging.getLogger("" if name == ROOT_LOGGER else name).setLevel(level)

@@ -5,13 +5,27 @@ stay within the broker's limits (`group.<kind>.min.…`, `group.<kind>.max.…`)
 """
 
 import re
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from typing import Final
 
 from lograft.metadata.errors import Refused
 from lograft.model.broker_config_table import BROKER_CONFIGS
 from lograft.model.broker_configs import BrokerConfig
-from lograft.model.config_keys import Between, ConfigKey, ConfigType, ListOf, OneOf, table_of
+from lograft.model.config_keys import (
+    Between,
+    ConfigKey,
+    ConfigSource,
+    ConfigType,
+    ListOf,
+    OneOf,
+    table_of,
+)
+from lograft.model.config_resolution import (
+    ConfigEntry,
+    Synonym,
+    broker_synonyms,
+    describe_override,
+)
 from lograft.model.errors import ErrorCode, InvalidConfig
 
 INT, STRING, BOOLEAN, LIST = (
@@ -97,6 +111,33 @@ def check_client_metrics_configs(values: Mapping[str, str]) -> None:
         if name == "match" and isinstance(value, tuple):
             for pattern in value:
                 _check_match(pattern)
+
+
+def describe_group(
+    overrides: Mapping[str, str], broker: BrokerConfig, *, names: Collection[str] | None = None
+) -> list[ConfigEntry]:
+    """All settings of a group, or those in `names`."""
+    return [
+        describe_override(
+            key,
+            overrides.get(key.name),
+            source=ConfigSource.GROUP,
+            synonyms=broker_synonyms(f"group.{key.name}", broker)
+            or (Synonym(key.name, key.default, ConfigSource.DEFAULT),),
+        )
+        for key in GROUP_CONFIGS.values()
+        if names is None or key.name in names
+    ]
+
+
+def describe_client_metrics(
+    overrides: Mapping[str, str], *, names: Collection[str] | None = None
+) -> list[ConfigEntry]:
+    return [
+        describe_override(key, overrides.get(key.name), source=ConfigSource.CLIENT_METRICS)
+        for key in CLIENT_METRICS_CONFIGS.values()
+        if names is None or key.name in names
+    ]
 
 
 def _parsed(key: ConfigKey, text: str) -> object:

@@ -60,7 +60,7 @@ def describe_topic(
             continue
         synonyms: tuple[Synonym, ...] = ()
         if TOPIC_SYNONYMS.get(key.name):
-            synonyms = _broker_synonyms(TOPIC_SYNONYMS[key.name][0][0], broker)
+            synonyms = broker_synonyms(TOPIC_SYNONYMS[key.name][0][0], broker)
         if override is not None:
             synonyms = (Synonym(key.name, override, ConfigSource.DYNAMIC_TOPIC), *synonyms)
             text: str | None = override
@@ -78,6 +78,27 @@ def describe_topic(
     return entries
 
 
+def describe_override(
+    key: ConfigKey,
+    override: str | None,
+    *,
+    source: ConfigSource,
+    synonyms: tuple[Synonym, ...] = (),
+) -> ConfigEntry:
+    """A setting whose own value, if there is one, comes from `source`, else from `synonyms`."""
+    text = synonyms[0].value if synonyms else key.default
+    if override is not None:
+        text = override
+        synonyms = (Synonym(key.name, override, source), *synonyms)
+    return ConfigEntry(
+        name=key.name,
+        value=_shown(key, text),
+        source=synonyms[0].source if synonyms else ConfigSource.DEFAULT,
+        synonyms=synonyms,
+        type=key.type,
+    )
+
+
 def describe_broker(
     broker: BrokerConfig, *, names: Collection[str] | None = None
 ) -> list[ConfigEntry]:
@@ -86,7 +107,7 @@ def describe_broker(
     known = [key.name for key in BROKER_CONFIGS.values() if not key.internal]
     extra = sorted(set(values) - set(known))
     return [
-        _broker_entry(name, values, _broker_synonyms(name, broker))
+        _broker_entry(name, values, broker_synonyms(name, broker))
         for name in (*known, *extra)
         if names is None or name in names
     ]
@@ -191,7 +212,7 @@ def _java_double(value: float) -> str:
     return f"{mantissa}E{int(exponent)}"
 
 
-def _broker_synonyms(name: str, broker: BrokerConfig) -> tuple[Synonym, ...]:
+def broker_synonyms(name: str, broker: BrokerConfig) -> tuple[Synonym, ...]:
     """Every source that gives the setting or its relatives a value, the strongest first. Only from
     the first one that carries the setting's own name on: a value in another unit does not count
     as a source of this one (Kafka's rule)."""

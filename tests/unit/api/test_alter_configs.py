@@ -45,3 +45,27 @@ def test_replaces_all_that_was_set(version: int) -> None:
         assert await alter("a", retention_ms="1") == ErrorCode.not_controller
 
     run(scenario)
+
+
+def test_other_brokers_are_refused() -> None:
+    async def scenario(bench: Bench) -> None:
+        def setting(name: str) -> AlterConfigsResource:
+            return AlterConfigsResource(
+                resource_type=4,
+                resource_name=name,
+                configs=[AlterableConfig(name="log.retention.ms", value="77")],
+            )
+
+        request = AlterConfigsRequest(resources=[setting("2"), setting(""), setting("1")])
+        response = await bench.ask(request, 2, AlterConfigsResponse)
+        assert [(r.resource_name, r.error_code) for r in response.responses] == [
+            ("2", ErrorCode.invalid_request),
+            ("", 0),
+            ("1", 0),
+        ]
+        assert "broker 1" in str(response.responses[0].error_message)
+        only = AlterConfigsRequest(resources=[setting("x")])
+        (refused,) = (await bench.ask(only, 2, AlterConfigsResponse)).responses
+        assert refused.error_code == ErrorCode.invalid_request
+
+    run(scenario)

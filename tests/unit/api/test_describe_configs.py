@@ -114,10 +114,32 @@ def test_loggers_metrics_and_groups() -> None:
         assert "lograft.broker.log_manager" in {config.name for config in loggers.configs}
         await alter(bench, METRICS, "sub", "interval.ms", "1000")
         metrics = await describe(bench, METRICS, "sub")
-        assert [(c.name, c.config_source) for c in metrics.configs] == [("interval.ms", 7)]
-        assert (await describe(bench, GROUP, "g")).configs == []
+        assert [(c.name, c.value, c.config_source) for c in metrics.configs] == [
+            ("interval.ms", "1000", 7),
+            ("match", "", 5),
+            ("metrics", "", 5),
+        ]
 
     run(scenario)
+
+
+def test_groups_begin_with_the_broker_settings() -> None:
+    async def scenario(bench: Bench) -> None:
+        await alter(bench, GROUP, "g", "share.delivery.count.limit", "7")
+        group = await describe(bench, GROUP, "g", synonyms=True)
+        found = {c.name: (c.value, c.config_source) for c in group.configs}
+        assert len(found) == 17
+        assert found["share.delivery.count.limit"] == ("7", 8)
+        assert found["consumer.session.timeout.ms"] == ("50000", 4)
+        assert found["consumer.heartbeat.interval.ms"] == ("5000", 5)
+        assert found["share.isolation.level"] == ("read_uncommitted", 5)
+        (limit,) = [c for c in group.configs if c.name == "share.delivery.count.limit"]
+        assert [(s.name, s.value, s.source) for s in limit.synonyms] == [
+            ("share.delivery.count.limit", "7", 8),
+            ("group.share.delivery.count.limit", "5", 5),
+        ]
+
+    run(scenario, group_consumer_session_timeout_ms="50000")
 
 
 def test_what_there_is_not() -> None:
