@@ -154,7 +154,7 @@ log.local.retention.ms: Time kept locally when older segments are tiered; -2 fol
 log.message.timestamp.after.max.ms: How far a record's timestamp may lie in the future.
 log.message.timestamp.before.max.ms: How far a record's timestamp may lie in the past.
 log.message.timestamp.type: Whether records keep the producer's time or get the broker's.
-log.preallocate: Whether segment files are allocated in full when they are created.
+log.preallocate: Accepted for compatibility; without effect, segment files grow as needed.
 log.retention.bytes: Size of a partition beyond which old segments go; -1 is no limit.
 log.retention.check.interval.ms: How often retention is applied.
 log.retention.hours: Age beyond which segments go, in hours; the weakest of the three.

@@ -28,7 +28,7 @@ TOPIC_DOCS: Final[dict[str, str]] = {
     "min.cleanable.dirty.ratio": "Share of the log that must be dirty before it is compacted.",
     "min.compaction.lag.ms": "Shortest time a record stays uncompacted.",
     "min.insync.replicas": "Replicas that must hold a record before acks=all is answered.",
-    "preallocate": "Whether segment files are allocated in full when they are created.",
+    "preallocate": "Accepted for compatibility; without effect, segment files grow as needed.",
     "remote.log.copy.disable": "Whether no more segments are copied to the tier.",
     "remote.log.delete.on.disable": "Whether tiered data goes when tiering is switched off.",
     "remote.storage.enable": "Whether old segments are tiered; Lograft has no tiers.",

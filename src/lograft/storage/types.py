@@ -56,6 +56,12 @@ class LogConfig(Protocol):
     @property
     def compression_type(self) -> str: ...
     @property
+    def compression_gzip_level(self) -> int: ...
+    @property
+    def compression_lz4_level(self) -> int: ...
+    @property
+    def compression_zstd_level(self) -> int: ...
+    @property
     def message_timestamp_log_append(self) -> bool: ...
     @property
     def message_timestamp_before_max_ms(self) -> int: ...
@@ -84,6 +90,9 @@ class FixedLogConfig:
     min_compaction_lag_ms: int = 0
     max_compaction_lag_ms: int = LONG_MAX
     compression_type: str = "producer"
+    compression_gzip_level: int = -1
+    compression_lz4_level: int = 9
+    compression_zstd_level: int = 3
     message_timestamp_log_append: bool = False
     message_timestamp_before_max_ms: int = LONG_MAX
     message_timestamp_after_max_ms: int = 3_600_000

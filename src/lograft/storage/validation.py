@@ -62,6 +62,7 @@ class AppendRules:
         "index_entries_max",
         "index_interval_bytes",
         "keys_required",
+        "level",
         "log_append_time",
         "message_bytes_max",
         "parses_records",
@@ -90,6 +91,12 @@ class AppendRules:
             self.timestamp_before_max_ms = self.timestamp_after_max_ms = LONG_MAX
         #: -1: as the producer sent it.
         self.codec = int(CODEC_OF_NAME[config.compression_type])
+        #: On the codec's own scale; None where it has none.
+        self.level = {
+            Codec.gzip: config.compression_gzip_level,
+            Codec.lz4: config.compression_lz4_level,
+            Codec.zstd: config.compression_zstd_level,
+        }.get(Codec(max(0, self.codec)))
         self.keys_required = config.cleanup_compact
         self.unpacked_bytes_max = unpacked_bytes_max(config)
         self.parses_records = self.keys_required or self.timestamp_before_max_ms < LONG_MAX
@@ -153,7 +160,7 @@ def check_records(
     codec = header.compression if rules.codec < 0 else rules.codec
     if codec == header.compression or header.is_control or origin is not Origin.CLIENT:
         return None
-    return repack(batch, payload, codec)
+    return repack(batch, payload, codec, level=rules.level)
 
 
 def _check_record(record: Record, rules: AppendRules, now_ms: int) -> None:

@@ -215,9 +215,9 @@ def unpack_records(batch: Buffer, *, bytes_max: int) -> bytes:
     return bytes(payload)
 
 
-def repack(batch: Buffer, payload: bytes, codec: int) -> bytes:
+def repack(batch: Buffer, payload: bytes, codec: int, *, level: int | None = None) -> bytes:
     """The batch in another codec; `payload` is what `unpack_records` gave."""
-    packed = compress(codec, payload)
+    packed = compress(codec, payload, level=level)
     changed = bytearray(batch[:HEADER_SIZE]) + packed
     (attributes,) = _ATTRIBUTES.unpack_from(changed, CRC_START)
     _ATTRIBUTES.pack_into(changed, CRC_START, attributes & ~CODEC_MASK | codec)

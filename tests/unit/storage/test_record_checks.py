@@ -1,6 +1,7 @@
 """What a leader looks at inside batches: bounded, whatever the batch unpacks to."""
 
 import tracemalloc
+from typing import Any
 
 import pytest
 
@@ -79,3 +80,21 @@ def test_another_codec_keeps_everything_else(codec: Codec) -> None:
         == before
     )
     assert read_records(changed, bytes_max=1 << 20) == records
+
+
+@pytest.mark.parametrize(
+    ("name", "low", "high"), [("gzip", 1, 9), ("lz4", 1, 12), ("zstd", -1000, 19)]
+)
+def test_the_topic_says_how_hard_to_compress(name: str, low: int, high: int) -> None:
+    text = b" ".join(b"word%d" % (number * number % 97) for number in range(3000))
+    batch = memoryview(bytearray(build_batch([Record(0, NOW_MS, None, text)])))
+    sizes = []
+    for level in (low, high):
+        levels: dict[str, Any] = {f"compression_{name}_level": level}
+        rules = AppendRules(FixedLogConfig(compression_type=name, **levels))
+        changed = check_records(batch, rules, Origin.CLIENT, NOW_MS)
+        assert changed is not None
+        (record,) = read_records(changed, bytes_max=1 << 20)
+        assert record.value == text
+        sizes.append(len(changed))
+    assert sizes[0] > sizes[1]
