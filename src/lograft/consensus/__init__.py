@@ -28,5 +28,7 @@ The driver's side of the contract:
   (`first_request_id` keeps lives apart if connections do not).
 * `tick` is due at `deadline_ms`; later is safe. There is one such number for each core, so one
   queue of deadlines serves thousands of them.
+* `on_snapshot` only for what is committed and fsynced in the own log. At the start the log reaches
+  at least to the end of the newest snapshot; a shorter one is replaced by it.
 * A snapshot is put in the log's place whole or not at all, and on disk before `on_installed`.
 """

@@ -4,7 +4,6 @@ The driver's side of the contract is in the docstring of the room (`consensus/__
 """
 
 from lograft.consensus.errors import NotLeading
-from lograft.consensus.fetcher import Fetcher
 from lograft.consensus.leader_side import LeaderSide
 from lograft.consensus.leadership import Leadership
 from lograft.consensus.messages import (
@@ -49,7 +48,7 @@ class RaftCore(LeaderSide):
         if self.voters.is_only(self.me):
             self._stand(now_ms)
         elif self.role is Role.FOLLOWER:
-            self.fetcher = Fetcher(self.leader, self.settings, now_ms)
+            self.fetcher = self._fetcher(self.leader, now_ms)
         elif self.is_voter:
             # Sooner than later on: asking in advance disturbs nobody.
             self._stand_ms = now_ms + self._chance(self.settings.election_timeout_ms)
@@ -149,8 +148,10 @@ class RaftCore(LeaderSide):
         return self._finish(now_ms)
 
     def on_snapshot(self, snapshot: SnapshotId, size_bytes: int, now_ms: int) -> Effects:
-        """The driver wrote a snapshot of what is committed."""
+        """The driver wrote a snapshot of what is committed. (And on disk in the own log: else a
+        crash could leave a log that parts from the snapshot before its end.)"""
         assert snapshot.end_offset <= self.high_watermark, (snapshot, self.high_watermark)
+        assert snapshot.end_offset <= self.log.durable, (snapshot, self.log.durable)
         self.snapshots[snapshot] = size_bytes
         if self.log.snapshot is None or snapshot > self.log.snapshot:
             self.log.snapshot = snapshot
@@ -225,7 +226,7 @@ class RaftCore(LeaderSide):
             assert self.leadership.epoch_start != NO_OFFSET, "no batch of its own epoch"
         else:
             self.role = Role.FOLLOWER
-            self.fetcher = Fetcher(leader, self.settings, now_ms)
+            self.fetcher = self._fetcher(leader, now_ms)
         if self._trace is not None:
             self._trace(f"{self.role.value}: life {life} begins")
         return self._finish(now_ms)

@@ -30,6 +30,7 @@ class Fetcher:
     """Made anew for each leader and epoch, so that nothing of an older one is left in it."""
 
     __slots__ = (
+        "_patience_ms",
         "_settings",
         "download",
         "heard",
@@ -40,8 +41,11 @@ class Fetcher:
         "target",
     )
 
-    def __init__(self, target: NodeId, settings: RaftSettings, now_ms: int) -> None:
+    def __init__(
+        self, target: NodeId, settings: RaftSettings, *, patience_ms: int, now_ms: int
+    ) -> None:
         self._settings = settings
+        self._patience_ms = patience_ms
         self.target = target
         #: The number of the request that waits for its answer.
         self.in_flight: int | None = None
@@ -50,7 +54,7 @@ class Fetcher:
         self.next_ms = now_ms
         #: Whether this leader ever answered; who hears from a leader helps nobody to replace it.
         self.heard = False
-        self.silence_deadline_ms = now_ms + settings.fetch_timeout_ms
+        self.silence_deadline_ms = now_ms + patience_ms
         self.download: SnapshotDownload | None = None
 
     def on_sent(self, request_id: int, now_ms: int) -> None:
@@ -63,7 +67,7 @@ class Fetcher:
 
     def on_heard(self, now_ms: int) -> None:
         self.heard = True
-        self.silence_deadline_ms = now_ms + self._settings.fetch_timeout_ms
+        self.silence_deadline_ms = now_ms + self._patience_ms
 
     def on_failure(self, now_ms: int) -> None:
         self.in_flight = None

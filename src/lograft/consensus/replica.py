@@ -233,7 +233,7 @@ class Replica:
         self._move(Cause.LEADER_FOUND)
         self.hard_state = HardState(self.epoch, leader, None, self.life)
         self._attempts = 0
-        self.fetcher = Fetcher(leader, self.settings, now_ms)
+        self.fetcher = self._fetcher(leader, now_ms)
 
     def _learn(self, epoch: Epoch, leader: NodeId, now_ms: int) -> None:
         """What an answer says about who leads."""
@@ -258,7 +258,17 @@ class Replica:
             self.fetcher = None
             return
         self._asked_last = (self._asked_last + 1) % len(others)
-        self.fetcher = Fetcher(others[self._asked_last], self.settings, now_ms)
+        self.fetcher = self._fetcher(others[self._asked_last], now_ms)
+
+    def _fetcher(self, target: NodeId, now_ms: int) -> Fetcher:
+        # The followers of one leader must not lose patience all at once.
+        jitter_ms = self._chance(max(self.settings.election_timeout_ms // 2, 1))
+        return Fetcher(
+            target,
+            self.settings,
+            patience_ms=self.settings.fetch_timeout_ms + jitter_ms,
+            now_ms=now_ms,
+        )
 
     def _election_timeout_ms(self) -> int:
         timeout_ms = self.settings.election_timeout_ms
@@ -303,7 +313,7 @@ class Replica:
 
     def _finish(self, now_ms: int) -> Effects:
         for request in self._orphans:
-            self._answer(request, Error.NOT_LEADER)
+            self._answer(request, Error.WRONG_LIFE if self.is_barred else Error.NOT_LEADER)
         self._orphans = []
         self._pull(now_ms)
         self.deadline_ms = self._next_deadline_ms(now_ms)

@@ -35,6 +35,8 @@ class RaftChecks:
         #: The voters that committed the last entry: a majority of them has it on disk, for ever.
         #: Two sets when the newest one was appended in the same step: either may have counted.
         self._committed_by: tuple[VoterSet, ...] = (voters,)
+        #: By the epoch in which it was noticed: how much was committed then.
+        self._committed_in: dict[Epoch, int] = {}
         self._leader_of: dict[Epoch, NodeId] = {}
         self._led: set[Epoch] = set()
         self._seen: dict[NodeId, tuple[int, Epoch, int]] = {}
@@ -137,12 +139,13 @@ class RaftChecks:
         self._led.add(core.epoch)
         known = self._leader_of[core.epoch]
         ensure(known == node.key.node_id, "M1 SingleLeader", core.epoch, known, node.key.node_id)
-        # M3: a leader has everything that was committed before it.
-        count = len(self.committed)
+        # M3: a leader has everything that was committed in the epochs before its own. (One that
+        # slept through its election may find itself leader of an epoch that is long over.)
+        count = max((c for epoch, c in self._committed_in.items() if epoch < core.epoch), default=0)
         ensure(node.end >= count, "M3 leader completeness", node.key.node_id, node.end, count)
         if count > node.start.offset:
             ensure(
-                node.entry_at(count - 1) == self.committed[-1],
+                node.entry_at(count - 1) == self.committed[count - 1],
                 "M3 leader completeness",
                 node.key.node_id,
                 count - 1,
@@ -179,6 +182,7 @@ class RaftChecks:
                 entry = node.entry_at(offset)
                 self.committed.append(entry)
                 self.states.append(apply(self.states[-1], entry))
+            self._committed_in[core.epoch] = watermark
             self._committed_by = (core.log.voters_at(watermark), core.voters)
         if watermark > node.start.offset:
             last = node.entry_at(watermark - 1)

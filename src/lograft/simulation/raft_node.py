@@ -213,10 +213,10 @@ class RaftNode:
             self.flushing = self.end
         self.do(self.core.on_durable(Offset(upto), now_ms), now_ms)
 
-    def take_snapshot(self, now_ms: int, *, keep: int = 0) -> Snapshot | None:
-        """Of everything applied; the log below it goes, but for the last `keep` entries."""
+    def take_snapshot(self, now_ms: int, *, keep: bool = False) -> Snapshot | None:
+        """Of everything applied; the log below it goes, unless it is to be kept for a while."""
         assert self.core is not None
-        if self.applied <= self.start.offset:
+        if self.applied <= self.start.offset or self.applied > self.core.log.durable:
             return None
         end = self.applied
         snapshot = Snapshot(
@@ -231,7 +231,7 @@ class RaftNode:
         # A log only begins where a snapshot ends.
         durable = self.disk.entries
         is_durable = self.start == self.disk.start and self.entries[: len(durable)] == durable
-        if keep == 0 and is_durable and self.start.offset + len(durable) >= end:
+        if not keep and is_durable and self.start.offset + len(durable) >= end:
             self._delete_below(snapshot.id)
             self.core.on_log_start(snapshot.id)
         return snapshot

@@ -17,6 +17,7 @@ from lograft.consensus.messages import (
     Message,
     RemoveVoterRequest,
     UpdateVoterRequest,
+    VoteResponse,
 )
 from lograft.consensus.types import RaftSettings, ReplicaKey, Send, SnapshotId, Voter, VoterSet
 from lograft.model.types import NodeId
@@ -48,6 +49,8 @@ class RaftOptions:
     lateness: float = 0.0
     fault_interval_ms: int = 250
     slow_disk: float = 0.0
+    #: How often a voter loses its power just after it gave its vote.
+    vote_crash: float = 0.0
     dynamic_voters: bool = True
 
 
@@ -78,6 +81,7 @@ def options_of(seed: int) -> RaftOptions:
         lateness=random.choice((0.0, 0.02, 0.1)),
         fault_interval_ms=random.choice((60, 150, 300)),
         slow_disk=random.choice((0.0, 0.05, 0.2)),
+        vote_crash=random.choice((0.0, 0.0, 0.2)),
         dynamic_voters=random.random() < 0.8,
     )
 
@@ -252,6 +256,15 @@ class RaftRun:
         if (sender.key.node_id, send.to) in self._cut:
             return
         copies = 1
+        message = send.message
+        is_vote = isinstance(message, VoteResponse) and message.granted and not message.pre_vote
+        if (
+            is_vote
+            and not self._healed
+            and options.vote_crash
+            and (self._faults.random() < options.vote_crash)
+        ):
+            self._at(0, lambda: self._crash(sender))
         if not self._healed:
             if random.random() < options.loss:
                 return
@@ -313,7 +326,7 @@ class RaftRun:
         node = self._clients.choice(alive)
 
         def take() -> None:
-            snapshot = node.take_snapshot(self.now_ms, keep=self._clients.randrange(2))
+            snapshot = node.take_snapshot(self.now_ms, keep=self._clients.random() < 0.5)
             if snapshot is not None:
                 self._snapshots[snapshot.id] = snapshot
 

@@ -5,6 +5,7 @@ from pathlib import Path
 from uuid import UUID
 
 import pytest
+from tests.unit.consensus.raft_scenario import ClusterScenario
 
 from lograft.consensus.core import RaftCore
 from lograft.consensus.errors import NotLeading
@@ -101,13 +102,15 @@ def describe(effects: Effects | None) -> list[str]:
 
 @pytest.mark.parametrize("path", SCRIPTS, ids=lambda path: path.stem)
 def test_scenario(path: Path) -> None:
-    scenario = Scenario()
     blocks = path.read_text().strip().split("\n\n")
+    alone = any(line.startswith("replica ") for line in blocks[0].split("\n"))
+    scenario = Scenario() if alone else ClusterScenario()
     actual = ""
     for block in blocks:
         command, _, _ = block.partition("\n----")
         lines = command.split("\n")
-        output = "\n".join(scenario.execute(line) for line in lines if not line.startswith("#"))
+        outputs = [scenario.execute(line) for line in lines if not line.startswith("#")]
+        output = "\n".join(filter(None, outputs)) or "-"
         actual += f"{command}\n----\n{output}\n\n"
     actual = actual.rstrip("\n") + "\n"
     if os.environ.get("REWRITE_SCRIPTS"):
