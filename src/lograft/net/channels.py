@@ -250,9 +250,11 @@ class SocketChannel:
         self._queue.clear()
         self._unsent_bytes = 0
         self._socket.close()
-        if self._receiver is not None:
+        # Let go of, so that the two do not keep each other alive.
+        receiver, self._receiver = self._receiver, None
+        if receiver is not None:
             # Later, because this may run inside a call of the receiver.
-            self._loop.call_soon(self._receiver.on_closed, error)
+            self._loop.call_soon(receiver.on_closed, error)
 
 
 def address_of(raw: tuple[object, ...]) -> Address:

@@ -233,6 +233,8 @@ class Connection:
             self._log_bad(str(error))
         self._drop_waiting()
         self._frames, self._held = _NO_FRAMES, None
+        # Not left to the collector: hostile peers come faster than it does.
+        self._buffer.release()
         if self._unmute is not None:
             self._unmute.cancel()
             self._unmute = None

@@ -104,6 +104,11 @@ class FrameBuffer:
             self._filled_up = False
             self._allocate(START_BYTES)
 
+    def release(self) -> None:
+        """The last call: gives everything back at once, whoever may still hold this object."""
+        self._start = self._end = 0
+        self._allocate(0)
+
     def _allocate(self, capacity: int) -> None:
         # Never resized in place: views of it may still be held by whoever got the last frame.
         self._data = bytearray(capacity)

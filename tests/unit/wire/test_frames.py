@@ -149,3 +149,12 @@ def test_frames_may_be_taken_one_at_a_time() -> None:
     assert bytes(next(buffer.received(len(stream)))) == b"one"
     assert bytes(next(buffer.frames())) == b"two"
     assert buffer.pending_bytes == 0
+
+
+def test_a_released_buffer_holds_nothing() -> None:
+    buffer = FrameBuffer(1 << 20)
+    view = buffer.get_buffer()
+    view[:4] = (1 << 20).to_bytes(4, "big")
+    assert list(buffer.received(4)) == []
+    buffer.release()
+    assert (buffer.capacity, buffer.pending_bytes) == (0, 0)
