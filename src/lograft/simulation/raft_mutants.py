@@ -111,6 +111,17 @@ class UnfsyncedCounts(RaftCore):
         return super().on_durable(max(offset, self.log.durable), now_ms)
 
 
+class PageCacheTrusted(RaftCore):
+    """What a restarted replica finds in its log is taken for durable."""
+
+    def start(self, now_ms: int) -> Effects:
+        self.log.durable = self.log.end.offset
+        return super().start(now_ms)
+
+    def on_durable(self, offset: Offset, now_ms: int) -> Effects:
+        return super().on_durable(max(offset, self.log.durable), now_ms)
+
+
 class LeaderCountsUnfsynced(RaftCore):
     """A leader counts itself before its own disk has the record."""
 
@@ -229,6 +240,7 @@ RAFT_MUTANTS: Final[tuple[type[RaftCore], ...]] = (
     PreVotesCount,
     OldEpochCommitted,
     UnfsyncedCounts,
+    PageCacheTrusted,
     LeaderCountsUnfsynced,
     EpochOfFetchUnchecked,
     FollowsOlderEpoch,

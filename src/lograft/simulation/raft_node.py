@@ -88,6 +88,7 @@ class RaftNode:
         self.lives = 0
         self.installs = 0
         self.core: RaftCore | None = None
+        self._cached = False
         # ── in memory ──
         self.start = self.disk.start
         self.entries: list[Entry] = []
@@ -114,8 +115,10 @@ class RaftNode:
     def boot(self, now_ms: int) -> None:
         disk = self.disk
         self.lives += 1
-        self.start = disk.start
-        self.entries = list(disk.entries)
+        if not self._cached:
+            self.start = disk.start
+            self.entries = list(disk.entries)
+        self._cached = False
         self.snapshot = disk.snapshot
         self.state = 0 if disk.snapshot is None else disk.snapshot.state
         self.applied = 0 if disk.snapshot is None else disk.snapshot.id.end_offset
@@ -157,6 +160,12 @@ class RaftNode:
         durable = len(disk.entries)
         if self.start == disk.start and self.entries[:durable] == disk.entries:
             disk.entries = self.entries[: durable + entries_kept]
+        self.core = None
+
+    def kill(self) -> None:
+        """The process goes, the machine stays: what it wrote is still in the page cache, and may
+        still be lost later."""
+        self._cached = True
         self.core = None
 
     # ── effects ──────────────────────────────────────────────────────────────────────────────

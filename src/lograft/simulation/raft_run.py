@@ -392,7 +392,10 @@ class RaftRun:
         self.report.crashes += 1
         kept = random.randrange(4)
         persist_done = random.random() < 0.5
-        self._act(node, lambda: node.crash(entries_kept=kept, persist_done=persist_done))
+        if random.random() < 0.3:
+            self._act(node, node.kill)
+        else:
+            self._act(node, lambda: node.crash(entries_kept=kept, persist_done=persist_done))
         self._paused_until.pop(node.key.node_id, None)
         self._tick_at.pop(node.key.node_id, None)
         if random.random() < 0.5:
