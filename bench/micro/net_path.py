@@ -80,6 +80,7 @@ def serve(pipe: Pipe, path: str, fetch_bytes: int, loop_name: str) -> None:
                 budget=FrameBudget(),
             )
             await server.start(Address("127.0.0.1", 0))
+            server.serve()
             pipe.send(server.address.port)
             loop = asyncio.get_running_loop()
             asked = asyncio.Event()

@@ -104,8 +104,10 @@ class Node:
             await broker.load()
         await self._listen()
         await self._control()
+        self._serve(self.config.controller_listeners)
         if self.config.is_broker:
             await self._join(broker)
+            self._serve(self.config.broker_listeners)
 
     async def stop(self) -> None:
         if self._registration is not None:
@@ -240,6 +242,10 @@ class Node:
             )
             await server.start(endpoint.address)
             self._servers[endpoint.name] = server
+
+    def _serve(self, endpoints: tuple[Endpoint, ...]) -> None:
+        for endpoint in endpoints:
+            self._servers[endpoint.name].serve()
 
     def _transport_of(self, endpoint: Endpoint) -> Transport:
         if not endpoint.security.uses_tls:

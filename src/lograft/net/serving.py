@@ -17,6 +17,8 @@ from lograft.net.frame_memory import FrameBudget
 
 _SWEEPS_PER_IDLE_TIME: Final = 4
 _SWEEP_MS_MAX: Final = 30_000
+#: Connections that may wait for the node to become ready; more are refused.
+_EARLY_MAX: Final = 1024
 #: At most one line in this time says that connections are refused.
 _REFUSAL_LOG_MS: Final = 5_000
 
@@ -81,6 +83,7 @@ class Server:
         "_accepted",
         "_budget",
         "_connections",
+        "_early",
         "_empty",
         "_handlers",
         "_limits",
@@ -116,6 +119,8 @@ class Server:
         self._limits = limits or ServerLimits()
         self._listener: Listener | None = None
         self._connections: set[Connection] = set()
+        #: Came before the node was ready: nothing is read from them yet. None once it is.
+        self._early: list[Channel] | None = []
         self._empty = asyncio.Event()
         self._sweep: Task | None = None
         self._accepted = 0
@@ -128,8 +133,15 @@ class Server:
         return self._listener.address
 
     async def start(self, address: Address) -> None:
+        """Binds; connections are accepted but wait until `serve` is called."""
         self._listener = await self._transport.listen(address, self._on_channel)
         self._sweep = self._runtime.spawn(self._close_idle(), name=f"idle-sweep-{self._name}")
+
+    def serve(self) -> None:
+        """The node can answer now."""
+        early, self._early = self._early or [], None
+        for channel in early:
+            self._on_channel(channel)
 
     async def stop(self, *, grace_ms: int = 1_000) -> None:
         """Accepts and reads no more, sends what is ready, then cuts."""
@@ -137,6 +149,8 @@ class Server:
             self._listener.close()
         if self._sweep is not None:
             self._sweep.cancel()
+        for channel in self._early or ():
+            channel.abort()
         for end in (Connection.close, Connection.abort):
             for connection in list(self._connections):
                 end(connection)
@@ -161,6 +175,12 @@ class Server:
         }
 
     def _on_channel(self, channel: Channel) -> None:
+        if self._early is not None:
+            if len(self._early) < _EARLY_MAX:
+                self._early.append(channel)
+            else:
+                self._refuse(channel, "the node is still starting")
+            return
         refusal = self._quota.take(channel.peer.host)
         if refusal is not None:
             self._refuse(channel, refusal)

@@ -65,6 +65,7 @@ async def serving(
     budget: FrameBudget | None = None,
     limits: ServerLimits | None = None,
     transport: Transport | None = None,
+    ready: bool = True,
 ) -> AsyncIterator[Server]:
     workers = ThreadWorkers()
     async with asyncio.TaskGroup() as group:
@@ -78,6 +79,8 @@ async def serving(
             transport=transport,
         )
         await server.start(LOOPBACK)
+        if ready:
+            server.serve()
         yield server
         await server.stop()
     workers.close()
@@ -104,6 +107,20 @@ def test_several_clients_at_once(on_loop: RunOnLoop) -> None:
         for _, collector in clients:
             await collector.wait_closed()
         assert server.statistics() == {"connections": 0, "accepted": 20, "refused": 0}
+
+    on_loop(main())
+
+
+def test_clients_that_come_early_wait_until_the_node_serves(on_loop: RunOnLoop) -> None:
+    async def main() -> None:
+        async with serving(ready=False) as server:
+            channel, collector = await connect(server)
+            channel.send([framed(b"early")])
+            later, _ = await connect(server)
+            assert server.statistics()["connections"] == 0
+            server.serve()
+            await collector.wait_bytes(len(framed(b"early")))
+            later.abort()
 
     on_loop(main())
 
