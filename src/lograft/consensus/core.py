@@ -112,12 +112,13 @@ class RaftCore(LeaderSide):
             self._count(self.election, now_ms)
         elif self.is_settled and self.leadership is not None:
             if self.leadership.epoch_start == NO_OFFSET:
-                self._wish_lead = LeaderChange(
+                change = LeaderChange(
                     epoch=self.epoch,
                     leader=self.me.node_id,
                     voters=self.voters.node_ids,
                     granting=self.leadership.granting,
                 )
+                self._wish(lead=change)
                 self.leadership.on_disk_owing(now_ms)
             self._begin_epoch(now_ms)
         return self._finish(now_ms)

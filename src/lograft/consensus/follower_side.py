@@ -130,7 +130,7 @@ class FollowerSide(VoterSide):
                 f" committed {self.high_watermark}, end {self.log.end.offset}"
             )
         self.log.truncate(to)
-        self._wish_truncate = to
+        self._wish(truncate=to)
 
     def _append(self, entries: LogSlice) -> None:
         first, last = entries.epochs[0][0], entries.epochs[-1][0]
@@ -139,7 +139,7 @@ class FollowerSide(VoterSide):
         if last > self.epoch:
             raise CommittedAtRisk(f"records of epoch {last} from the leader of {self.epoch}")
         self.log.append(entries)
-        self._wish_append = entries
+        self._wish(append=entries)
 
     def _on_fetch_snapshot_response(self, response: FetchSnapshotResponse, now_ms: int) -> None:
         fetcher = self._fetcher_of(response, now_ms)
@@ -149,7 +149,8 @@ class FollowerSide(VoterSide):
         if chunk is None:
             fetcher.on_failure(now_ms)
             return
-        self._wish_chunk = chunk
+        self._wish(chunk=chunk)
         if fetcher.download.is_complete:
             fetcher.download = None
-            self._wish_install = self._installing = chunk.snapshot
+            self._installing = chunk.snapshot
+            self._wish(install=chunk.snapshot)

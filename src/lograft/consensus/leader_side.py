@@ -140,7 +140,7 @@ class LeaderSide(FollowerSide):
                 leadership.progress_of(newcomer, self.log, now_ms).durable >= change.target
             ):
                 change.stage = Stage.APPENDING
-                self._wish_voters = change.voters
+                self._wish(append_voters=change.voters)
         elif change is not None and NO_OFFSET < change.end <= self.high_watermark:
             leadership.change = None
             self._answer(change.request)

@@ -134,14 +134,16 @@ class Leadership:
 
     def majority_deadline_ms(self, log: LogView) -> int | None:
         """When the last majority was heard of, and the patience after it; None: it is one."""
-        voters = log.voters
-        needed = voters.majority - voters.has(self._me)
-        if needed <= 0:
-            return None
         heard = [
             self._since_ms if (each := self._progress.get(voter.key)) is None else each.heard_ms
-            for voter in voters.others(self._me)
+            for voter in log.voters.others(self._me)
         ]
+        return self._majority_deadline_ms(log, heard)
+
+    def _majority_deadline_ms(self, log: LogView, heard: list[int]) -> int | None:
+        needed = log.voters.majority - log.voters.has(self._me)
+        if needed <= 0:
+            return None
         heard.sort(reverse=True)
         return heard[needed - 1] + self._settings.check_quorum_ms
 
@@ -159,13 +161,20 @@ class Leadership:
 
     def deadline_ms(self, log: LogView) -> int | None:
         """The earliest of everything that time does to a leader."""
+        me, since_ms = self._me.node_id, self._since_ms
         due = [deadline for _, deadline in self.parked.values()]
-        for deadline in (self.majority_deadline_ms(log), self.disk_deadline_ms()):
-            if deadline is not None:
-                due.append(deadline)
+        heard: list[int] = []
+        for voter in log.voters.voters:
+            if voter.key.node_id == me:
+                continue
+            progress = self._progress.get(voter.key)
+            heard.append(since_ms if progress is None else progress.heard_ms)
+            due.append(since_ms if progress is None else self._begin_due_ms(progress))
+        majority_ms = self._majority_deadline_ms(log, heard)
+        if majority_ms is not None:
+            due.append(majority_ms)
+        if self.disk_since_ms is not None:
+            due.append(self.disk_since_ms + self._settings.election_timeout_ms)
         if self.change is not None:
             due.append(self.change.deadline_ms)
-        for voter in log.voters.others(self._me):
-            progress = self._progress.get(voter.key)
-            due.append(self._since_ms if progress is None else self._begin_due_ms(progress))
         return min(due, default=None)

@@ -5,7 +5,7 @@ Every public method of the core ends in `_finish`, which turns what was gathered
 """
 
 from collections.abc import Callable, Iterable
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Any, Final
 
 from lograft.consensus.election import Election
 from lograft.consensus.fetcher import Fetcher
@@ -32,16 +32,14 @@ from lograft.consensus.messages import (
 from lograft.consensus.roles import Cause, Role, next_role
 from lograft.consensus.types import (
     CONTROLLER,
+    NOTHING,
     Chance,
     Effects,
     HardState,
-    LeaderChange,
     LogEnd,
-    LogSlice,
     RaftSettings,
     ReplicaKey,
     Send,
-    SnapshotChunk,
     SnapshotId,
     VoterSet,
 )
@@ -138,20 +136,11 @@ class Replica:
         self._next_request_id = first_request_id
         self._on_disk = hard_state
         self._persisting: HardState | None = None
-        self._forget_wishes()
-
-    def _forget_wishes(self) -> None:
-        """What `_finish` turns into effects."""
+        #: What this call has to say so far; `_finish` hands it out.
+        self._wishes = NOTHING
         self._sends: list[Send] = []
+        #: Requests that only a leader could answer, from when this replica was one.
         self._orphans: list[Request] = []
-        self._unled: Epoch | None = None
-        self._wish_truncate: Offset | None = None
-        self._wish_append: LogSlice | None = None
-        self._wish_lead: LeaderChange | None = None
-        self._wish_voters: VoterSet | None = None
-        self._wish_chunk: SnapshotChunk | None = None
-        self._wish_install: SnapshotId | None = None
-        self._committed: Offset | None = None
 
     # ── what others may ask ──────────────────────────────────────────────────────────────────
 
@@ -181,7 +170,7 @@ class Replica:
 
     @property
     def is_settled(self) -> bool:
-        return self._on_disk == self.hard_state
+        return self._on_disk is self.hard_state or self._on_disk == self.hard_state
 
     @property
     def is_leader(self) -> bool:
@@ -211,11 +200,10 @@ class Replica:
 
     def _leave_role(self) -> None:
         if self.leadership is not None:
-            self._unled = self.epoch
+            self._wish(unlead=self.epoch, lead=None, append_voters=None)
             self._orphans += [request for request, _ in self.leadership.parked.values()]
             if self.leadership.change is not None:
                 self._orphans.append(self.leadership.change.request)
-            self._wish_lead = self._wish_voters = None
         self.leadership = self.election = self.fetcher = self._stand_ms = None
 
     def _become_unattached(self, epoch: Epoch, now_ms: int) -> None:
@@ -307,40 +295,41 @@ class Replica:
         )
         self._send(to, response)
 
+    def _wish(self, **parts: Any) -> None:
+        self._wishes = self._wishes._replace(**parts)
+
     def _commit(self, offset: Offset) -> None:
         assert offset > self.high_watermark, (offset, self.high_watermark)
-        self.high_watermark = self._committed = offset
+        self.high_watermark = offset
+        self._wish(committed=offset)
 
     def _finish(self, now_ms: int) -> Effects:
+        if self._orphans:
+            self._answer_orphans()
+        if self.fetcher is not None:
+            self._pull(self.fetcher, now_ms)
+        self.deadline_ms = self._next_deadline_ms(now_ms)
+        if not self.is_settled:
+            unlead, persist = self._wishes.unlead, None
+            if unlead is not None:
+                self._wish(unlead=None)
+            if self._persisting is None:
+                persist = self._persisting = self.hard_state
+            return Effects(persist=persist, unlead=unlead)
+        effects, self._wishes = self._wishes, NOTHING
+        if self._sends:
+            effects = effects._replace(send=tuple(self._sends))
+            self._sends = []
+        return effects
+
+    def _answer_orphans(self) -> None:
         for request in self._orphans:
             self._answer(request, Error.WRONG_LIFE if self.is_barred else Error.NOT_LEADER)
         self._orphans = []
-        self._pull(now_ms)
-        self.deadline_ms = self._next_deadline_ms(now_ms)
-        if not self.is_settled:
-            unled, self._unled = self._unled, None
-            persist = None
-            if self._persisting is None:
-                persist = self._persisting = self.hard_state
-            return Effects(persist=persist, unlead=unled)
-        effects = Effects(
-            unlead=self._unled,
-            truncate=self._wish_truncate,
-            append=self._wish_append,
-            lead=self._wish_lead,
-            append_voters=self._wish_voters,
-            chunk=self._wish_chunk,
-            install=self._wish_install,
-            send=tuple(self._sends),
-            committed=self._committed,
-        )
-        self._forget_wishes()
-        return effects
 
-    def _pull(self, now_ms: int) -> None:
+    def _pull(self, fetcher: Fetcher, now_ms: int) -> None:
         """The next fetch, if it is time; it tells what is on disk, so it waits for the disk."""
-        fetcher = self.fetcher
-        if fetcher is None or not fetcher.may_ask(now_ms) or self._installing is not None:
+        if not fetcher.may_ask(now_ms) or self._installing is not None:
             return
         request: Request
         if fetcher.download is not None:

@@ -171,8 +171,7 @@ class LeaderChange:
     granting: tuple[NodeId, ...]
 
 
-@dataclass(frozen=True, slots=True)
-class Send:
+class Send(NamedTuple):
     """A message for another replica, or an answer to whoever asked (`request_id` says what)."""
 
     to: NodeId
@@ -188,8 +187,7 @@ class SnapshotChunk:
     data: bytes
 
 
-@dataclass(frozen=True, slots=True)
-class Effects:
+class Effects(NamedTuple):
     """What to do now, in this order. When `persist` is set, whatever rests on it is held back
     until `on_persisted`; besides it only `unlead` can be set then."""
 

@@ -199,7 +199,7 @@ class CutTooDeep(RaftCore):
             super()._truncate(min(to, deeper) if deeper > self.log.start.offset else to)
         except CommittedAtRisk:
             self.log.truncate(to)
-            self._wish_truncate = to
+            self._wish(truncate=to)
 
 
 class DivergenceUnseen(RaftCore):
