@@ -188,8 +188,9 @@ class SnapshotChunk:
 
 
 class Effects(NamedTuple):
-    """What to do now, in this order. When `persist` is set, whatever rests on it is held back
-    until `on_persisted`; besides it only `unlead` can be set then."""
+    """What to do now, in this order: what asks for a call back comes last, so that its effects are
+    newer than these. When `persist` is set, whatever rests on it is held back until
+    `on_persisted`; besides it only `unlead` can be set then."""
 
     persist: HardState | None = None
     #: The node led until now: appends are refused, waiting ones fail.
@@ -198,16 +199,16 @@ class Effects(NamedTuple):
     truncate: Offset | None = None
     #: Append these batches as they are; `on_durable` when they are on disk.
     append: LogSlice | None = None
+    chunk: SnapshotChunk | None = None
+    send: tuple[Send, ...] = ()
+    #: The high watermark moved here: everything below is committed.
+    committed: Offset | None = None
+    #: The snapshot is here whole: check it, let it replace the log, then `on_installed`.
+    install: SnapshotId | None = None
     #: Append this batch: the node leads from here on.
     lead: LeaderChange | None = None
     #: Append a VotersRecord with this set, then `on_appended(…, voters=…)`.
     append_voters: VoterSet | None = None
-    chunk: SnapshotChunk | None = None
-    #: The snapshot is here whole: check it, let it replace the log, then `on_installed`.
-    install: SnapshotId | None = None
-    send: tuple[Send, ...] = ()
-    #: The high watermark moved here: everything below is committed.
-    committed: Offset | None = None
 
 
 NOTHING: Final = Effects()

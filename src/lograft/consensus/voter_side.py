@@ -12,10 +12,16 @@ from lograft.model.types import NO_NODE, ZERO_UUID, Epoch
 class VoterSide(Replica):
     def _stand(self, now_ms: int) -> None:
         """Asks in advance (KIP-996); an only voter wins by asking itself."""
-        if not self.is_voter or self.is_barred or self._installing is not None:
+        if self.is_barred:
             self._stand_ms = None
-            if self._installing is not None:
-                self._stand_ms = now_ms + self._election_timeout_ms()
+            return
+        if self._installing is not None:
+            self._stand_ms = now_ms + self._election_timeout_ms()
+            return
+        if not self.is_voter:
+            # A snapshot may have taken it out of the set while it waited.
+            self._stand_ms = None
+            self._seek(now_ms)
             return
         self._leave_role()
         self._move(Cause.TIMEOUT)

@@ -98,6 +98,8 @@ class RaftNode:
         self.persisting: HardState | None = None
         #: A flush is under way up to here; None: none is.
         self.flushing: int | None = None
+        #: A snapshot that is being put in the log's place.
+        self.installing: SnapshotId | None = None
         self.outbox: list[Send] = []
         self.chunks = b""
         #: What the last effects were, for those who describe them.
@@ -122,7 +124,7 @@ class RaftNode:
         self.snapshot = disk.snapshot
         self.state = 0 if disk.snapshot is None else disk.snapshot.state
         self.applied = 0 if disk.snapshot is None else disk.snapshot.id.end_offset
-        self.persisting = self.flushing = None
+        self.persisting = self.flushing = self.installing = None
         self.outbox, self.chunks = [], b""
         slice_ = self._slice(self.start.offset, self.end)
         snapshot = disk.snapshot
@@ -190,12 +192,12 @@ class RaftNode:
         self.outbox += [self._filled(send) for send in effects.send]
         if effects.committed is not None:
             self._apply(effects.committed)
+        if effects.install is not None:
+            self.installing = effects.install
         if effects.lead is not None:
             self.append(0, now_ms)
         if effects.append_voters is not None:
             self.append(0, now_ms, voters=effects.append_voters)
-        if effects.install is not None:
-            self._install(effects.install, now_ms)
 
     def append(self, value: int, now_ms: int, voters: VoterSet | None = None) -> int:
         """As leader; the offset of the entry."""
@@ -262,8 +264,11 @@ class RaftNode:
         if self.flushing is None:
             self.flushing = self.end
 
-    def _install(self, id_: SnapshotId, now_ms: int) -> None:
+    def installed(self, now_ms: int) -> None:
+        """The snapshot is in the log's place, whole."""
         assert self.core is not None
+        assert self.installing is not None
+        id_, self.installing = self.installing, None
         snapshot = self._snapshot_of(id_)
         assert snapshot is not None
         assert self.chunks == snapshot.data, (self.chunks, snapshot)

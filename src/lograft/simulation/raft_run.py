@@ -219,6 +219,7 @@ class RaftRun:
         for kind, wanted in (
             ("persist", node.persisting is not None),
             ("flush", node.flushing is not None),
+            ("install", node.installing is not None),
         ):
             job = (node_id, life, kind)
             if node.core is None or not wanted or job in self._writing:
@@ -231,6 +232,8 @@ class RaftRun:
             self._writing.discard(job)
             if job[2] == "persist":
                 node.persisted(self.now_ms)
+            elif job[2] == "install":
+                node.installed(self.now_ms)
             elif node.flushing is not None:  # else a snapshot took the log's place meanwhile
                 node.flushed(self.now_ms)
 

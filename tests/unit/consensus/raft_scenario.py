@@ -191,6 +191,9 @@ class ClusterScenario:
                 elif node.flushing is not None:
                     node.flushed(self.now_ms)
                     busy = True
+                elif node.installing is not None:
+                    node.installed(self.now_ms)
+                    busy = True
                 self.after(number, quiet=True)
             wire, self.wire = self.wire, []
             for _, to, message in wire:
