@@ -20,14 +20,14 @@ from rich.table import Table
 RECORDS = 50_000
 PARTITIONS = 3
 TOPIC = "orders"
+LOGRAFT = Path(sys.executable).with_name("lograft")
 console = Console()
 
 
 def start_node(folder: Path) -> tuple["subprocess.Popen[str]", str, float]:
     began = time.perf_counter()
-    lograft = Path(sys.executable).with_name("lograft")
     node = subprocess.Popen(
-        [lograft, "start", "--data", str(folder), "--port", "0"],
+        [LOGRAFT, "start", "--data", str(folder), "--port", "0"],
         stdout=subprocess.PIPE,
         stderr=subprocess.STDOUT,
         text=True,
@@ -39,6 +39,12 @@ def start_node(folder: Path) -> tuple["subprocess.Popen[str]", str, float]:
         if "listening on" in line:
             return node, line.split("listening on", 1)[1].split()[0], time.perf_counter() - began
     raise SystemExit("the node did not start:\n" + "".join(seen))
+
+
+def create_topic(address: str) -> None:
+    admin = AdminClient({"bootstrap.servers": address})
+    admin.create_topics([NewTopic(TOPIC, PARTITIONS, 1)])[TOPIC].result(10)
+    console.print(f"created topic {TOPIC} with {PARTITIONS} partitions")
 
 
 def produce(address: str) -> float:
@@ -84,20 +90,17 @@ def main() -> None:
         node, address, start_seconds = start_node(Path(folder))
         try:
             console.print(f"[bold]lograft start[/] is up on {address} after {start_seconds:.2f} s")
-            admin = AdminClient({"bootstrap.servers": address})
-            admin.create_topics([NewTopic(TOPIC, PARTITIONS, 1)])[TOPIC].result(10)
-            console.print(f"created topic {TOPIC} with {PARTITIONS} partitions")
+            create_topic(address)
             produced, consumed = produce(address), consume(address)
             table = Table("", "records", "seconds", "records/s", title="librdkafka on Lograft")
             for name, seconds in (("produced (idempotent)", produced), ("consumed", consumed)):
                 table.add_row(name, f"{RECORDS:,}", f"{seconds:.2f}", f"{RECORDS / seconds:,.0f}")
             console.print(table)
             segment = next(Path(folder).glob(f"{TOPIC}-0/*.log"))
-            lograft = str(Path(sys.executable).with_name("lograft"))
-            console.print(f"the first bytes of {segment.name}, as Kafka's own tools see them:")
-            subprocess.run(
-                [lograft, "dump-log", "--files", str(segment), "--max-bytes", "300"], check=True
-            )
+            console.print(f"{segment.parent.name}/{segment.name} in the words of dump-log:")
+            dump = [str(LOGRAFT), "dump-log", "--files", str(segment)]
+            shown = subprocess.run(dump, check=True, capture_output=True, text=True).stdout
+            console.print(*shown.splitlines()[1:4], sep="\n", soft_wrap=True, highlight=False)
         finally:
             node.send_signal(signal.SIGINT)
             node.wait(20)

@@ -10,6 +10,7 @@ import logging
 import signal
 import socket
 from collections.abc import Callable, Coroutine, Mapping
+from dataclasses import replace
 from functools import partial
 from typing import Any, Final
 from uuid import UUID
@@ -52,7 +53,8 @@ NOT_YET: Final = {"broker": frozenset[int](), "controller": frozenset({FETCH})}
 class Node:
     """One node with a quorum of one: broker and controller, or a controller alone.
 
-    start: folders → metadata log → logs → listeners → registration → serving.
+    start: folders → listeners, which let clients wait → metadata log → logs → registration →
+    serving.
     stop: the same way back, so that nothing is acknowledged that a closed log cannot keep.
     """
 
@@ -98,11 +100,12 @@ class Node:
         metadata_dir = identities[self.config.metadata_log_dir]
         driver = await self._start_quorum(metadata_dir)
         broker = self._make_broker(driver, identities)
+        # Before anything is written: a port in use or a bad certificate must change nothing.
+        await self._listen()
         driver.start()
         await driver.wait_ready()
         if self.config.is_broker:
             await broker.load()
-        await self._listen()
         await self._control()
         self._serve(self.config.controller_listeners)
         if self.config.is_broker:
@@ -129,19 +132,12 @@ class Node:
         """Locks every log dir that can be used and reads whose it is. Blocks."""
         disk, config = self._runtime.disk, self.config
         identities = check_identities(disk, config)
-        cluster_id = identities[config.metadata_log_dir].cluster_id
-        for path in dict.fromkeys((*config.log_dirs, config.metadata_log_dir)):
+        for path, known in list(identities.items()):
             try:
-                disk.make_dir(path)
                 self._locks.append(disk.lock(f"{path}/{LOCK}"))
-                known = identities.get(path)
-                if known is None or known.directory_id is None:
-                    # A new log dir beside formatted ones, or one from before directory ids.
-                    identities[path] = MetaProperties(
-                        node_id=config.node_id,
-                        cluster_id=cluster_id,
-                        directory_id=self._runtime.randomness.uuid(),
-                    )
+                if known.directory_id is None:
+                    # Formatted before there were directory ids.
+                    identities[path] = replace(known, directory_id=self._runtime.randomness.uuid())
                     write_meta_properties(disk, path, identities[path])
             except BlockingIOError:
                 raise InvalidInput(
@@ -151,7 +147,7 @@ class Node:
                 if path == config.metadata_log_dir:
                     raise
                 LOGGER.error("log dir %s stays offline: %s", path, error)
-                identities.pop(path, None)
+                del identities[path]
         return identities
 
     async def _start_quorum(self, metadata_dir: MetaProperties) -> RaftDriver:
@@ -368,7 +364,7 @@ async def _serve(config: BrokerConfig, on_serving: Callable[[Node], None]) -> No
         async with asyncio.TaskGroup() as group:
             runtime = system_runtime(transport=SocketTransport(), workers=workers, task_group=group)
             node = Node(config, runtime, halt=halt, host_name=socket.gethostname())
-            await node.start()
+            await _start_unless_stopped(node, stop)
             # What the start has made lives as long as the process: the collector need not look.
             gc.collect()
             gc.freeze()
@@ -386,6 +382,17 @@ async def _serve(config: BrokerConfig, on_serving: Callable[[Node], None]) -> No
         LOGGER.info("stopped")
     finally:
         workers.close()
+
+
+async def _start_unless_stopped(node: Node, stop: asyncio.Event) -> None:
+    """A start may recover for minutes: Ctrl-C ends it at once. The next one begins anew."""
+    async with asyncio.TaskGroup() as group:
+        starting = group.create_task(node.start(), name="start")
+        stopping = group.create_task(stop.wait(), name="stop")
+        await asyncio.wait((starting, stopping), return_when=asyncio.FIRST_COMPLETED)
+        stopping.cancel()
+        if not starting.done():
+            raise _Stopping
 
 
 def _first_error(group: BaseExceptionGroup[BaseException]) -> BaseException | None:

@@ -358,11 +358,19 @@ def read_identities(disk: Disk, config: BrokerConfig) -> dict[str, MetaPropertie
 
 def check_identities(disk: Disk, config: BrokerConfig) -> dict[str, MetaProperties]:
     """For a node that is about to start: its folders, refused by name when one does not fit.
-    A log dir that is missing or new may come beside formatted ones; the metadata dir may not."""
+    A log dir that is empty or gone is refused too: its disk may just not be mounted, and its
+    partitions would begin again at offset 0."""
     found = read_identities(disk, config)
-    if config.metadata_log_dir not in found:
+    for path in directories_of(config):
+        if path in found:
+            continue
+        if found:
+            raise InvalidInput(
+                f"no {META_PROPERTIES} found in {path}: mount its disk, or if it is new run 'lograft"
+                " storage format --ignore-formatted -t <cluster id> -c <this file>'"
+            )
         raise InvalidInput(
-            f"{config.metadata_log_dir} is not formatted: run 'lograft storage format -t"
-            " <cluster id> -c <this file>' first ('lograft storage random-uuid' makes an id)"
+            f"{path} is not formatted: run 'lograft storage format -t <cluster id> -c <this file>'"
+            " first ('lograft storage random-uuid' makes an id)"
         )
     return found

@@ -264,6 +264,18 @@ def test_identities_are_checked_before_a_start(tmp_path: object) -> None:
         check_identities(disk, node(tmp_path))
 
 
+def test_a_log_dir_that_is_gone_or_empty_is_refused(tmp_path: object) -> None:
+    """Else its partitions would begin again at offset 0 while their disk is not mounted."""
+    disk = RealDisk()
+    format_node(node(tmp_path, dirs="a"), request())
+    for _ in ("gone", "empty"):
+        with pytest.raises(
+            InvalidInput, match=r"no meta\.properties found in .*/b: mount its disk"
+        ):
+            check_identities(disk, node(tmp_path, dirs="a,b"))
+        disk.make_dir(f"{tmp_path}/b")
+
+
 def test_a_copied_folder_is_found_out(tmp_path: object) -> None:
     disk = RealDisk()
     format_node(node(tmp_path, dirs="a"), request())
