@@ -8,13 +8,12 @@ from contextlib import ExitStack
 from pathlib import Path
 from typing import Final
 
-from tests.compatibility.servers import KINDS, Kind
-
 from bench import report
 from bench.lifecycle import start, thousand_partitions
 from bench.node import Node, make_server
 from bench.targets import Results
 from bench.workloads import FULL, QUICK, WORKLOADS, Figures, Plan, produce
+from tests.compatibility.servers import KINDS, Kind
 
 LIFECYCLES: Final = {"start": start, "thousand-partitions": thousand_partitions}
 #: A JVM is warm when a round costs at least this share of the best before it.

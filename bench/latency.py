@@ -7,10 +7,9 @@ import time
 from typing import Any, Final
 from uuid import UUID
 
-from tests.compatibility.readiness import receive_exactly
-
 from bench.frames import FetchFrame, last_offset_in, produce_frame, values
 from lograft.wire.batches import build_batch
+from tests.compatibility.readiness import receive_exactly
 
 WAIT_MS: Final = 10_000
 #: Left out at the start: connections are new, the first answers pay for it.

@@ -6,8 +6,6 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Final
 
-from tests.compatibility.servers import HOST, Kind
-
 from bench.frames import PRODUCE_VERSION, produce_error_position, produce_frame, values
 from bench.latency import receive_frame
 from bench.node import BenchFailed, Node, make_server
@@ -22,6 +20,7 @@ from lograft.wire.messages.produce import (
     ProduceResponse,
     TopicProduceData,
 )
+from tests.compatibility.servers import HOST, Kind
 
 STARTS: Final = 5
 PARTITIONS: Final = 1000

@@ -8,9 +8,6 @@ from dataclasses import dataclass
 from typing import Any, Final, TypeVar
 from uuid import UUID
 
-from tests.compatibility.servers import HOST, SERVER_JVM, Server
-from tools.kafka_jars import REPOSITORY
-
 from bench.latency import receive_frame
 from lograft.wire.apis import response_class, response_header_version
 from lograft.wire.codec import read_all
@@ -34,6 +31,8 @@ from lograft.wire.messages.metadata import (
     MetadataResponse,
     MetadataResponseTopic,
 )
+from tests.compatibility.servers import HOST, SERVER_JVM, Server
+from tools.kafka_jars import REPOSITORY
 
 M = TypeVar("M", bound=Message)
 ANSWER_SECONDS_MAX: Final = 120

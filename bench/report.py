@@ -7,9 +7,8 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Final
 
-from tests.compatibility.servers import KINDS
-
 from bench.targets import TARGETS, Results
+from tests.compatibility.servers import KINDS
 
 FOLDER: Final = Path(__file__).parent / "results"
 

@@ -10,10 +10,10 @@ from pathlib import Path
 from typing import Final
 
 from confluent_kafka import Producer, TopicPartition
+
 from tests.compatibility.java_tools import JavaTools
 from tests.compatibility.librdkafka import admin_of, create_topic, outcome, produce
 from tests.compatibility.servers import Server
-
 from tools.kafka_jars import KAFKA_VERSION, REPOSITORY
 
 FOLDER: Final = REPOSITORY / "tests" / "golden" / "files"

@@ -15,17 +15,17 @@ from typing import Any
 from uuid import UUID
 
 from confluent_kafka import Producer, TopicPartition
-from tests.compatibility import foreign_programs, librdkafka
-from tests.compatibility.java_tools import JavaTools
-from tests.compatibility.readiness import receive_exactly
-from tests.compatibility.servers import HOST, Server, free_port
-from tests.golden.frames_file import FOLDER, Frame, write_frames
 
 from lograft.wire.apis import API_VERSIONS, request_class, response_class, spec_of
 from lograft.wire.codec import read_all
 from lograft.wire.headers import frame_request, read_response_header
 from lograft.wire.message import Message
 from lograft.wire.messages.metadata import MetadataRequest, MetadataResponse
+from tests.compatibility import foreign_programs, librdkafka
+from tests.compatibility.java_tools import JavaTools
+from tests.compatibility.readiness import receive_exactly
+from tests.compatibility.servers import HOST, Server, free_port
+from tests.golden.frames_file import FOLDER, Frame, write_frames
 from tools.golden_files import record_files
 from tools.golden_proxy import Proxy, Recorder
 from tools.golden_requests import BUILDERS, Subject

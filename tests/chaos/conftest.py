@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
+
 from tests.compatibility.servers import Server
 
 #: Shown below the traceback of a test that failed while they ran.

@@ -7,6 +7,14 @@ import time
 from collections.abc import Awaitable, Callable
 from typing import Final, TypeVar
 
+from lograft.model.types import TopicPartition
+from lograft.wire.apis import response_header_version
+from lograft.wire.codec import read_all
+from lograft.wire.headers import frame_request, read_response_header
+from lograft.wire.message import Message
+from lograft.wire.messages.fetch import FetchResponse
+from lograft.wire.messages.init_producer_id import InitProducerIdRequest, InitProducerIdResponse
+from lograft.wire.messages.produce import ProduceResponse
 from tests.chaos.payloads import value_of
 from tests.chaos.producers import PASSING
 from tests.chaos.raw_client import (
@@ -22,15 +30,6 @@ from tests.chaos.raw_client import (
 from tests.chaos.recording import Run
 from tests.chaos.topics import Topic
 from tests.compatibility.servers import HOST
-
-from lograft.model.types import TopicPartition
-from lograft.wire.apis import response_header_version
-from lograft.wire.codec import read_all
-from lograft.wire.headers import frame_request, read_response_header
-from lograft.wire.message import Message
-from lograft.wire.messages.fetch import FetchResponse
-from lograft.wire.messages.init_producer_id import InitProducerIdRequest, InitProducerIdResponse
-from lograft.wire.messages.produce import ProduceResponse
 
 ANSWER_SECONDS_MAX: Final = 20.0
 RETRY_SECONDS_MAX: Final = 60.0

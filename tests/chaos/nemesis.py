@@ -11,12 +11,11 @@ from collections import Counter
 from collections.abc import Sequence
 from typing import Final, Literal, NamedTuple
 
+from lograft.model.types import TopicPartition
 from tests.chaos.producers import PASSING
 from tests.chaos.raw_client import EARLIEST, LATEST, RawClient, Refused
 from tests.chaos.recording import Run
 from tests.compatibility.servers import Server
-
-from lograft.model.types import TopicPartition
 
 Kind = Literal["kill", "kill while starting", "kill while stopping", "pause", "restart"]
 WEIGHTS: Final[dict[Kind, int]] = {

@@ -13,13 +13,13 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Final, NamedTuple, TypeVar
 
 from confluent_kafka import KafkaError, KafkaException, Message, Producer
+
+from lograft.model.errors import ErrorCode
+from lograft.model.types import TopicPartition
 from tests.chaos.payloads import value_of
 from tests.chaos.raw_client import RawClient, Refused, batch_of
 from tests.chaos.recording import Run
 from tests.chaos.topics import SEGMENT_BYTES, Topic
-
-from lograft.model.errors import ErrorCode
-from lograft.model.types import TopicPartition
 
 T = TypeVar("T")
 DRAIN_SECONDS_MAX: Final = 60.0

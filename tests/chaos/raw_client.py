@@ -9,10 +9,6 @@ import struct
 from collections.abc import Mapping
 from typing import Final, NamedTuple, TypeVar
 
-from tests.chaos.payloads import DamagedValue, uid_in
-from tests.compatibility.readiness import receive_exactly
-from tests.compatibility.servers import HOST
-
 from lograft.model.errors import ErrorCode
 from lograft.model.types import TopicPartition
 from lograft.wire.apis import response_header_version
@@ -41,6 +37,9 @@ from lograft.wire.messages.produce import (
     ProduceResponse,
     TopicProduceData,
 )
+from tests.chaos.payloads import DamagedValue, uid_in
+from tests.compatibility.readiness import receive_exactly
+from tests.compatibility.servers import HOST
 
 ANSWER_SECONDS_MAX: Final = 15.0
 LATEST: Final = -1

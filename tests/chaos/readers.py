@@ -8,13 +8,13 @@ from typing import Final
 
 from confluent_kafka import Consumer, KafkaError, KafkaException
 from confluent_kafka import TopicPartition as Assigned
+
+from lograft.model.errors import ErrorCode
+from lograft.model.types import TopicPartition
 from tests.chaos.payloads import DamagedValue, uid_in
 from tests.chaos.producers import PASSING
 from tests.chaos.raw_client import EARLIEST, LATEST, RawClient, Refused
 from tests.chaos.recording import Run
-
-from lograft.model.errors import ErrorCode
-from lograft.model.types import TopicPartition
 
 POLL_SECONDS: Final = 0.2
 ANSWER_SECONDS_MAX: Final = 10.0

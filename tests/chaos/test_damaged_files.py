@@ -14,6 +14,12 @@ from pathlib import Path
 from typing import Final, NamedTuple
 
 import pytest
+
+from lograft.model.errors import ErrorCode
+from lograft.model.types import Offset, TopicPartition
+from lograft.runtime.disk import RealDisk
+from lograft.storage.log_dirs import RECOVERY_POINTS, write_checkpoint
+from lograft.wire.errors import MalformedMessage
 from tests.chaos.damages import (
     Damage,
     Outcome,
@@ -29,12 +35,6 @@ from tests.chaos.payloads import value_of
 from tests.chaos.raw_client import EARLIEST, LATEST, RawClient, Refused, batch_of
 from tests.chaos.topics import BUSY_NODE
 from tests.compatibility.servers import Server
-
-from lograft.model.errors import ErrorCode
-from lograft.model.types import Offset, TopicPartition
-from lograft.runtime.disk import RealDisk
-from lograft.storage.log_dirs import RECOVERY_POINTS, write_checkpoint
-from lograft.wire.errors import MalformedMessage
 
 pytestmark = [pytest.mark.chaos, pytest.mark.timeout(300)]
 TOPIC: Final = "t"

@@ -10,13 +10,13 @@ from pathlib import Path
 from typing import Final
 
 import pytest
+
+from lograft.model.errors import ErrorCode
+from lograft.model.types import TopicPartition
 from tests.chaos.mounts import LoopDisk, run, tmpfs
 from tests.chaos.payloads import value_of
 from tests.chaos.raw_client import RawClient, Refused, batch_of
 from tests.compatibility.servers import Server, lograft_command
-
-from lograft.model.errors import ErrorCode
-from lograft.model.types import TopicPartition
 
 pytestmark = [pytest.mark.chaos]
 SMALL_BYTES: Final = 3 << 20

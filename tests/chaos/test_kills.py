@@ -12,6 +12,8 @@ from pathlib import Path
 from typing import Final
 
 import pytest
+
+from lograft.model.types import TopicPartition
 from tests.chaos import topics
 from tests.chaos.nemesis import Nemesis, plan
 from tests.chaos.producers import DRAIN_SECONDS_MAX, LibrdkafkaProducer, RetryingProducer
@@ -19,8 +21,6 @@ from tests.chaos.readers import LibrdkafkaReader, RawReader
 from tests.chaos.recording import Run
 from tests.chaos.verdict import judge, read_everything, read_everything_again
 from tests.compatibility.servers import Server
-
-from lograft.model.types import TopicPartition
 
 pytestmark = [pytest.mark.chaos, pytest.mark.timeout(0)]
 #: This test's share of LOGRAFT_CHAOS_SECONDS; reading all and judging it takes about a third.

@@ -9,6 +9,7 @@ from typing import Final
 
 import psutil
 import pytest
+
 from tests.chaos import topics
 from tests.chaos.crowd import follow, produce
 from tests.chaos.nemesis import Fault, Nemesis

@@ -15,6 +15,9 @@ from pathlib import Path
 from typing import Final
 
 import pytest
+
+from lograft.model.errors import ErrorCode
+from lograft.model.types import TopicPartition
 from tests.chaos import topics
 from tests.chaos.mounts import LoopDisk
 from tests.chaos.nemesis import Nemesis
@@ -25,9 +28,6 @@ from tests.chaos.recording import Run
 from tests.chaos.topics import FLUSHED
 from tests.chaos.verdict import judge, read_everything, taken_by_power
 from tests.compatibility.servers import Server
-
-from lograft.model.errors import ErrorCode
-from lograft.model.types import TopicPartition
 
 pytestmark = [pytest.mark.chaos, pytest.mark.timeout(0)]
 #: This test's share of LOGRAFT_CHAOS_SECONDS.

@@ -4,9 +4,8 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field
 from typing import Final
 
-from tests.chaos.raw_client import RawClient
-
 from lograft.model.types import TopicPartition
+from tests.chaos.raw_client import RawClient
 
 RETENTION_BYTES: Final = 400_000
 SEGMENT_BYTES: Final = 60_000

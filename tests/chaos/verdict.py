@@ -11,15 +11,14 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Final
 
+from lograft.model.types import TopicPartition
+from lograft.simulation.checkers import Violation, check
+from lograft.simulation.history import History
 from tests.chaos.payloads import uid_in
 from tests.chaos.raw_client import EARLIEST, LATEST, RawClient
 from tests.chaos.recording import Run
 from tests.chaos.topics import Topic
 from tests.compatibility.librdkafka import read
-
-from lograft.model.types import TopicPartition
-from lograft.simulation.checkers import Violation, check
-from lograft.simulation.history import History
 
 FETCHES_MAX: Final = 100_000
 SHOWN_MAX: Final = 10

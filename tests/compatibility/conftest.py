@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import cast
 
 import pytest
+
 from tests.compatibility.java_tools import JavaTools
 from tests.compatibility.servers import Kind, Server, kinds_under_test
 

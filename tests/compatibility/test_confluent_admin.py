@@ -15,6 +15,7 @@ from confluent_kafka.admin import (  # type: ignore[attr-defined]
     OffsetSpec,
     ResourceType,
 )
+
 from tests.compatibility.librdkafka import (
     ANSWER_SECONDS_MAX,
     admin_of,

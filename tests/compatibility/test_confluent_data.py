@@ -5,6 +5,7 @@ from collections.abc import Callable
 
 import pytest
 from confluent_kafka import OFFSET_BEGINNING, OFFSET_END, KafkaError, TopicPartition
+
 from tests.compatibility.librdkafka import (
     ANSWER_SECONDS_MAX,
     consumer_of,

@@ -3,6 +3,7 @@
 from collections.abc import Callable, Iterator
 
 import pytest
+
 from tests.compatibility.java_tools import JavaTools
 from tests.compatibility.librdkafka import create_topic, produce, read, values_of
 from tests.compatibility.servers import Server

@@ -15,6 +15,7 @@ from confluent_kafka.admin import (  # type: ignore[attr-defined]
     ConfigResource,
     ResourceType,
 )
+
 from tests.compatibility.conftest import serving
 from tests.compatibility.java_tools import JavaTools
 from tests.compatibility.librdkafka import admin_of, create_topic, outcome, produce, read, values_of

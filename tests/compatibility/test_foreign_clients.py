@@ -4,6 +4,7 @@ import json
 from collections.abc import Callable
 
 import pytest
+
 from tests.compatibility.foreign_programs import go_scenario, js_scenario, kcat, run, run_json
 from tests.compatibility.librdkafka import create_topic, produce, read
 from tests.compatibility.servers import NODE_ID, Server, is_full_run

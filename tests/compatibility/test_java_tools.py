@@ -5,6 +5,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
+
 from tests.compatibility.java_tools import JavaTools
 from tests.compatibility.librdkafka import create_topic, produce, read, values_of
 from tests.compatibility.servers import NODE_ID, Server

@@ -11,6 +11,7 @@ from kafka.errors import (
     MessageSizeTooLargeError,
     TopicAlreadyExistsError,
 )
+
 from tests.compatibility.servers import NODE_ID, Server
 
 pytestmark = pytest.mark.clients

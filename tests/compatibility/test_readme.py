@@ -6,6 +6,7 @@ import sys
 from pathlib import Path
 
 import pytest
+
 from tests.compatibility.servers import Server
 
 README = Path(__file__).parents[2] / "README.md"

@@ -10,10 +10,6 @@ from typing import Any
 from uuid import UUID
 
 import pytest
-from tests.compatibility.librdkafka import create_topic, produce
-from tests.compatibility.readiness import receive_exactly
-from tests.compatibility.servers import HOST, Server, kinds_under_test
-from tools.golden_requests import BUILDERS, Subject
 
 from lograft.model.errors import ErrorCode
 from lograft.wire.apis import request_class, response_class, response_header_version, spec_of
@@ -21,6 +17,10 @@ from lograft.wire.codec import read_all
 from lograft.wire.headers import frame_request, read_response_header
 from lograft.wire.message import Message
 from lograft.wire.messages.metadata import MetadataRequest, MetadataResponse
+from tests.compatibility.librdkafka import create_topic, produce
+from tests.compatibility.readiness import receive_exactly
+from tests.compatibility.servers import HOST, Server, kinds_under_test
+from tools.golden_requests import BUILDERS, Subject
 
 pytestmark = [
     pytest.mark.interop,

@@ -6,11 +6,11 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
+
+from lograft.wire.batches import iterate_headers
 from tests.compatibility.java_tools import JavaTools
 from tests.compatibility.librdkafka import create_topic, produce
 from tests.compatibility.servers import Server, kinds_under_test, lograft_command
-
-from lograft.wire.batches import iterate_headers
 
 pytestmark = [pytest.mark.interop, pytest.mark.timeout(300)]
 CLUSTER = "8XUwXa9qSyi9tSOquGtauQ"

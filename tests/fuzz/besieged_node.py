@@ -10,8 +10,6 @@ from pathlib import Path
 from typing import Final, TypeVar
 
 import psutil
-from tests.compatibility.readiness import receive_exactly
-from tests.compatibility.servers import HOST, Server
 
 from lograft.wire.apis import response_class, response_header_version
 from lograft.wire.batches import Record, build_batch, check_crc, iterate_headers, read_records
@@ -31,6 +29,8 @@ from lograft.wire.messages.produce import (
     ProduceResponse,
     TopicProduceData,
 )
+from tests.compatibility.readiness import receive_exactly
+from tests.compatibility.servers import HOST, Server
 
 M = TypeVar("M", bound=Message)
 

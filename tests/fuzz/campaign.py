@@ -11,18 +11,6 @@ from collections.abc import Sequence
 from typing import NamedTuple
 from uuid import UUID
 
-from tests.fuzz.hostile_batches import HostileBatches
-from tests.fuzz.hostile_requests import (
-    DATA_APIS,
-    KEPT,
-    TOYS,
-    HostileRequests,
-    with_unknown_tags,
-)
-from tests.fuzz.ledger import Ledger
-from tests.fuzz.simulated_node import Complaints, SimulatedNode, read_answer
-from tests.properties.mutations import mutated
-
 from lograft.api.router import Session, served_apis
 from lograft.broker.metadata_loading import load_metadata
 from lograft.metadata.image import MetadataImage
@@ -48,6 +36,17 @@ from lograft.wire.messages.produce import (
     ProduceResponse,
     TopicProduceData,
 )
+from tests.fuzz.hostile_batches import HostileBatches
+from tests.fuzz.hostile_requests import (
+    DATA_APIS,
+    KEPT,
+    TOYS,
+    HostileRequests,
+    with_unknown_tags,
+)
+from tests.fuzz.ledger import Ledger
+from tests.fuzz.simulated_node import Complaints, SimulatedNode, read_answer
+from tests.properties.mutations import mutated
 
 #: Under way at once; as many connections send in turns.
 WAITING_MAX = 6

@@ -6,12 +6,11 @@ from collections.abc import Callable, Sequence
 from typing import Final
 from uuid import UUID
 
-from tests.fuzz.hostile_batches import HostileBatches
-from tests.properties.random_messages import RandomMessages
-
 from lograft.model.broker_configs import BROKER_CONFIGS
 from lograft.model.topic_configs import TOPIC_CONFIGS
 from lograft.wire.message import Message
+from tests.fuzz.hostile_batches import HostileBatches
+from tests.properties.random_messages import RandomMessages
 
 #: Topics whose records must survive: only the APIs of the data road hear their names.
 KEPT: Final = ("kept", "kept-lz4", "kept-time", "kept-keys", "kept-flushed")

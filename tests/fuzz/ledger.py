@@ -4,9 +4,6 @@ still there."""
 from typing import NamedTuple
 from uuid import UUID
 
-from tests.fuzz.hostile_requests import KEPT
-from tests.fuzz.simulated_node import SimulatedNode
-
 from lograft.model.errors import ErrorCode
 from lograft.wire.batches import (
     HEADER_SIZE,
@@ -20,6 +17,8 @@ from lograft.wire.errors import MalformedMessage
 from lograft.wire.message import Message
 from lograft.wire.messages.fetch import FetchPartition, FetchRequest, FetchResponse, FetchTopic
 from lograft.wire.messages.produce import ProduceRequest, ProduceResponse
+from tests.fuzz.hostile_requests import KEPT
+from tests.fuzz.simulated_node import SimulatedNode
 
 UNPACKED_BYTES_MAX = 1 << 20
 FETCH_VERSION = 16

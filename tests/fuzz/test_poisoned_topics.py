@@ -4,8 +4,6 @@ import asyncio
 import random
 
 import pytest
-from tests.fuzz.hostile_batches import HostileBatches, bomb, framed
-from tests.fuzz.simulated_node import Complaints, SimulatedNode
 
 from lograft.model.errors import ErrorCode
 from lograft.simulation.machine import WALL_START_MS
@@ -34,6 +32,8 @@ from lograft.wire.messages.produce import (
     ProduceResponse,
     TopicProduceData,
 )
+from tests.fuzz.hostile_batches import HostileBatches, bomb, framed
+from tests.fuzz.simulated_node import Complaints, SimulatedNode
 
 pytestmark = pytest.mark.fuzz
 

@@ -1,6 +1,7 @@
 """Every API and version that a listener serves, asked by everybody in every way."""
 
 import pytest
+
 from tests.fuzz import budget
 from tests.fuzz.campaign import Campaign
 

@@ -12,15 +12,6 @@ from collections.abc import Iterator
 from contextlib import ExitStack
 
 import pytest
-from tests.compatibility.readiness import receive_exactly
-from tests.fuzz.besieged_node import (
-    FETCH_VERSION,
-    BesiegedNode,
-    Client,
-    fetch_request,
-    is_closed_by_peer,
-)
-from tests.fuzz.hostile_batches import bomb, one_record_bomb
 
 from lograft.model.errors import ErrorCode
 from lograft.wire.batches import Record, build_batch
@@ -33,6 +24,15 @@ from lograft.wire.messages.list_offsets import (
     ListOffsetsResponse,
     ListOffsetsTopic,
 )
+from tests.compatibility.readiness import receive_exactly
+from tests.fuzz.besieged_node import (
+    FETCH_VERSION,
+    BesiegedNode,
+    Client,
+    fetch_request,
+    is_closed_by_peer,
+)
+from tests.fuzz.hostile_batches import bomb, one_record_bomb
 
 pytestmark = pytest.mark.fuzz
 

@@ -4,9 +4,9 @@ import os
 from pathlib import Path
 
 import pytest
-from tests.golden.kafka_folders import Folder, unpack
 
 from lograft.cli.dump_log import DumpOptions, dump_file
+from tests.golden.kafka_folders import Folder, unpack
 
 INDEXES = ("index", "timeindex", "txnindex")
 DECODERS = {

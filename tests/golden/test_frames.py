@@ -4,7 +4,6 @@ from collections import defaultdict
 from pathlib import Path
 
 import pytest
-from tests.golden.frames_file import FOLDER, Frame, all_frames, read_frames
 
 from lograft.model.errors import ErrorCode
 from lograft.wire.apis import (
@@ -26,6 +25,7 @@ from lograft.wire.headers import (
 from lograft.wire.messages.api_versions import ApiVersionsResponse
 from lograft.wire.messages.fetch import FetchResponse
 from lograft.wire.messages.produce import ProduceRequest
+from tests.golden.frames_file import FOLDER, Frame, all_frames, read_frames
 
 RECORDED = sorted(FOLDER.glob("*.gz"))
 RECORDS_BYTES_MAX = 1_000_000

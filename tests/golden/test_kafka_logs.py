@@ -3,7 +3,6 @@
 from pathlib import Path
 
 import pytest
-from tests.golden.kafka_folders import Folder, unpack
 
 from lograft.model.types import Offset, TopicPartition
 from lograft.runtime.disk import RealDisk
@@ -20,6 +19,7 @@ from lograft.storage.producer_snapshots import decode_snapshot
 from lograft.storage.types import FixedLogConfig, RecoveryPlan
 from lograft.wire.batches import check_crc, iterate_headers, read_records
 from lograft.wire.compression import Codec
+from tests.golden.kafka_folders import Folder, unpack
 
 RECORDS_BYTES_MAX = 1_000_000
 TOPICS = ["none", "gzip", "snappy", "lz4", "zstd", "rolled", "transactions", "cut"]

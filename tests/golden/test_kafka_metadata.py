@@ -4,7 +4,6 @@ import json
 from pathlib import Path
 
 import pytest
-from tests.golden.kafka_folders import Folder, unpack
 
 from lograft.metadata.image import MetadataImage
 from lograft.wire.batches import iterate_headers, read_records
@@ -18,6 +17,7 @@ from lograft.wire.record_frames import (
     encode_record,
 )
 from lograft.wire.records.register_broker_record import RegisterBrokerRecord
+from tests.golden.kafka_folders import Folder, unpack
 
 LOG = "__cluster_metadata-0/00000000000000000000.log"
 BYTES_MAX = 1_000_000

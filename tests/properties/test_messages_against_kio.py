@@ -22,12 +22,12 @@ from kio.serial._introspect import (
     is_optional,
 )
 from kio.static.constants import EntityType
-from tests.properties.random_messages import RandomMessages
 
 from lograft.model.types import ZERO_UUID
 from lograft.wire import codec
 from lograft.wire.apis import API_VERSIONS, request_class, response_class
 from lograft.wire.message import FRESH, Field, Message
+from tests.properties.random_messages import RandomMessages
 
 #: kio gives some numbers a meaning; on the wire they are these.
 WIRE_TYPES = {

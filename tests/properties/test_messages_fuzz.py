@@ -9,8 +9,6 @@ import tracemalloc
 from collections.abc import Iterator
 
 import pytest
-from tests.properties.mutations import EDGES, mutated
-from tests.properties.random_messages import RandomMessages
 
 from lograft.wire import codec
 from lograft.wire.apis import API_VERSIONS, request_class, response_class
@@ -19,6 +17,8 @@ from lograft.wire.headers import read_request_header, read_response_header, writ
 from lograft.wire.message import Message
 from lograft.wire.record_frames import CONTROL, GROUPS, SHARES, TRANSACTIONS, class_in
 from lograft.wire.records import index
+from tests.properties.mutations import EDGES, mutated
+from tests.properties.random_messages import RandomMessages
 
 ROUNDS = int(os.environ.get("LOGRAFT_FUZZ_ROUNDS", "1"))
 MUTATIONS = 40

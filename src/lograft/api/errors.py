@@ -74,6 +74,7 @@ CODE_OF: Final[dict[type[LograftError], ErrorCode]] = {
     metadata.Refused: ErrorCode.unknown_server_error,  # carries its own code, see code_of
     metadata.InconsistentRecord: ErrorCode.unknown_server_error,
     consensus.IllegalMove: ErrorCode.unknown_server_error,
+    consensus.CommittedAtRisk: ErrorCode.unknown_server_error,
     consensus.NotLeading: ErrorCode.not_controller,
 }
 

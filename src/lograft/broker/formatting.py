@@ -366,8 +366,8 @@ def check_identities(disk: Disk, config: BrokerConfig) -> dict[str, MetaProperti
             continue
         if found:
             raise InvalidInput(
-                f"no {META_PROPERTIES} found in {path}: mount its disk, or if it is new run 'lograft"
-                " storage format --ignore-formatted -t <cluster id> -c <this file>'"
+                f"no {META_PROPERTIES} found in {path}: mount its disk, or if it is new run"
+                " 'lograft storage format --ignore-formatted -t <cluster id> -c <this file>'"
             )
         raise InvalidInput(
             f"{path} is not formatted: run 'lograft storage format -t <cluster id> -c <this file>'"

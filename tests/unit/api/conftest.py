@@ -1,6 +1,7 @@
 from collections.abc import Iterator
 
 import pytest
+
 from tests.unit.broker.bench import close_machines
 
 

@@ -1,10 +1,9 @@
-from tests.unit.broker.bench import Bench, run
-
 from lograft.model.errors import ErrorCode
 from lograft.wire.messages.allocate_producer_ids import (
     AllocateProducerIdsRequest,
     AllocateProducerIdsResponse,
 )
+from tests.unit.broker.bench import Bench, run
 
 
 def test_blocks_never_overlap() -> None:

@@ -1,5 +1,4 @@
 import pytest
-from tests.unit.broker.bench import Bench, run
 
 from lograft.model.errors import ErrorCode
 from lograft.wire.messages.alter_configs import (
@@ -8,6 +7,7 @@ from lograft.wire.messages.alter_configs import (
     AlterConfigsResource,
     AlterConfigsResponse,
 )
+from tests.unit.broker.bench import Bench, run
 
 
 @pytest.mark.parametrize("version", range(3))

@@ -1,7 +1,6 @@
 from uuid import UUID
 
 import pytest
-from tests.unit.broker.bench import CLUSTER_ID, Bench, run
 
 from lograft.model.errors import ErrorCode
 from lograft.wire.messages.broker_registration import (
@@ -10,6 +9,7 @@ from lograft.wire.messages.broker_registration import (
     Feature,
     Listener,
 )
+from tests.unit.broker.bench import CLUSTER_ID, Bench, run
 
 
 @pytest.mark.parametrize("version", range(5))

@@ -1,13 +1,12 @@
 from uuid import UUID
 
-from tests.unit.broker.bench import Bench, run
-
 from lograft.model.errors import ErrorCode
 from lograft.wire.messages.controller_registration import (
     ControllerRegistrationRequest,
     ControllerRegistrationResponse,
     Listener,
 )
+from tests.unit.broker.bench import Bench, run
 
 
 def test_a_controller_tells_where_it_is() -> None:

@@ -1,5 +1,4 @@
 import pytest
-from tests.unit.broker.bench import Bench, run
 
 from lograft.model.errors import ErrorCode
 from lograft.wire.messages.create_partitions import (
@@ -7,6 +6,7 @@ from lograft.wire.messages.create_partitions import (
     CreatePartitionsResponse,
     CreatePartitionsTopic,
 )
+from tests.unit.broker.bench import Bench, run
 
 
 @pytest.mark.parametrize("version", range(4))

@@ -1,5 +1,4 @@
 import pytest
-from tests.unit.broker.bench import Bench, run
 
 from lograft.model.errors import ErrorCode
 from lograft.wire.messages.create_topics import (
@@ -9,6 +8,7 @@ from lograft.wire.messages.create_topics import (
     CreateTopicsRequest,
     CreateTopicsResponse,
 )
+from tests.unit.broker.bench import Bench, run
 
 
 @pytest.mark.parametrize("version", range(2, 8))

@@ -1,5 +1,4 @@
 import pytest
-from tests.unit.broker.bench import Bench, batch_of, run
 
 from lograft.model.errors import ErrorCode
 from lograft.wire.messages.delete_records import (
@@ -9,6 +8,7 @@ from lograft.wire.messages.delete_records import (
     DeleteRecordsResponse,
     DeleteRecordsTopic,
 )
+from tests.unit.broker.bench import Bench, batch_of, run
 
 
 async def delete(

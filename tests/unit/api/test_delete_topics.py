@@ -1,7 +1,6 @@
 from uuid import UUID
 
 import pytest
-from tests.unit.broker.bench import Bench, run
 
 from lograft.model.errors import ErrorCode
 from lograft.wire.messages.delete_topics import (
@@ -9,6 +8,7 @@ from lograft.wire.messages.delete_topics import (
     DeleteTopicsResponse,
     DeleteTopicState,
 )
+from tests.unit.broker.bench import Bench, run
 
 
 @pytest.mark.parametrize("version", range(1, 7))

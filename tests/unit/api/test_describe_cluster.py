@@ -1,5 +1,4 @@
 import pytest
-from tests.unit.broker.bench import CLUSTER_ID, Bench, run
 
 from lograft.metadata.brokers import fence_broker
 from lograft.model.errors import ErrorCode
@@ -11,6 +10,7 @@ from lograft.wire.records.register_controller_record import (
     ControllerEndpoint,
     RegisterControllerRecord,
 )
+from tests.unit.broker.bench import CLUSTER_ID, Bench, run
 
 
 @pytest.mark.parametrize("version", range(3))

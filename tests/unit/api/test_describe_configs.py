@@ -1,5 +1,4 @@
 import pytest
-from tests.unit.broker.bench import Bench, run
 
 from lograft.metadata.configs import incremental_alter_configs
 from lograft.model.errors import ErrorCode
@@ -14,6 +13,7 @@ from lograft.wire.messages.incremental_alter_configs import (
     AlterConfigsResource,
     IncrementalAlterConfigsRequest,
 )
+from tests.unit.broker.bench import Bench, run
 
 TOPIC, BROKER, LOGGER, METRICS, GROUP = 2, 4, 8, 16, 32
 

@@ -1,5 +1,4 @@
 import pytest
-from tests.unit.broker.bench import Bench, batch_of, run
 
 from lograft.model.errors import DiskFailed, ErrorCode
 from lograft.simulation.disk import DiskFault
@@ -8,6 +7,7 @@ from lograft.wire.messages.describe_log_dirs import (
     DescribeLogDirsRequest,
     DescribeLogDirsResponse,
 )
+from tests.unit.broker.bench import Bench, batch_of, run
 
 
 @pytest.mark.parametrize("version", range(1, 6))

@@ -1,7 +1,6 @@
 from uuid import UUID
 
 import pytest
-from tests.unit.broker.bench import Bench, run
 
 from lograft.model.errors import ErrorCode
 from lograft.model.types import ZERO_UUID
@@ -15,6 +14,7 @@ from lograft.wire.records.register_controller_record import (
     ControllerEndpoint,
     RegisterControllerRecord,
 )
+from tests.unit.broker.bench import Bench, run
 
 
 @pytest.mark.parametrize("role", ["broker", "controller"])

@@ -1,5 +1,3 @@
-from tests.unit.broker.bench import Bench, run
-
 from lograft.model.errors import ErrorCode
 from lograft.wire.messages.describe_topic_partitions import (
     DescribeTopicPartitionsRequest,
@@ -7,6 +5,7 @@ from lograft.wire.messages.describe_topic_partitions import (
     DescribeTopicPartitionsResponse,
     TopicRequest,
 )
+from tests.unit.broker.bench import Bench, run
 
 
 def test_pages_through_all_topics() -> None:

@@ -2,7 +2,6 @@ import asyncio
 from uuid import UUID
 
 import pytest
-from tests.unit.broker.bench import Bench, batch_of, run
 
 from lograft.broker.partition import Partition
 from lograft.model.errors import ErrorCode
@@ -20,6 +19,7 @@ from lograft.wire.messages.fetch import (
     PartitionData,
     ReplicaState,
 )
+from tests.unit.broker.bench import Bench, batch_of, run
 
 VERSIONS = range(4, 19)
 

@@ -1,11 +1,11 @@
 import pytest
-from tests.unit.broker.bench import Bench, run
 
 from lograft.model.errors import ErrorCode
 from lograft.wire.messages.find_coordinator import (
     FindCoordinatorRequest,
     FindCoordinatorResponse,
 )
+from tests.unit.broker.bench import Bench, run
 
 GROUP, TRANSACTION, SHARE = range(3)
 

@@ -1,12 +1,11 @@
 from uuid import UUID
 
-from tests.unit.broker.bench import Bench, run
-
 from lograft.model.types import ZERO_UUID
 from lograft.wire.messages.get_telemetry_subscriptions import (
     GetTelemetrySubscriptionsRequest,
     GetTelemetrySubscriptionsResponse,
 )
+from tests.unit.broker.bench import Bench, run
 
 
 def test_nothing_is_asked_of_clients() -> None:

@@ -1,7 +1,6 @@
 import logging
 
 import pytest
-from tests.unit.broker.bench import Bench, batch_of, run
 
 from lograft.model.errors import ErrorCode
 from lograft.wire.messages.incremental_alter_configs import (
@@ -10,6 +9,7 @@ from lograft.wire.messages.incremental_alter_configs import (
     IncrementalAlterConfigsRequest,
     IncrementalAlterConfigsResponse,
 )
+from tests.unit.broker.bench import Bench, batch_of, run
 
 SET, DELETE, APPEND, SUBTRACT = range(4)
 TOPIC, BROKER, LOGGER = 2, 4, 8

@@ -1,8 +1,8 @@
 import pytest
-from tests.unit.broker.bench import Bench, run
 
 from lograft.model.errors import ErrorCode
 from lograft.wire.messages.init_producer_id import InitProducerIdRequest, InitProducerIdResponse
+from tests.unit.broker.bench import Bench, run
 
 
 async def ask(

@@ -1,11 +1,10 @@
-from tests.unit.broker.bench import Bench, run
-
 from lograft.model.errors import ErrorCode
 from lograft.wire.messages.list_config_resources import (
     ListConfigResourcesRequest,
     ListConfigResourcesResponse,
 )
 from lograft.wire.records.config_record import ConfigRecord
+from tests.unit.broker.bench import Bench, run
 
 TOPIC, BROKER, LOGGER, METRICS, GROUP = 2, 4, 8, 16, 32
 

@@ -1,5 +1,4 @@
 import pytest
-from tests.unit.broker.bench import Bench, batch_of, run
 
 from lograft.broker.partition import Partition
 from lograft.model.errors import ErrorCode
@@ -12,6 +11,7 @@ from lograft.wire.messages.list_offsets import (
     ListOffsetsResponse,
     ListOffsetsTopic,
 )
+from tests.unit.broker.bench import Bench, batch_of, run
 
 START = 1_767_225_600_000
 LATEST, EARLIEST, MAX_TIMESTAMP, EARLIEST_LOCAL, LATEST_TIERED, PENDING = -1, -2, -3, -4, -5, -6

@@ -1,7 +1,6 @@
 from uuid import UUID
 
 import pytest
-from tests.unit.broker.bench import CLUSTER_ID, Bench, run
 
 from lograft.metadata.brokers import fence_broker
 from lograft.model.errors import ErrorCode
@@ -12,6 +11,7 @@ from lograft.wire.messages.metadata import (
     MetadataRequestTopic,
     MetadataResponse,
 )
+from tests.unit.broker.bench import CLUSTER_ID, Bench, run
 
 VERSIONS = range(14)
 

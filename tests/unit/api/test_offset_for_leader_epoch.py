@@ -1,5 +1,4 @@
 import pytest
-from tests.unit.broker.bench import Bench, batch_of, run
 
 from lograft.model.errors import ErrorCode
 from lograft.model.types import Epoch, NodeId
@@ -10,6 +9,7 @@ from lograft.wire.messages.offset_for_leader_epoch import (
     OffsetForLeaderPartition,
     OffsetForLeaderTopic,
 )
+from tests.unit.broker.bench import Bench, batch_of, run
 
 
 async def ask(

@@ -2,7 +2,6 @@ import asyncio
 from uuid import UUID
 
 import pytest
-from tests.unit.broker.bench import Bench, batch_of, run
 
 from lograft.broker.topic_creation import create_on_demand
 from lograft.model.errors import ErrorCode
@@ -17,6 +16,7 @@ from lograft.wire.messages.produce import (
     ProduceResponse,
     TopicProduceData,
 )
+from tests.unit.broker.bench import Bench, batch_of, run
 
 VERSIONS = range(3, 14)
 

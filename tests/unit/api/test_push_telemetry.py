@@ -1,10 +1,10 @@
 from uuid import UUID
 
 import pytest
-from tests.unit.broker.bench import Bench, run
 
 from lograft.model.errors import ErrorCode
 from lograft.wire.messages.push_telemetry import PushTelemetryRequest, PushTelemetryResponse
+from tests.unit.broker.bench import Bench, run
 
 
 @pytest.mark.parametrize(

@@ -1,10 +1,9 @@
-from tests.unit.broker.bench import Bench, run
-
 from lograft.model.errors import ErrorCode
 from lograft.wire.messages.unregister_broker import (
     UnregisterBrokerRequest,
     UnregisterBrokerResponse,
 )
+from tests.unit.broker.bench import Bench, run
 
 
 def test_forgets_a_broker() -> None:

@@ -1,5 +1,4 @@
 import pytest
-from tests.unit.broker.bench import Bench, run
 
 from lograft.model.errors import ErrorCode
 from lograft.wire.messages.update_features import (
@@ -7,6 +6,7 @@ from lograft.wire.messages.update_features import (
     UpdateFeaturesRequest,
     UpdateFeaturesResponse,
 )
+from tests.unit.broker.bench import Bench, run
 
 
 @pytest.mark.parametrize("version", range(3))

@@ -1,13 +1,12 @@
 import asyncio
 
-from tests.unit.broker.bench import Bench, directory_id, run
-
 from lograft.broker.errors import NotLeader, PartitionMissing, UnknownPartition, UnknownTopicId
 from lograft.metadata.brokers import fence_broker
 from lograft.model.types import NodeId
 from lograft.wire.records.partition_change_record import PartitionChangeRecord
 from lograft.wire.records.partition_record import PartitionRecord
 from lograft.wire.records.topic_record import TopicRecord
+from tests.unit.broker.bench import Bench, directory_id, run
 
 
 def test_partitions_follow_the_metadata_log() -> None:

@@ -7,7 +7,6 @@ from typing import TypeVar
 from uuid import UUID
 
 import pytest
-from tests.unit.broker.metadata_nodes import ControlNode, decision, new_machine, node_config
 
 from lograft.broker.errors import NotController
 from lograft.broker.producer_ids import ProducerIds
@@ -31,6 +30,7 @@ from lograft.wire.messages.allocate_producer_ids import (
 from lograft.wire.messages.unregister_broker import UnregisterBrokerRequest
 from lograft.wire.records.begin_transaction_record import BeginTransactionRecord
 from lograft.wire.records.feature_level_record import FeatureLevelRecord
+from tests.unit.broker.metadata_nodes import ControlNode, decision, new_machine, node_config
 
 T = TypeVar("T")
 

@@ -1,10 +1,9 @@
 import asyncio
 from uuid import UUID
 
-from tests.unit.broker.metadata_nodes import ControlNode, new_machine
-
 from lograft.broker.directory_assignment import DirectoryAssigner
 from lograft.simulation.machine import Life
+from tests.unit.broker.metadata_nodes import ControlNode, new_machine
 
 FIRST, SECOND = UUID(int=1001), UUID(int=1002)
 

@@ -1,10 +1,9 @@
 import asyncio
 
-from tests.unit.broker.bench import Bench, batch_of, run
-
 from lograft.broker.partition import Partition
 from lograft.model.types import Offset
 from lograft.simulation.disk import DiskFault
+from tests.unit.broker.bench import Bench, batch_of, run
 
 
 def append(bench: Bench, partition: Partition) -> Offset:

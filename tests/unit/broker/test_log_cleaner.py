@@ -1,13 +1,12 @@
 import asyncio
 
-from tests.unit.broker.bench import Bench, run
-
 from lograft.broker.partition import Partition
 from lograft.model.seams import FileSlice
 from lograft.model.types import Offset
 from lograft.simulation.disk import DiskFault
 from lograft.storage.log_dirs import CLEANER_OFFSETS, read_checkpoint
 from lograft.wire.batches import Record, build_batch, iterate_headers, read_records
+from tests.unit.broker.bench import Bench, run
 
 COMPACTED = {
     "cleanup_policy": "compact",

@@ -1,7 +1,6 @@
 import asyncio
 
 import pytest
-from tests.unit.broker.bench import Bench, StandInController, batch_of, new_machine, run
 
 from lograft.broker.errors import PartitionOffline
 from lograft.broker.partition import Partition
@@ -18,6 +17,7 @@ from lograft.storage.log_dirs import (
     read_partition_metadata,
 )
 from lograft.wire.messages.delete_topics import DeleteTopicsRequest
+from tests.unit.broker.bench import Bench, StandInController, batch_of, new_machine, run
 
 
 def fill(bench: Bench, partition: Partition, count: int = 1) -> None:

@@ -1,7 +1,6 @@
 import asyncio
 
 import pytest
-from tests.unit.broker.bench import Bench, batch_of, run
 
 from lograft.broker.errors import (
     FencedLeaderEpoch,
@@ -16,6 +15,7 @@ from lograft.model.errors import DiskFailed
 from lograft.model.types import Epoch, NodeId, Offset
 from lograft.simulation.disk import DiskFault
 from lograft.storage.types import AppendResult
+from tests.unit.broker.bench import Bench, batch_of, run
 
 
 def append(bench: Bench, partition: Partition, *values: bytes) -> AppendResult:

@@ -6,13 +6,6 @@ from collections.abc import Awaitable, Callable
 from typing import TypeVar
 
 import pytest
-from tests.unit.broker.metadata_nodes import (
-    FOLDER,
-    ControlNode,
-    decision,
-    new_machine,
-    node_config,
-)
 
 from lograft.broker.errors import MetadataCorrupt, NotController
 from lograft.model.errors import DiskFailed, InvalidInput
@@ -21,6 +14,13 @@ from lograft.simulation.machine import Life, Machine
 from lograft.storage.errors import BatchCorruptBelowRecoveryPoint
 from lograft.wire.records.config_record import ConfigRecord
 from lograft.wire.records.topic_record import TopicRecord
+from tests.unit.broker.metadata_nodes import (
+    FOLDER,
+    ControlNode,
+    decision,
+    new_machine,
+    node_config,
+)
 
 T = TypeVar("T")
 

@@ -4,7 +4,6 @@ import asyncio
 from random import Random
 
 import pytest
-from tests.unit.broker.bench import Bench, StandInController, batch_of, new_machine, run
 
 from lograft.metadata.topics import delete_topics
 from lograft.model.errors import ErrorCode
@@ -15,6 +14,7 @@ from lograft.wire.messages.produce import (
     ProduceResponse,
     TopicProduceData,
 )
+from tests.unit.broker.bench import Bench, StandInController, batch_of, new_machine, run
 
 #: What a producer may hear while topics come and go.
 EXPECTED = (

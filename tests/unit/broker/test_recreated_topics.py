@@ -3,12 +3,12 @@
 import asyncio
 
 import pytest
-from tests.unit.broker.bench import Bench, StandInController, batch_of, new_machine, run
 
 from lograft.metadata.topics import delete_topics
 from lograft.model.types import Offset
 from lograft.storage.log_dirs import read_partition_metadata
 from lograft.wire.messages.delete_topics import DeleteTopicsRequest
+from tests.unit.broker.bench import Bench, StandInController, batch_of, new_machine, run
 
 
 @pytest.mark.parametrize("seed", range(8))

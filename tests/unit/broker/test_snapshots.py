@@ -6,13 +6,6 @@ from typing import TypeVar
 from uuid import UUID
 
 import pytest
-from tests.unit.broker.metadata_nodes import (
-    FOLDER,
-    ControlNode,
-    decision,
-    new_machine,
-    node_config,
-)
 
 from lograft.broker.errors import MetadataCorrupt
 from lograft.broker.snapshots import (
@@ -31,6 +24,13 @@ from lograft.simulation.machine import Life, Machine
 from lograft.wire.message import Message
 from lograft.wire.records.config_record import ConfigRecord
 from lograft.wire.records.feature_level_record import FeatureLevelRecord
+from tests.unit.broker.metadata_nodes import (
+    FOLDER,
+    ControlNode,
+    decision,
+    new_machine,
+    node_config,
+)
 
 T = TypeVar("T")
 

@@ -5,7 +5,6 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
-from tests.unit.broker.bench import Bench, StandInController, new_machine, run
 
 from lograft.broker.partition import Partition
 from lograft.metadata.topics import delete_topics
@@ -17,6 +16,7 @@ from lograft.storage.log_dirs import LOG_STARTS, RECOVERY_POINTS, read_checkpoin
 from lograft.storage.retention import Removal
 from lograft.wire.batches import Record, build_batch
 from lograft.wire.messages.delete_topics import DeleteTopicsRequest
+from tests.unit.broker.bench import Bench, StandInController, new_machine, run
 
 SMALL_SEGMENTS: Any = {"internal_segment_bytes": "400", "file_delete_delay_ms": "1000"}
 

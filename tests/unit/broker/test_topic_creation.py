@@ -1,11 +1,11 @@
 import asyncio
 
 import pytest
-from tests.unit.broker.bench import Bench, run
 
 from lograft.broker.topic_creation import create_on_demand, grow_on_demand
 from lograft.metadata.errors import Refused
 from lograft.model.errors import ErrorCode
+from tests.unit.broker.bench import Bench, run
 
 GROWING = {"auto_create_partitions_enable": "true", "auto_create_partitions_max": "5"}
 

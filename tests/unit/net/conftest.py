@@ -5,9 +5,9 @@ from collections.abc import Awaitable, Coroutine
 from typing import Any, TypeVar
 
 import pytest
-from tests.unit.net.watching import RunOnLoop
 
 from lograft.runtime.event_loop import fastest_loop_factory
+from tests.unit.net.watching import RunOnLoop
 
 T = TypeVar("T")
 

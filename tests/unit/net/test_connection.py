@@ -4,12 +4,12 @@ import asyncio
 import logging
 
 import pytest
-from tests.unit.net.connection_fakes import Setting, framed, setting, settle
-from tests.unit.net.watching import RunOnLoop
 
 from lograft.model.exchange import CloseConnection
 from lograft.net.connection import FlowLimits
 from lograft.net.frame_memory import FrameBudget
+from tests.unit.net.connection_fakes import Setting, framed, setting, settle
+from tests.unit.net.watching import RunOnLoop
 
 
 @pytest.mark.parametrize("chunk", [1, 2, 3, 7, 100, 1 << 30])

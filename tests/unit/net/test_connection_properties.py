@@ -6,9 +6,9 @@ from random import Random
 
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from tests.unit.net.connection_fakes import framed, setting, settle
 
 from lograft.net.connection import FlowLimits
+from tests.unit.net.connection_fakes import framed, setting, settle
 
 #: a: answers at once, n: has no answer, w: waits, p: waits and lets the next pass, N: waits, then
 #: has no answer.

@@ -11,8 +11,6 @@ from contextlib import ExitStack, asynccontextmanager
 from pathlib import Path
 
 import pytest
-from tests.unit.net.certificates import make_certificate
-from tests.unit.net.watching import Collector, RunOnLoop
 
 from lograft.model.exchange import Answer, FrameHandler, Reply, Waiting
 from lograft.model.seams import Address, Channel, FileSlice, Part, Transport
@@ -23,6 +21,8 @@ from lograft.net.tls import TlsTransport, server_context
 from lograft.runtime.disk import RealDisk
 from lograft.runtime.system import system_runtime
 from lograft.runtime.workers import ThreadWorkers
+from tests.unit.net.certificates import make_certificate
+from tests.unit.net.watching import Collector, RunOnLoop
 
 LOOPBACK = Address("127.0.0.1", 0)
 

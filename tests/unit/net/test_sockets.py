@@ -12,13 +12,13 @@ from itertools import pairwise
 from pathlib import Path
 
 import pytest
-from tests.unit.net.watching import Accepted, Collector, RunOnLoop
 
 from lograft.model.seams import Address, Channel, FileSlice, Part
 from lograft.net import channels
 from lograft.net.channels import address_of
 from lograft.net.sockets import SocketTransport
 from lograft.runtime.disk import RealDisk
+from tests.unit.net.watching import Accepted, Collector, RunOnLoop
 
 LOOPBACK = Address("127.0.0.1", 0)
 

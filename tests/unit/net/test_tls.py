@@ -9,14 +9,14 @@ from contextlib import asynccontextmanager
 from pathlib import Path
 
 import pytest
-from tests.unit.net.certificates import make_certificate
-from tests.unit.net.watching import Accepted, Collector, RunOnLoop
 
 from lograft.model.seams import Address, Channel, FileSlice
 from lograft.net.errors import HandshakeTimedOut
 from lograft.net.sockets import SocketTransport
 from lograft.net.tls import TlsChannel, TlsTransport, server_context
 from lograft.runtime.disk import RealDisk
+from tests.unit.net.certificates import make_certificate
+from tests.unit.net.watching import Accepted, Collector, RunOnLoop
 
 LOOPBACK = Address("127.0.0.1", 0)
 

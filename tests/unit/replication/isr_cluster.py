@@ -11,9 +11,6 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
-from tests.unit.replication.controller_stub import ControllerStub, Image
-from tests.unit.replication.list_log import Entry, ListLog
-
 from lograft.model.errors import ErrorCode
 from lograft.model.types import BrokerEpoch, Epoch, NodeId, Offset
 from lograft.replication.replica import IsrReplica, RoleChange
@@ -27,6 +24,8 @@ from lograft.replication.types import (
     LeaderAnswer,
     ReplicationSettings,
 )
+from tests.unit.replication.controller_stub import ControllerStub, Image
+from tests.unit.replication.list_log import Entry, ListLog
 
 RECORDS_PER_FETCH_MAX = 3
 

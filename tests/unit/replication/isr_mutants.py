@@ -3,8 +3,6 @@
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from tests.unit.replication.isr_cluster import IsrCluster
-
 from lograft.model.errors import ErrorCode
 from lograft.model.types import BrokerEpoch, NodeId, Offset
 from lograft.replication.isr_follower import IsrFollower
@@ -20,6 +18,7 @@ from lograft.replication.types import (
     IsrProposal,
     LeaderAnswer,
 )
+from tests.unit.replication.isr_cluster import IsrCluster
 
 
 @dataclass(frozen=True)

@@ -2,10 +2,9 @@
 
 from random import Random
 
-from tests.unit.replication.isr_cluster import IsrCluster, Node
-
 from lograft.model.types import NO_NODE
 from lograft.replication.replica import IsrReplica
+from tests.unit.replication.isr_cluster import IsrCluster, Node
 
 #: How often each thing is tried; faults are rare enough that work gets done between them.
 WEIGHTS = {

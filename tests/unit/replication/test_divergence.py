@@ -2,10 +2,10 @@
 
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from tests.unit.replication.list_log import Entry, ListLog
 
 from lograft.replication.divergence import diverging_epoch, truncation_offset
 from lograft.replication.types import EpochEnd
+from tests.unit.replication.list_log import Entry, ListLog
 
 
 def common_prefix(one: ListLog, other: ListLog) -> int:

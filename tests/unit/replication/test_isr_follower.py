@@ -2,7 +2,6 @@
 
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from tests.unit.replication.list_log import Entry, ListLog
 
 from lograft.model.errors import ErrorCode
 from lograft.model.types import BrokerEpoch, Epoch, NodeId, Offset
@@ -22,6 +21,7 @@ from lograft.replication.types import (
     ReplicationSettings,
 )
 from lograft.storage.log import Log
+from tests.unit.replication.list_log import Entry, ListLog
 
 ERRORS = [
     ErrorCode.offset_out_of_range,

@@ -3,6 +3,8 @@
 from collections.abc import Callable
 
 import pytest
+
+from lograft.model.types import NodeId
 from tests.unit.replication.isr_cluster import IsrCluster, Node, Violation
 from tests.unit.replication.isr_mutants import (
     JOINS_UNKNOWN,
@@ -15,8 +17,6 @@ from tests.unit.replication.isr_mutants import (
     UNKNOWN_OUTCOME,
     Mutant,
 )
-
-from lograft.model.types import NodeId
 
 
 class Guide:

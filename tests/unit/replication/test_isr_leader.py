@@ -2,7 +2,6 @@
 
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from tests.unit.replication.list_log import Entry, ListLog
 
 from lograft.model.errors import ErrorCode
 from lograft.model.types import BrokerEpoch, Epoch, NodeId, Offset
@@ -17,6 +16,7 @@ from lograft.replication.types import (
     IsrProposal,
     ReplicationSettings,
 )
+from tests.unit.replication.list_log import Entry, ListLog
 
 ME = NodeId(1)
 REPLICAS = (ME, NodeId(2), NodeId(3))

@@ -4,6 +4,7 @@ out is noticed. The counts are small enough for each test run; raise them by han
 from random import Random
 
 import pytest
+
 from tests.unit.replication.isr_mutants import MUTANTS, Mutant
 from tests.unit.replication.isr_schedules import new_cluster, run_schedule
 

@@ -4,7 +4,6 @@ import os
 from pathlib import Path
 
 import pytest
-from tests.unit.replication.list_log import Entry, ListLog
 
 from lograft.model.errors import ErrorCode
 from lograft.model.types import NO_EPOCH, BrokerEpoch, Epoch, NodeId, Offset
@@ -23,6 +22,7 @@ from lograft.replication.types import (
     LeaderAnswer,
     ReplicationSettings,
 )
+from tests.unit.replication.list_log import Entry, ListLog
 
 SCRIPTS = sorted((Path(__file__).parents[2] / "scripts" / "replication").glob("*.txt"))
 

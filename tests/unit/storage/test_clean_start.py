@@ -1,13 +1,13 @@
 """A log that was closed cleanly and changed before it was opened again."""
 
 import pytest
-from tests.unit.storage.logs import NOW_MS, make_batch, open_log, read_all
-from tests.unit.storage.memory_disk import MemoryDisk
 
 from lograft.model.types import Offset
 from lograft.storage.errors import BatchCorruptBelowRecoveryPoint, LogCorrupt
 from lograft.storage.log import Log
 from lograft.storage.types import FixedLogConfig
+from tests.unit.storage.logs import NOW_MS, make_batch, open_log, read_all
+from tests.unit.storage.memory_disk import MemoryDisk
 
 SMALL = FixedLogConfig(segment_bytes=500, index_interval_bytes=100, retention_ms=60_000)
 RECORDS = 30

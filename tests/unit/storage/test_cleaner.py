@@ -2,14 +2,14 @@ import random
 from collections.abc import Callable
 
 import pytest
-from tests.unit.storage.logs import NOW_MS, flush, make_batch, make_marker, open_log, read_all
-from tests.unit.storage.memory_disk import MemoryDisk, PowerLost
 
 from lograft.model.types import Offset
 from lograft.storage.cleaner import Cleanable, Cleaning, find_cleanable
 from lograft.storage.log import Log
 from lograft.storage.types import FixedLogConfig, Origin
 from lograft.wire.batches import Record, build_batch, iterate_headers
+from tests.unit.storage.logs import NOW_MS, flush, make_batch, make_marker, open_log, read_all
+from tests.unit.storage.memory_disk import MemoryDisk, PowerLost
 
 CONFIG = FixedLogConfig(
     segment_bytes=500,

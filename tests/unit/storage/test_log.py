@@ -3,8 +3,6 @@ from typing import Any
 
 import pytest
 from crc32c import crc32c
-from tests.unit.storage.logs import DIRECTORY, NOW_MS, flush, make_batch, open_log, read_all
-from tests.unit.storage.memory_disk import MemoryDisk
 
 from lograft.model.errors import DiskFailed
 from lograft.model.types import Offset
@@ -25,6 +23,8 @@ from lograft.storage.log import Log
 from lograft.storage.types import AppendResult, FixedLogConfig, Origin
 from lograft.wire.batches import Record, build_batch, patch, read_header, read_records
 from lograft.wire.compression import Codec
+from tests.unit.storage.logs import DIRECTORY, NOW_MS, flush, make_batch, open_log, read_all
+from tests.unit.storage.memory_disk import MemoryDisk
 
 SMALL = FixedLogConfig(segment_bytes=500, index_interval_bytes=100, file_delete_delay_ms=50)
 

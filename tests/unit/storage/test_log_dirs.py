@@ -3,13 +3,13 @@ from uuid import UUID
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from tests.unit.storage.memory_disk import MemoryDisk
 
 from lograft.model.types import Offset, TopicPartition
 from lograft.storage import log_dirs
 from lograft.storage.errors import InvalidCheckpoint
 from lograft.storage.log_dirs import MetaProperties
 from lograft.storage.types import EpochEntry
+from tests.unit.storage.memory_disk import MemoryDisk
 
 TP = TopicPartition("my-topic", 3)
 ID = UUID(int=0x1234567890ABCDEF)

@@ -6,14 +6,14 @@ from dataclasses import dataclass, replace
 from hypothesis import HealthCheck, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
-from tests.unit.storage.logs import NOW_MS, flush, make_batch, make_marker, open_log, read_all
-from tests.unit.storage.memory_disk import MemoryDisk, PowerLost
 
 from lograft.model.types import Offset
 from lograft.storage.log import Log
 from lograft.storage.markers import read_marker
 from lograft.storage.producers import ProducerBatch, ProducerStates
 from lograft.storage.types import AbortedTransaction, FixedLogConfig, Origin
+from tests.unit.storage.logs import NOW_MS, flush, make_batch, make_marker, open_log, read_all
+from tests.unit.storage.memory_disk import MemoryDisk, PowerLost
 
 CONFIG = FixedLogConfig(
     segment_bytes=600, index_interval_bytes=100, retention_ms=1000, file_delete_delay_ms=0

@@ -1,6 +1,4 @@
 import pytest
-from tests.unit.storage.logs import NOW_MS, make_batch, make_marker, open_log
-from tests.unit.storage.memory_disk import MemoryDisk
 
 from lograft.model.types import Offset
 from lograft.storage.errors import (
@@ -14,6 +12,8 @@ from lograft.storage.log import Log
 from lograft.storage.producer_snapshots import decode_snapshot, encode_snapshot
 from lograft.storage.producers import ProducerStates
 from lograft.storage.types import AppendResult, Origin
+from tests.unit.storage.logs import NOW_MS, make_batch, make_marker, open_log
+from tests.unit.storage.memory_disk import MemoryDisk
 
 
 @pytest.fixture

@@ -1,7 +1,6 @@
 """Headers in all their versions, and hostile ones."""
 
 import pytest
-from tests.unit.wire.test_codec import StringFile
 
 from lograft.model.seams import FileSlice
 from lograft.wire import codec
@@ -20,6 +19,7 @@ from lograft.wire.headers import (
 from lograft.wire.messages.api_versions import ApiVersionsRequest
 from lograft.wire.messages.fetch import FetchableTopicResponse, FetchResponse, PartitionData
 from lograft.wire.messages.metadata import MetadataRequest, MetadataResponse
+from tests.unit.wire.test_codec import StringFile
 
 METADATA = 3
 

@@ -9,11 +9,10 @@ from importlib import import_module
 from pathlib import Path
 from pkgutil import iter_modules
 
-from tests.properties.random_messages import RandomMessages
-
 import lograft.wire.records
 from lograft.wire import codec
 from lograft.wire.message import LATEST, Message
+from tests.properties.random_messages import RandomMessages
 
 GOLDEN = Path(__file__).parents[2] / "golden" / "wire" / "records.txt"
 SEEDS = {"sparse": 0.2, "full": 0.9}
