@@ -26,7 +26,8 @@ class FollowerSide(VoterSide):
             self._answer(request, Error.FENCED_EPOCH)
             return
         self._learn(request.epoch, request.sender.node_id, now_ms)
-        if self.role is Role.PROSPECTIVE:
+        is_mine = request.sender.node_id == self.leader != self.me.node_id
+        if self.role is Role.PROSPECTIVE and is_mine:
             # It had lost patience with this very leader.
             self._become_follower(self.leader, now_ms)
         self._answer(request)
@@ -133,9 +134,9 @@ class FollowerSide(VoterSide):
         self._wish(truncate=to)
 
     def _append(self, entries: LogSlice) -> None:
-        first, last = entries.epochs[0][0], entries.epochs[-1][0]
-        if entries.base != self.log.end.offset or not self.log.end.epoch <= first <= last:
-            raise CommittedAtRisk(f"records from {entries.base} do not follow {self.log.end}")
+        if not entries.follows(self.log.end):
+            raise CommittedAtRisk(f"{entries} does not follow {self.log.end}")
+        last = entries.epochs[-1][0]
         if last > self.epoch:
             raise CommittedAtRisk(f"records of epoch {last} from the leader of {self.epoch}")
         self.log.append(entries)

@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
+from itertools import pairwise
 from typing import TYPE_CHECKING, Final, NamedTuple
 from uuid import UUID
 
@@ -113,6 +114,20 @@ class LogSlice:
     #: The voter sets written in it (VotersRecord), each with the offset of its record.
     voters: tuple[tuple[Offset, VoterSet], ...] = ()
     data: object = None
+
+    def follows(self, log_end: LogEnd) -> bool:
+        """Whether a log that ends there can go on with this slice: it came from outside."""
+        if not self.epochs or not log_end.offset == self.base < self.end:
+            return False
+        begins = [self.base - 1, *(offset for _, offset in self.epochs), self.end]
+        epochs = [epoch for epoch, _ in self.epochs]
+        return (
+            self.epochs[0][1] == self.base
+            and epochs[0] >= max(log_end.epoch, 0)
+            and all(a < b for a, b in pairwise(begins))
+            and all(a < b for a, b in pairwise(epochs))
+            and all(self.base <= offset < self.end for offset, _ in self.voters)
+        )
 
 
 @dataclass(frozen=True, slots=True)

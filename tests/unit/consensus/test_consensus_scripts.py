@@ -5,12 +5,12 @@ from pathlib import Path
 from uuid import UUID
 
 import pytest
-from tests.unit.consensus.raft_scenario import ClusterScenario
 
 from lograft.consensus.core import RaftCore
 from lograft.consensus.errors import NotLeading
 from lograft.consensus.types import Effects, HardState, LogEnd, ReplicaKey, VoterSet
 from lograft.model.types import NO_NODE, Epoch, NodeId, Offset
+from tests.unit.consensus.raft_scenario import ClusterScenario
 
 SCRIPTS = sorted((Path(__file__).parents[2] / "scripts" / "consensus").glob("*.txt"))
 DISK = UUID(int=7)
