@@ -29,11 +29,12 @@ SEEDS_MAX: Final = 1_000
 class VoteNotPersisted(RaftCore):
     """A vote is told, and forgotten by a crash."""
 
-    def _give_vote(self, request: VoteRequest, now_ms: int) -> None:
-        settled = self.is_settled
-        super()._give_vote(request, now_ms)
-        if settled:
-            self._on_disk = self.hard_state
+    def _finish(self, now_ms: int) -> Effects:
+        effects = super()._finish(now_ms)
+        state = effects.persist
+        if state is None or state.voted_for in (None, self.me):
+            return effects
+        return effects._replace(persist=HardState(state.epoch, state.leader, None, state.life))
 
 
 class NothingHeldBack(RaftCore):

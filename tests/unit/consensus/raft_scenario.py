@@ -18,6 +18,7 @@ begin_life 1 5 leader=1 · leave_life 1 7 · state
 
 from uuid import UUID
 
+from lograft.consensus.core import RaftCore
 from lograft.consensus.errors import CommittedAtRisk, NotLeading
 from lograft.consensus.messages import (
     AddVoterRequest,
@@ -57,7 +58,12 @@ def key(node: int, disk: int | None = None) -> ReplicaKey:
 
 
 class ClusterScenario:
-    def __init__(self) -> None:
+    def __init__(
+        self, core_type: type[RaftCore] = RaftCore, *, outcomes_only: bool = False
+    ) -> None:
+        """With `outcomes_only` the checks look at what goes wrong, not at how."""
+        self.core_type = core_type
+        self.outcomes_only = outcomes_only
         self.now_ms = 0
         self.nodes: dict[int, RaftNode] = {}
         self.wire: list[tuple[int, int, Message]] = []
@@ -83,12 +89,12 @@ class ClusterScenario:
     # ── setting the stage ────────────────────────────────────────────────────────────────────
 
     def do_cluster(self, *words: str) -> None:
-        self.__init__()  # type: ignore[misc]
+        self.__init__(self.core_type, outcomes_only=self.outcomes_only)  # type: ignore[misc]
         given = dict(word.split("=") for word in words if "=" in word)
         self.static = "static" in words
         ids = [int(node) for node in given["voters"].split(",")]
         self.voters = VoterSet.of(ReplicaKey(NodeId(n)) if self.static else key(n) for n in ids)
-        self.checks = RaftChecks(self.voters)
+        self.checks = RaftChecks(self.voters, outcomes_only=self.outcomes_only)
         for node in ids + [int(node) for node in given.get("observers", "").split(",") if node]:
             self.nodes[node] = self.node(node, key(node))
 
@@ -104,6 +110,7 @@ class ClusterScenario:
             self.voters,
             settings=RaftSettings(),
             chance=chance,
+            core_type=self.core_type,
             trace=trace,
             snapshot_of=self.snapshots.get,
             dynamic_voters=not self.static,
@@ -120,7 +127,7 @@ class ClusterScenario:
         )
         epochs = [int(epoch) for epoch in given.get("log", "").split(",") if epoch]
         disk.entries = [Entry(Epoch(epoch), 10 * i + epoch) for i, epoch in enumerate(epochs)]
-        self.checked = False  # nothing is known of where that came from
+        self.checked = self.outcomes_only  # nothing is known of where that came from
 
     def do_chance(self, node: str, thousandths: str) -> None:
         self.chances[int(node)] = int(thousandths)
@@ -171,6 +178,9 @@ class ClusterScenario:
             self.now_ms = min(self.now_ms + RUN_STEP_MS, end_ms)
             self.tick(quiet=True)
             self.work()
+
+    def do_work(self) -> None:
+        self.work()
 
     def tick(self, *, quiet: bool = False) -> None:
         for number, node in self.nodes.items():
