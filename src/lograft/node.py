@@ -32,6 +32,7 @@ from lograft.model.errors import InvalidConfig, InvalidInput, LograftError
 from lograft.model.listeners import Endpoint
 from lograft.model.seams import Address, DirectoryLock, Runtime, Task, Transport
 from lograft.model.types import Offset
+from lograft.net.channels import BufferSizes
 from lograft.net.frame_memory import FrameBudget
 from lograft.net.serving import ConnectionQuota, Server, ServerLimits
 from lograft.storage.log_dirs import LOCK, MetaProperties, write_meta_properties
@@ -362,7 +363,9 @@ async def _serve(config: BrokerConfig, on_serving: Callable[[Node], None]) -> No
     workers = ThreadWorkers()
     try:
         async with asyncio.TaskGroup() as group:
-            runtime = system_runtime(transport=SocketTransport(), workers=workers, task_group=group)
+            runtime = system_runtime(
+                transport=SocketTransport(_buffer_sizes(config)), workers=workers, task_group=group
+            )
             node = Node(config, runtime, halt=halt, host_name=socket.gethostname())
             await _start_unless_stopped(node, stop)
             # What the start has made lives as long as the process: the collector need not look.
@@ -382,6 +385,16 @@ async def _serve(config: BrokerConfig, on_serving: Callable[[Node], None]) -> No
         LOGGER.info("stopped")
     finally:
         workers.close()
+
+
+def _buffer_sizes(config: BrokerConfig) -> BufferSizes:
+    """Kafka's small default for sending is right: what waits to be sent stays in the CPU's cache.
+    For receiving the kernel knows better, unless the file says otherwise."""
+    asked = "socket.receive.buffer.bytes" in config.raw
+    return BufferSizes(
+        send_bytes=config.socket_send_buffer_bytes,
+        receive_bytes=config.socket_receive_buffer_bytes if asked else -1,
+    )
 
 
 async def _start_unless_stopped(node: Node, stop: asyncio.Event) -> None:

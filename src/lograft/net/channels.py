@@ -12,7 +12,7 @@ import os
 import socket
 from collections import deque
 from collections.abc import Sequence
-from typing import Final
+from typing import Final, NamedTuple
 
 from lograft.model.seams import Address, FileSlice, Part, Receiver
 
@@ -267,8 +267,19 @@ def address_of(raw: tuple[object, ...]) -> Address:
     return Address(host, port)
 
 
-def prepare(stream: socket.socket) -> None:
+class BufferSizes(NamedTuple):
+    """What the kernel may hold for a connection; below 0: what it finds right."""
+
+    send_bytes: int = -1
+    receive_bytes: int = -1
+
+
+def prepare(stream: socket.socket, buffers: BufferSizes) -> None:
     stream.setblocking(False)
+    if buffers.send_bytes >= 0:
+        stream.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, buffers.send_bytes)
+    if buffers.receive_bytes >= 0:
+        stream.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, buffers.receive_bytes)
     # Answers are whole when they are sent: waiting to fill a packet only adds latency.
     stream.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
     # A peer whose machine vanished is noticed some day.

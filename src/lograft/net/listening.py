@@ -8,7 +8,7 @@ from collections.abc import Callable, Sequence
 from typing import Any, Final
 
 from lograft.model.seams import Address, Channel
-from lograft.net.channels import SocketChannel, address_of, prepare
+from lograft.net.channels import BufferSizes, SocketChannel, address_of, prepare
 
 _BACKLOG: Final = 1024
 #: A connection storm may not keep the loop from the connections that are there.
@@ -25,15 +25,17 @@ logger = logging.getLogger(__name__)
 
 
 class SocketListener:
-    __slots__ = ("_loop", "_on_channel", "_pauses", "_sockets")
+    __slots__ = ("_buffers", "_loop", "_on_channel", "_pauses", "_sockets")
 
     def __init__(
         self,
         loop: asyncio.AbstractEventLoop,
         sockets: list[socket.socket],
         on_channel: Callable[[Channel], None],
+        buffers: BufferSizes,
     ) -> None:
         self._loop = loop
+        self._buffers = buffers
         self._sockets = sockets
         self._on_channel = on_channel
         self._pauses: dict[int, asyncio.TimerHandle] = {}
@@ -46,13 +48,14 @@ class SocketListener:
         loop: asyncio.AbstractEventLoop,
         address: Address,
         on_channel: Callable[[Channel], None],
+        buffers: BufferSizes,
     ) -> "SocketListener":
         if address.host in ("", "::"):
-            return cls(loop, [_bind_everywhere(address)], on_channel)
+            return cls(loop, [_bind_everywhere(address)], on_channel, buffers)
         found = await loop.getaddrinfo(address.host, address.port, type=socket.SOCK_STREAM)
         # A name may have both families. IPv4 first: it is the one that must work.
         targets = sorted({(family, raw) for family, _, _, _, raw in found}, key=_ipv4_first)
-        return cls(loop, _bind_all(targets), on_channel)
+        return cls(loop, _bind_all(targets), on_channel, buffers)
 
     @property
     def address(self) -> Address:
@@ -84,7 +87,7 @@ class SocketListener:
                 self._pause(listening, error)
                 return
             try:
-                prepare(accepted)
+                prepare(accepted, self._buffers)
                 channel = SocketChannel(self._loop, accepted, address_of(raw))
             except OSError:
                 # Gone between accept and now.

@@ -6,17 +6,22 @@ import socket
 from collections.abc import Callable
 
 from lograft.model.seams import Address, Channel, Listener
-from lograft.net.channels import SocketChannel, address_of, prepare
+from lograft.net.channels import BufferSizes, SocketChannel, address_of, prepare
 from lograft.net.listening import SocketListener
 
 
 class SocketTransport:
-    __slots__ = ()
+    __slots__ = ("_buffers",)
+
+    def __init__(self, buffers: BufferSizes | None = None) -> None:
+        self._buffers = buffers or BufferSizes()
 
     async def listen(self, address: Address, on_channel: Callable[[Channel], None]) -> Listener:
         """A name with several addresses listens on all of them; an empty host means all
         interfaces, with both families."""
-        return await SocketListener.open(asyncio.get_running_loop(), address, on_channel)
+        return await SocketListener.open(
+            asyncio.get_running_loop(), address, on_channel, self._buffers
+        )
 
     async def connect(self, address: Address, *, timeout_ms: int) -> Channel:
         """Tries every address of the name in turn. Raises OSError (TimeoutError is one)."""
@@ -28,7 +33,7 @@ class SocketTransport:
                 for family, kind, protocol, _, raw in found:
                     outgoing = socket.socket(family, kind, protocol)
                     try:
-                        prepare(outgoing)
+                        prepare(outgoing, self._buffers)
                         await loop.sock_connect(outgoing, raw)
                     except OSError as error:
                         outgoing.close()
