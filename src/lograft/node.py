@@ -13,7 +13,6 @@ from collections.abc import Callable, Coroutine, Mapping
 from dataclasses import replace
 from functools import partial
 from typing import Any, Final
-from uuid import UUID
 
 from lograft.api.router import Router, served_apis
 from lograft.broker.broker import Broker
@@ -278,7 +277,7 @@ class Node:
             directory_ids=self._directory_ids.values(),
             applied_offset=lambda: Offset(broker.image.offset),
             previous_epoch=broker.logs.previous_broker_epoch,
-            offline_directories=self._offline_directories,
+            offline_directories=broker.logs.offline_ids,
         )
         self._registration = registration
         broker.logs.on_directory_failed = registration.report_soon
@@ -298,9 +297,6 @@ class Node:
             )
             for endpoint in endpoints
         ]
-
-    def _offline_directories(self) -> list[UUID]:
-        return [d.directory_id for d in self.broker.logs.directories if d.offline]
 
     def _registered(self) -> BrokerRegistration:
         assert self._registration is not None, "not registered"

@@ -18,6 +18,7 @@ from typing import Any, Final, NoReturn
 from lograft.model.seams import Buffer
 from lograft.wire.errors import MalformedMessage
 from lograft.wire.message import FRESH, Field, Message
+from lograft.wire.source_builder import SourceBuilder
 from lograft.wire.varints import UUIDS, continue_uvarint, read_uvarint, skip_tags
 
 #: Elements of all arrays of one request. A slotted object costs up to fifty times the bytes it
@@ -77,23 +78,11 @@ def holds_records(kind: type[Message]) -> bool:
     )
 
 
-class ReadCompiler:
+class ReadCompiler(SourceBuilder):
     """Used once: for one class and version."""
 
     def __init__(self, kind: type[Message], version: int) -> None:
-        self._kind = kind
-        self._version = version
-        self._flexible = version >= kind.FLEXIBLE_SINCE
-        #: Records come out as views of the input; without them, bytes are faster to take apart.
-        self._view = holds_records(kind)
-        self._lines: list[str] = []
-        self._depth = 1
-        self._count = 0
-        #: The fixed-size run being gathered: formats, targets, and what to do after it.
-        self._formats: list[str] = []
-        self._targets: list[str] = []
-        self._after: list[str] = []
-        self._names: dict[str, Any] = {
+        names = {
             "new": object.__new__,
             "uuids": UUIDS,
             "continue_uvarint": continue_uvarint,
@@ -105,6 +94,13 @@ class ReadCompiler:
             "refuse_tag": _refuse_tag,
             "refuse_end": _refuse_end,
         }
+        super().__init__(kind, version, names)
+        #: Records come out as views of the input; without them, bytes are faster to take apart.
+        self._view = holds_records(kind)
+        #: The fixed-size run being gathered: formats, targets, and what to do after it.
+        self._formats: list[str] = []
+        self._targets: list[str] = []
+        self._after: list[str] = []
 
     def source(self) -> str:
         kind = self._kind
@@ -120,25 +116,7 @@ class ReadCompiler:
         return "def read(data, position):\n" + "\n".join(self._lines)
 
     def compile(self) -> Callable[..., Any]:
-        name = f"<{self._kind.__name__} v{self._version} reader>"
-        exec(compile(self.source(), name, "exec"), self._names)
-        reader: Callable[..., Any] = self._names["read"]
-        return reader
-
-    def _emit(self, line: str) -> None:
-        self._lines.append("  " * self._depth + line)
-
-    def _name(self, prefix: str) -> str:
-        self._count += 1
-        return f"{prefix}{self._count}"
-
-    def _constant(self, prefix: str, value: object) -> str:
-        for name, known in self._names.items():
-            if known is value:
-                return name
-        name = self._name(prefix)
-        self._names[name] = value
-        return name
+        return self._compile(self.source(), "read")
 
     def _fixed(self, form: str, target: str, after: str = "") -> None:
         self._formats.append(form)

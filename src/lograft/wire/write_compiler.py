@@ -14,6 +14,7 @@ from lograft.model.seams import FileSlice
 from lograft.wire.errors import UnwritableMessage
 from lograft.wire.message import FRESH, Field, Message
 from lograft.wire.read_compiler import FORMATS, SHORT_ARRAY
+from lograft.wire.source_builder import SourceBuilder
 from lograft.wire.varints import SMALL, uvarint
 
 #: Record batches in memory below this size are joined with their neighbours: a copy is cheaper
@@ -28,26 +29,21 @@ def _refuse_field(field: str, version: int) -> NoReturn:
     raise UnwritableMessage(f"{field} is set, but version {version} has no such field")
 
 
-class WriteCompiler:
+class WriteCompiler(SourceBuilder):
     """Used once: for one class and version."""
 
     def __init__(self, kind: type[Message], version: int) -> None:
-        self._kind = kind
-        self._version = version
-        self._flexible = version >= kind.FLEXIBLE_SINCE
-        self._lines: list[str] = []
-        self._functions: list[str] = []
-        self._depth = 1
-        self._count = 0
-        #: The fixed-size run being gathered. Format "x" is a zero byte and has no value.
-        self._formats: list[str] = []
-        self._values: list[str] = []
-        self._names: dict[str, Any] = {
+        names = {
             "SMALL": SMALL,
             "uvarint": uvarint,
             "refuse_field": _refuse_field,
             "FileSlice": FileSlice,
         }
+        super().__init__(kind, version, names)
+        self._functions: list[str] = []
+        #: The fixed-size run being gathered. Format "x" is a zero byte and has no value.
+        self._formats: list[str] = []
+        self._values: list[str] = []
 
     def source(self) -> str:
         self._emit("out = []; w = out.append")
@@ -57,25 +53,7 @@ class WriteCompiler:
         return "\n".join([*self._functions, "def write(message, parts):", *self._lines])
 
     def compile(self) -> Callable[..., bytes]:
-        name = f"<{self._kind.__name__} v{self._version} writer>"
-        exec(compile(self.source(), name, "exec"), self._names)
-        writer: Callable[..., bytes] = self._names["write"]
-        return writer
-
-    def _emit(self, line: str) -> None:
-        self._lines.append("  " * self._depth + line)
-
-    def _name(self, prefix: str) -> str:
-        self._count += 1
-        return f"{prefix}{self._count}"
-
-    def _constant(self, prefix: str, value: object) -> str:
-        for name, known in self._names.items():
-            if known is value:
-                return name
-        name = self._name(prefix)
-        self._names[name] = value
-        return name
+        return self._compile(self.source(), "write")
 
     def _fixed(self, form: str, value: str) -> None:
         self._formats.append(form)
