@@ -68,6 +68,9 @@ CODE_OF: Final[dict[type[LograftError], ErrorCode]] = {
     broker.FetchSessionTopicIdMismatch: ErrorCode.fetch_session_topic_id_error,
     broker.InvalidTopic: ErrorCode.invalid_topic_exception,
     broker.RecordsNotDeletable: ErrorCode.policy_violation,
+    # Other nodes.
+    broker.PeerUnreachable: ErrorCode.network_exception,
+    broker.PeerLost: ErrorCode.request_timed_out,
     # The controller and its quorum.
     broker.MetadataBatchTooLarge: ErrorCode.policy_violation,
     broker.MetadataCorrupt: ErrorCode.kafka_storage_error,

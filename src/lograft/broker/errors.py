@@ -1,6 +1,7 @@
 """Why the broker refuses a request; `api/errors.py` knows the code of each."""
 
 from lograft.model.errors import LograftError
+from lograft.model.seams import Address
 
 
 class NotController(LograftError):
@@ -75,3 +76,16 @@ class MetadataCorrupt(LograftError):
 
 class MetadataBatchTooLarge(LograftError):
     """The records of one decision do not fit into one batch of the metadata log."""
+
+
+class PeerUnreachable(LograftError):
+    """A request to another node was never sent: it certainly did not happen."""
+
+    def __init__(self, address: Address, reason: str, *, refused: bool = False) -> None:
+        super().__init__(f"{address} cannot be reached: {reason}")
+        #: The host answered that nobody listens there: the process is gone.
+        self.refused = refused
+
+
+class PeerLost(LograftError):
+    """A request to another node was sent and no answer came: it may or may not have happened."""
