@@ -1,21 +1,38 @@
-"""`python -m bench [--quick] [--only lograft|kafka] [--workload NAME …]`."""
+"""`python -m bench [--quick] [--nodes 3 [--mode raft]] [--only KIND] [--workload NAME …]`."""
 
 import argparse
 import statistics
 import tempfile
 from collections import defaultdict
-from contextlib import ExitStack
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Final
 
-from bench import report
-from bench.lifecycle import start, thousand_partitions
-from bench.node import Node, make_server
-from bench.targets import Results
+from bench import cluster_lifecycle, lifecycle, report
+from bench.subject import Subject, make_cluster, make_server
+from bench.targets import CLUSTER_TARGETS, RAFT_TARGETS, TARGETS, Results, Target
 from bench.workloads import FULL, QUICK, WORKLOADS, Figures, Plan, produce
 from tests.compatibility.servers import KINDS, Kind
 
-LIFECYCLES: Final = {"start": start, "thousand-partitions": thousand_partitions}
+Lifecycle = Callable[[Kind, Path, Plan], Figures]
+LIFECYCLES: Final[dict[str, Lifecycle]] = {
+    "start": lifecycle.start,
+    "thousand-partitions": lifecycle.thousand_partitions,
+}
+CLUSTER_LIFECYCLES: Final[dict[str, Lifecycle]] = {
+    "start": cluster_lifecycle.start,
+    "leader-killed": cluster_lifecycle.leader_killed,
+    "leader-paused": cluster_lifecycle.leader_paused,
+    "controller-killed-1000": cluster_lifecycle.controller_killed(1_000),
+    "controller-killed-10000": cluster_lifecycle.controller_killed(10_000),
+}
+#: Beside raft mode, which acknowledges what is on disk, Kafka is asked for the same.
+MODE_CONFIGS: Final[dict[str, dict[str, dict[str, str]]]] = {
+    "isr": {"lograft": {}, "kafka": {}},
+    "raft": {"lograft": {"replication.mode": "raft"}, "kafka": {"flush.messages": "1"}},
+}
 #: A JVM is warm when a round costs at least this share of the best before it.
 WARM_SHARE: Final = 0.95
 
@@ -23,11 +40,13 @@ WARM_SHARE: Final = 0.95
 def parse() -> argparse.Namespace:
     parser = argparse.ArgumentParser(prog="python -m bench", description=__doc__)
     parser.add_argument("--quick", action="store_true", help="a few minutes, rough figures")
+    parser.add_argument("--nodes", type=int, default=1, help="3: a cluster, replication factor 3")
+    parser.add_argument("--mode", choices=list(MODE_CONFIGS), default="isr", help="of a cluster")
     parser.add_argument("--only", choices=KINDS, help="measure one server; no ratios then")
     parser.add_argument(
         "--workload",
         action="append",
-        choices=[*LIFECYCLES, *WORKLOADS],
+        choices=sorted({*LIFECYCLES, *CLUSTER_LIFECYCLES, *WORKLOADS}),
         help="may be given several times; all of them otherwise",
     )
     parser.add_argument("--loaded-seconds", type=float, help="length of the latency under load")
@@ -38,13 +57,11 @@ def parse() -> argparse.Namespace:
 
 def plan_of(wanted: argparse.Namespace) -> Plan:
     plan = QUICK if wanted.quick else FULL
-    return Plan(
-        plan.seconds,
-        plan.latency_seconds,
-        wanted.loaded_seconds or plan.loaded_seconds,
-        wanted.repetitions or plan.repetitions,
-        plan.warm_rounds,
-        plan.idle_seconds,
+    return replace(
+        plan,
+        loaded_seconds=wanted.loaded_seconds or plan.loaded_seconds,
+        repetitions=wanted.repetitions or plan.repetitions,
+        topic_configs=MODE_CONFIGS[wanted.mode],
     )
 
 
@@ -52,42 +69,70 @@ def main() -> None:
     wanted = parse()
     plan = plan_of(wanted)
     kinds: list[Kind] = [wanted.only] if wanted.only else list(KINDS)
-    chosen = wanted.workload or [*LIFECYCLES, *WORKLOADS]
     results: Results = {kind: {} for kind in kinds}
+    lifecycles = LIFECYCLES if wanted.nodes == 1 else CLUSTER_LIFECYCLES
+    chosen = wanted.workload or [*lifecycles, *WORKLOADS]
     with tempfile.TemporaryDirectory(prefix="lograft-bench-") as folder:
-        run_lifecycles(results, [name for name in LIFECYCLES if name in chosen], plan, Path(folder))
-        run_workloads(results, [name for name in WORKLOADS if name in chosen], plan, Path(folder))
-    form = "quick" if wanted.quick else "full"
+        for name, measure in lifecycles.items():
+            for kind in kinds if name in chosen else ():
+                results[kind][name] = measure(kind, Path(folder, f"{name}-{kind}"), plan)
+                say(name, kind, results[kind][name])
+        setup = Setup(kinds, wanted.nodes, Path(folder))
+        run_workloads(results, [name for name in WORKLOADS if name in chosen], plan, setup)
+    form = ("quick" if wanted.quick else "full") + form_suffix(wanted)
+    about = report.about_this_run(form)
     print()
-    print(report.markdown(results, report.about_this_run(form)))
+    print(report.markdown(results, about, targets_of(wanted)))
     if not wanted.no_write:
-        print(f"written to {report.write(results, form)}")
+        print(f"written to {report.write(results, about, targets_of(wanted))}")
 
 
-def run_lifecycles(results: Results, names: list[str], plan: Plan, folder: Path) -> None:
-    for name in names:
-        for kind in list(results):
-            results[kind][name] = LIFECYCLES[name](kind, folder / f"{name}-{kind}", plan)  # type: ignore[arg-type]
-            say(name, kind, results[kind][name])
+@dataclass(frozen=True, slots=True)
+class Setup:
+    kinds: list[Kind]
+    nodes: int
+    folder: Path
+
+    @contextmanager
+    def subject(self, kind: Kind, configs: Mapping[str, str]) -> Iterator[Subject]:
+        folder = self.folder / kind
+        if self.nodes == 1:
+            with make_server(kind, folder).started() as server:
+                yield Subject([server], configs)
+        else:
+            with make_cluster(kind, folder, self.nodes).started() as cluster:
+                yield Subject(cluster.servers, configs)
 
 
-def run_workloads(results: Results, names: list[str], plan: Plan, folder: Path) -> None:
-    """Both servers stay up and take turns, so that what the machine does meets both."""
+def form_suffix(wanted: argparse.Namespace) -> str:
+    if wanted.nodes == 1:
+        return ""
+    return f"-{wanted.nodes}-nodes" + ("" if wanted.mode == "isr" else f"-{wanted.mode}")
+
+
+def targets_of(wanted: argparse.Namespace) -> tuple[Target, ...]:
+    if wanted.nodes == 1:
+        return TARGETS
+    return CLUSTER_TARGETS if wanted.mode == "isr" else RAFT_TARGETS
+
+
+def run_workloads(results: Results, names: list[str], plan: Plan, setup: Setup) -> None:
+    """Both kinds stay up and take turns, so that what the machine does meets both."""
     if not names:
         return
     with ExitStack() as stack:
-        nodes = [
-            Node(stack.enter_context(make_server(kind, folder / f"{kind}").started()))
-            for kind in results
+        subjects = [
+            stack.enter_context(setup.subject(kind, plan.topic_configs[kind]))
+            for kind in setup.kinds
         ]
-        for node in nodes:
-            warm(node, plan)
+        for subject in subjects:
+            warm(subject, plan)
         for name in names:
             runs: dict[str, list[Figures]] = defaultdict(list)
             for _repetition in range(repetitions(name, plan)):
-                for node in nodes:
-                    runs[node.name].append(WORKLOADS[name](node, plan))
-                    say(name, node.name, runs[node.name][-1])
+                for subject in subjects:
+                    runs[subject.name].append(WORKLOADS[name](subject, plan))
+                    say(name, subject.name, runs[subject.name][-1])
             for kind, figures in runs.items():
                 results[kind][name] = median(figures)
 
@@ -97,15 +142,15 @@ def repetitions(name: str, plan: Plan) -> int:
     return 1 if name == "latency-under-load" else plan.repetitions
 
 
-def warm(node: Node, plan: Plan) -> None:
+def warm(subject: Subject, plan: Plan) -> None:
     """Until the figures stop improving twice in a row; Lograft needs one round."""
-    if node.name == "lograft":
-        say("warm", node.name, produce(node, plan, value_bytes=1000, acks=-1))
+    if subject.name == "lograft":
+        say("warm", subject.name, produce(subject, plan, value_bytes=1000, acks=-1))
         return
     best, stalled = float("inf"), 0
     for _round in range(plan.warm_rounds):
-        figures = produce(node, plan, value_bytes=1000, acks=-1)
-        say("warm", node.name, figures)
+        figures = produce(subject, plan, value_bytes=1000, acks=-1)
+        say("warm", subject.name, figures)
         stalled = stalled + 1 if figures["cpu_s_per_gb"] > best * WARM_SHARE else 0
         best = min(best, figures["cpu_s_per_gb"])
         if stalled == 2:

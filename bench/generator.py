@@ -1,6 +1,6 @@
 """The load, in a process of its own: takes one JSON order, prints one JSON answer.
 
-`{"load": "produce", "port": …, "topic": …, …}`; the loads are the functions in LOADS.
+`{"load": "produce", "ports": […], "topic": …, …}`; the loads are the functions in LOADS.
 """
 
 import json
@@ -95,9 +95,9 @@ def produce(order: dict[str, Any]) -> dict[str, float]:
             produce_frame(order["topic"], partition, batch, acks=order["acks"]),
             produce_error_position(order["topic"]),
         )
-        for partition in range(order["partitions"])
+        for partition in range(len(order["ports"]))
     ]
-    seconds = pump(order["port"], sources, in_flight=order["in_flight"], seconds=order["seconds"])
+    seconds = pump(order["ports"], sources, in_flight=order["in_flight"], seconds=order["seconds"])
     batches = sum(source.acknowledged for source in sources)
     return {
         "seconds": seconds,
@@ -121,9 +121,9 @@ def produce_small(order: dict[str, Any]) -> dict[str, float]:
             ),
             produce_error_position(order["topic"]),
         )
-        for partition in range(order["partitions"])
+        for partition in range(len(order["ports"]))
     ]
-    seconds = pump(order["port"], sources, in_flight=order["in_flight"], seconds=order["seconds"])
+    seconds = pump(order["ports"], sources, in_flight=order["in_flight"], seconds=order["seconds"])
     requests = sum(source.acknowledged for source in sources)
     return {
         "seconds": seconds,
@@ -139,7 +139,7 @@ def consume(order: dict[str, Any]) -> dict[str, float]:
         Reading(FetchFrame.of(topic_id, partition, bytes_max=FETCH_BYTES, wait_ms=500), end)
         for partition, end in enumerate(order["ends"])
     ]
-    seconds = pump(order["port"], sources, in_flight=1, seconds=order["seconds"])
+    seconds = pump(order["ports"], sources, in_flight=1, seconds=order["seconds"])
     messages = sum(source.offset for source in sources)
     return {
         "seconds": seconds,

@@ -17,7 +17,7 @@ SKIPPED: Final = 50
 
 
 def measure_latency(order: dict[str, Any]) -> dict[str, float]:
-    port, topic = order["port"], order["topic"]
+    (port,), topic = order["ports"], order["topic"]
     frame = produce_frame(topic, 0, build_batch(values(1, order["value_bytes"])), acks=-1)
     fetch = FetchFrame.of(UUID(order["topic_id"]), 0, bytes_max=1 << 20, wait_ms=WAIT_MS)
     producer, consumer = connect(port), connect(port)

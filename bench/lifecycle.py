@@ -8,8 +8,8 @@ from typing import Final
 
 from bench.frames import PRODUCE_VERSION, produce_error_position, produce_frame, values
 from bench.latency import receive_frame
-from bench.node import BenchFailed, Node, make_server
 from bench.process import CpuMeter, rss_mb
+from bench.subject import BenchFailed, Subject, make_server
 from bench.workloads import Figures, Plan
 from lograft.wire.batches import build_batch
 from lograft.wire.codec import read_all
@@ -33,8 +33,8 @@ def start(kind: Kind, folder: Path, _plan: Plan) -> Figures:
     """From the launch (formatted folder, topic there) to the first acknowledgement."""
     server = make_server(kind, folder)
     with server.started():
-        Node(server).create_topic(TOPIC)
-        idle = rss_mb(server.pid)
+        Subject([server]).create_topic(TOPIC)
+        idle = rss_mb([server.pid])
     seconds = []
     for _time in range(STARTS):
         seconds.append(seconds_to_first_ack(server.launch, server.port))
@@ -65,19 +65,19 @@ def thousand_partitions(kind: Kind, folder: Path, plan: Plan) -> Figures:
     server = make_server(kind, folder)
     figures: Figures = {}
     with server.started():
-        node = Node(server)
+        subject = Subject([server])
         started = time.perf_counter()
-        node.create_topic("many", partitions=PARTITIONS)
-        produce_to_all(node.port, range(PARTITIONS))
+        subject.create_topic("many", partitions=PARTITIONS)
+        produce_to_all(server.port, range(PARTITIONS))
         figures["create_and_first_produce_s"] = time.perf_counter() - started
         started = time.perf_counter()
-        produce_to_all(node.port, range(PARTITIONS))
+        produce_to_all(server.port, range(PARTITIONS))
         figures["produce_to_all_s"] = time.perf_counter() - started
         time.sleep(min(plan.idle_seconds, 5))
-        cpu = CpuMeter(node.pid)
+        cpu = CpuMeter(subject.pids)
         time.sleep(plan.idle_seconds)
         figures["idle_cpu_percent"] = cpu.read() / plan.idle_seconds * 100
-        figures["rss_mb"] = rss_mb(node.pid)
+        figures["rss_mb"] = rss_mb(subject.pids)
     started = time.perf_counter()
     server.launch()
     produce_to_all(server.port, range(PARTITIONS))

@@ -1,6 +1,7 @@
 """What the kernel says about a broker's process."""
 
 import os
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
@@ -14,7 +15,11 @@ def cpu_seconds(pid: int) -> float:
     return (int(fields[11]) + int(fields[12])) / TICKS_PER_SECOND
 
 
-def rss_mb(pid: int) -> float:
+def rss_mb(pids: Sequence[int]) -> float:
+    return sum(map(_rss_mb, pids))
+
+
+def _rss_mb(pid: int) -> float:
     for line in Path(f"/proc/{pid}/status").read_text().splitlines():
         if line.startswith("VmRSS:"):
             return int(line.split()[1]) / 1024
@@ -23,13 +28,16 @@ def rss_mb(pid: int) -> float:
 
 @dataclass(slots=True)
 class CpuMeter:
-    """CPU seconds between construction and read()."""
+    """CPU seconds of some processes between construction and read()."""
 
-    pid: int
+    pids: Sequence[int]
     started: float = 0.0
 
     def __post_init__(self) -> None:
-        self.started = cpu_seconds(self.pid)
+        self.started = self._total()
 
     def read(self) -> float:
-        return cpu_seconds(self.pid) - self.started
+        return self._total() - self.started
+
+    def _total(self) -> float:
+        return sum(map(cpu_seconds, self.pids))

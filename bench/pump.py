@@ -92,10 +92,12 @@ class Line:
         return answers
 
 
-def pump(port: int, sources: Sequence[Source], *, in_flight: int, seconds: float) -> float:
+def pump(
+    ports: Sequence[int], sources: Sequence[Source], *, in_flight: int, seconds: float
+) -> float:
     """Runs for a time or until the sources are dry, then waits for the last answers."""
     selector = selectors.DefaultSelector()
-    lines = [Line(port, source) for source in sources]
+    lines = [Line(port, source) for port, source in zip(ports, sources, strict=True)]
     for line in lines:
         selector.register(line.socket, selectors.EVENT_READ, line)
     started = time.perf_counter()

@@ -3,22 +3,23 @@
 import json
 import os
 import platform
+from collections.abc import Sequence
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Final
 
-from bench.targets import TARGETS, Results
+from bench.targets import Results, Target
 from tests.compatibility.servers import KINDS
 
 FOLDER: Final = Path(__file__).parent / "results"
 
 
-def markdown(results: Results, about: dict[str, str]) -> str:
+def markdown(results: Results, about: dict[str, str], targets: Sequence[Target]) -> str:
     lines = ["# Lograft beside Apache Kafka 4.3.1", ""]
     lines += [f"- {name}: {value}" for name, value in about.items()]
     lines += ["", "## Targets", "", "| workload | figure | Lograft | Kafka | value | target | |"]
     lines.append("|---|---|---:|---:|---:|---:|---|")
-    for target in TARGETS:
+    for target in targets:
         value = target.value(results)
         ours = figure(results, "lograft", target.workload, target.figure)
         theirs = figure(results, "kafka", target.workload, target.figure)
@@ -67,27 +68,27 @@ def about_this_run(form: str) -> dict[str, str]:
     }
 
 
-def write(results: Results, form: str) -> Path:
+def write(results: Results, about: dict[str, str], targets: Sequence[Target]) -> Path:
     """Into bench/results: table, figures and plot of this run, replacing the last of its form."""
     FOLDER.mkdir(exist_ok=True)
-    about = about_this_run(form)
-    text = markdown(results, about)
+    form = about["form"]
+    text = markdown(results, about, targets)
     path = FOLDER / f"{form}.md"
     path.write_text(text)
     record = {"about": about, "results": results}
     (FOLDER / f"{form}.json").write_text(json.dumps(record, indent=1) + "\n")
-    plot(results, FOLDER / f"{form}.svg")
+    plot(results, targets, FOLDER / f"{form}.svg")
     return path
 
 
-def plot(results: Results, path: Path) -> None:
+def plot(results: Results, targets: Sequence[Target], path: Path) -> None:
     """Ratios on a logarithmic axis, with their targets as marks; left is less."""
     import matplotlib
 
     matplotlib.use("Agg")
     from matplotlib import pyplot
 
-    ratios = [(target, target.value(results)) for target in TARGETS if target.ratio is not None]
+    ratios = [(target, target.value(results)) for target in targets if target.ratio is not None]
     shown = [(target, value) for target, value in ratios if value is not None]
     if not shown:
         return

@@ -54,3 +54,22 @@ TARGETS: Final[tuple[Target, ...]] = (
     Target("thousand-partitions", "idle_cpu_percent", limit=2),
     Target("thousand-partitions", "restart_s", limit=3),
 )
+#: Three nodes beside three nodes, replication factor 3.
+CLUSTER_TARGETS: Final[tuple[Target, ...]] = (
+    *(Target(name, "cpu_s_per_gb", ratio=0.5) for name in PRODUCE),
+    *(Target(name, "mb_per_s", ratio=1.2, at_least=True) for name in PRODUCE[2:]),
+    Target("small-idempotent", "messages_per_s", ratio=1.5, at_least=True),
+    Target("latency", "p50_ms", ratio=0.7),
+    Target("latency", "p99_ms", ratio=1.0),
+    Target("produce-1KB-all", "rss_mb", ratio=0.125),
+    Target("start", "start_s", limit=1.5),
+    Target("leader-killed", "p50_s", ratio=0.25),
+    Target("leader-paused", "p50_s", ratio=1.0),
+)
+#: raft mode beside a Kafka that flushes before each acknowledgement too.
+RAFT_TARGETS: Final[tuple[Target, ...]] = (
+    *(Target(name, "mb_per_s", ratio=1.2, at_least=True) for name in PRODUCE[2:]),
+    Target("latency", "p50_ms", ratio=0.7),
+    Target("leader-killed", "p50_s", ratio=0.25),
+    Target("leader-paused", "p50_s", ratio=0.3),
+)

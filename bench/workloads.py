@@ -1,14 +1,14 @@
-"""What is measured. A workload runs once against one node and gives its figures by name."""
+"""What is measured. A workload runs once against one subject and gives its figures by name."""
 
 import itertools
 import os
-from collections.abc import Callable
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
 from typing import Final
 from uuid import UUID
 
-from bench.node import Node, result_of
 from bench.process import CpuMeter, rss_mb
+from bench.subject import Subject, result_of
 
 Figures = dict[str, float]
 GIGABYTE: Final = 1e9
@@ -37,6 +37,8 @@ class Plan:
     #: Rounds of warming a JVM at most; it ends earlier when its figures stop improving.
     warm_rounds: int
     idle_seconds: float
+    #: Of every topic that is made, by kind of server.
+    topic_configs: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
 
 
 FULL: Final = Plan(8, 10, 180, 3, 20, 20)
@@ -47,44 +49,44 @@ def new_name(base: str) -> str:
     return f"{base}-{next(_serials)}"
 
 
-def produce(node: Node, plan: Plan, *, value_bytes: int, acks: int) -> Figures:
+def produce(subject: Subject, plan: Plan, *, value_bytes: int, acks: int) -> Figures:
     topic = new_name("produce")
-    node.create_topic(topic, partitions=PRODUCE_PARTITIONS)
+    subject.create_topic(topic, partitions=subject.spread(PRODUCE_PARTITIONS))
     os.sync()
-    cpu = CpuMeter(node.pid)
-    done = node.run_load(
+    cpu = CpuMeter(subject.pids)
+    done = subject.run_load(
         "produce",
         topic=topic,
-        partitions=PRODUCE_PARTITIONS,
         value_bytes=value_bytes,
         acks=acks,
         in_flight=PRODUCE_IN_FLIGHT,
         seconds=plan.seconds,
     )
-    figures = throughput(done, cpu.read()) | {"rss_mb": rss_mb(node.pid)}
-    node.delete_topic(topic)
+    figures = throughput(done, cpu.read()) | {"rss_mb": rss_mb(subject.pids)}
+    subject.delete_topic(topic)
     return figures
 
 
-def consume(node: Node, plan: Plan, *, value_bytes: int) -> Figures:
+def consume(subject: Subject, plan: Plan, *, value_bytes: int) -> Figures:
     topic = new_name("consume")
-    topic_id = node.create_topic(topic, partitions=PRODUCE_PARTITIONS, retention_bytes="-1")
-    written = node.run_load(
+    partitions = subject.spread(PRODUCE_PARTITIONS)
+    topic_id = subject.create_topic(topic, partitions=partitions, retention_bytes="-1")
+    written = subject.run_load(
         "produce",
         topic=topic,
-        partitions=PRODUCE_PARTITIONS,
         value_bytes=value_bytes,
         acks=-1,
         in_flight=PRODUCE_IN_FLIGHT,
         seconds=plan.seconds / 2,
     )
-    ends = [int(written["end_offset_min"])] * PRODUCE_PARTITIONS
+    ends = [int(written["end_offset_min"])] * partitions
     os.sync()
     totals = {"seconds": 0.0, "messages": 0.0, "bytes": 0.0}
-    cpu = CpuMeter(node.pid)
+    cpu = CpuMeter(subject.pids)
     while totals["seconds"] < plan.seconds:
-        done = node.run_load(
+        done = subject.run_load(
             "consume",
+            topic=topic,
             topic_id=str(topic_id),
             ends=ends,
             value_bytes=value_bytes,
@@ -92,21 +94,20 @@ def consume(node: Node, plan: Plan, *, value_bytes: int) -> Figures:
         )
         for name in totals:
             totals[name] += done[name]
-    figures = throughput(totals, cpu.read()) | {"rss_mb": rss_mb(node.pid)}
-    node.delete_topic(topic)
+    figures = throughput(totals, cpu.read()) | {"rss_mb": rss_mb(subject.pids)}
+    subject.delete_topic(topic)
     return figures
 
 
-def small_batches(node: Node, plan: Plan) -> Figures:
+def small_batches(subject: Subject, plan: Plan) -> Figures:
     topic = new_name("small")
-    node.create_topic(topic, partitions=SMALL_PARTITIONS)
-    first_id = min(node.producer_id() for _partition in range(SMALL_PARTITIONS))
+    subject.create_topic(topic, partitions=subject.spread(SMALL_PARTITIONS))
+    first_id = min(subject.producer_id() for _partition in range(subject.spread(SMALL_PARTITIONS)))
     os.sync()
-    cpu = CpuMeter(node.pid)
-    done = node.run_load(
+    cpu = CpuMeter(subject.pids)
+    done = subject.run_load(
         "produce_small",
         topic=topic,
-        partitions=SMALL_PARTITIONS,
         records=SMALL_RECORDS,
         value_bytes=100,
         producer_id=first_id,
@@ -116,51 +117,52 @@ def small_batches(node: Node, plan: Plan) -> Figures:
     used = cpu.read()
     figures = throughput(done, used) | {
         "cpu_us_per_request": used / done["requests"] * MILLION,
-        "rss_mb": rss_mb(node.pid),
+        "rss_mb": rss_mb(subject.pids),
     }
-    node.delete_topic(topic)
+    subject.delete_topic(topic)
     return figures
 
 
-def latency(node: Node, plan: Plan) -> Figures:
+def latency(subject: Subject, plan: Plan) -> Figures:
     topic = new_name("latency")
-    topic_id = node.create_topic(topic)
+    topic_id = subject.create_topic(topic)
     os.sync()
-    cpu = CpuMeter(node.pid)
-    done = run_latency(node, topic, topic_id, plan.latency_seconds)
+    cpu = CpuMeter(subject.pids)
+    done = run_latency(subject, topic, topic_id, plan.latency_seconds)
     done["cpu_ms_per_message"] = cpu.read() / done["messages"] * 1000
-    node.delete_topic(topic)
+    subject.delete_topic(topic)
     return done
 
 
-def loaded_latency(node: Node, plan: Plan) -> Figures:
+def loaded_latency(subject: Subject, plan: Plan) -> Figures:
     """The same while another client writes 1 KB records as fast as it can."""
     noise, topic = new_name("writer"), new_name("latency")
-    node.create_topic(
-        noise, partitions=PRODUCE_PARTITIONS, retention_bytes=str(WRITER_RETENTION_BYTES)
+    subject.create_topic(
+        noise,
+        partitions=subject.spread(PRODUCE_PARTITIONS),
+        retention_bytes=str(WRITER_RETENTION_BYTES),
     )
-    topic_id = node.create_topic(topic)
+    topic_id = subject.create_topic(topic)
     os.sync()
-    writer = node.start_load(
+    writer = subject.start_load(
         "produce",
         topic=noise,
-        partitions=PRODUCE_PARTITIONS,
         value_bytes=1000,
         acks=-1,
         in_flight=PRODUCE_IN_FLIGHT,
         seconds=plan.loaded_seconds,
     )
-    done = run_latency(node, topic, topic_id, plan.loaded_seconds * 0.95)
+    done = run_latency(subject, topic, topic_id, plan.loaded_seconds * 0.95)
     written = result_of(writer)
     done["writer_mb_per_s"] = written["bytes"] / written["seconds"] / MILLION
-    done["rss_mb"] = rss_mb(node.pid)
-    node.delete_topic(noise)
-    node.delete_topic(topic)
+    done["rss_mb"] = rss_mb(subject.pids)
+    subject.delete_topic(noise)
+    subject.delete_topic(topic)
     return done
 
 
-def run_latency(node: Node, topic: str, topic_id: UUID, seconds: float) -> Figures:
-    return node.run_load(
+def run_latency(subject: Subject, topic: str, topic_id: UUID, seconds: float) -> Figures:
+    return subject.run_load(
         "latency", topic=topic, topic_id=str(topic_id), value_bytes=100, seconds=seconds
     )
 
@@ -174,14 +176,14 @@ def throughput(done: dict[str, float], used: float) -> Figures:
     }
 
 
-Workload = Callable[[Node, Plan], Figures]
+Workload = Callable[[Subject, Plan], Figures]
 WORKLOADS: Final[dict[str, Workload]] = {
-    "produce-100B-all": lambda node, plan: produce(node, plan, value_bytes=100, acks=-1),
-    "produce-100B-1": lambda node, plan: produce(node, plan, value_bytes=100, acks=1),
-    "produce-1KB-all": lambda node, plan: produce(node, plan, value_bytes=1000, acks=-1),
-    "produce-1KB-1": lambda node, plan: produce(node, plan, value_bytes=1000, acks=1),
-    "consume-100B": lambda node, plan: consume(node, plan, value_bytes=100),
-    "consume-1KB": lambda node, plan: consume(node, plan, value_bytes=1000),
+    "produce-100B-all": lambda subject, plan: produce(subject, plan, value_bytes=100, acks=-1),
+    "produce-100B-1": lambda subject, plan: produce(subject, plan, value_bytes=100, acks=1),
+    "produce-1KB-all": lambda subject, plan: produce(subject, plan, value_bytes=1000, acks=-1),
+    "produce-1KB-1": lambda subject, plan: produce(subject, plan, value_bytes=1000, acks=1),
+    "consume-100B": lambda subject, plan: consume(subject, plan, value_bytes=100),
+    "consume-1KB": lambda subject, plan: consume(subject, plan, value_bytes=1000),
     "small-idempotent": small_batches,
     "latency": latency,
     "latency-under-load": loaded_latency,

@@ -65,6 +65,9 @@ class Server:
     process: subprocess.Popen[bytes] | None = None
     #: A Lograft that fails shows where; else it says a sentence, as users see it.
     shows_traces: bool = True
+    node_id: int = NODE_ID
+    #: controller.quorum.voters of a cluster; empty: this node is the quorum.
+    voters: str = ""
 
     @classmethod
     def of(cls, kind: Kind, folder: Path, *, settings: Mapping[str, str] | None = None) -> "Server":
@@ -174,12 +177,12 @@ class Server:
     def write_properties(self) -> None:
         values = {
             "process.roles": "broker,controller",
-            "node.id": str(NODE_ID),
+            "node.id": str(self.node_id),
             "listeners": f"PLAINTEXT://{HOST}:{self.port},CONTROLLER://{HOST}:{self.controller_port}",
             "advertised.listeners": f"PLAINTEXT://{HOST}:{self.port}",
             "listener.security.protocol.map": "PLAINTEXT:PLAINTEXT,CONTROLLER:PLAINTEXT",
             "controller.listener.names": "CONTROLLER",
-            "controller.quorum.bootstrap.servers": f"{HOST}:{self.controller_port}",
+            **self.quorum_settings(),
             "log.dirs": str(self.data),
             "offsets.topic.replication.factor": "1",
             "offsets.topic.num.partitions": "4",
@@ -194,8 +197,14 @@ class Server:
         lines = [f"{name}={value}" for name, value in values.items()]
         self.properties_path.write_text("\n".join(lines) + "\n")
 
+    def quorum_settings(self) -> dict[str, str]:
+        if self.voters:
+            return {"controller.quorum.voters": self.voters}
+        return {"controller.quorum.bootstrap.servers": f"{HOST}:{self.controller_port}"}
+
     def format_command(self) -> list[str]:
-        arguments = ["format", "-t", CLUSTER_ID, "-c", str(self.properties_path), "--standalone"]
+        arguments = ["format", "-t", CLUSTER_ID, "-c", str(self.properties_path)]
+        arguments += [] if self.voters else ["--standalone"]
         if self.kind == "lograft":
             return [*lograft_command(), "storage", *arguments]
         return [*java_command(SMALL_JVM), "kafka.tools.StorageTool", *arguments]

@@ -1,10 +1,13 @@
-"""A server under measurement: topics, identities and load orders against it."""
+"""What is measured, one node or a cluster: topics, identities and load orders against it."""
 
 import json
 import socket
 import subprocess
 import sys
-from dataclasses import dataclass
+import time
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any, Final, TypeVar
 from uuid import UUID
 
@@ -31,7 +34,8 @@ from lograft.wire.messages.metadata import (
     MetadataResponse,
     MetadataResponseTopic,
 )
-from tests.compatibility.servers import HOST, SERVER_JVM, Server
+from tests.compatibility.clusters import Cluster
+from tests.compatibility.servers import HOST, SERVER_JVM, Kind, Server
 from tools.kafka_jars import REPOSITORY
 
 M = TypeVar("M", bound=Message)
@@ -53,31 +57,54 @@ class BenchFailed(Exception):
     """A server or a load did not do what the benchmark needs."""
 
 
-def make_server(kind: Any, folder: Any) -> Server:
+def make_server(kind: Kind, folder: Path) -> Server:
     server = Server.of(kind, folder, settings=SETTINGS)
     server.jvm = SERVER_JVM
     return server
 
 
+def make_cluster(kind: Kind, folder: Path, nodes: int) -> Cluster:
+    return Cluster.of(kind, folder, nodes=nodes, settings=SETTINGS, jvm=SERVER_JVM)
+
+
 @dataclass(slots=True)
-class Node:
-    server: Server
+class Subject:
+    """Each topic has a replica on every node, up to three."""
+
+    servers: Sequence[Server]
+    #: Of every topic that a workload makes.
+    topic_configs: Mapping[str, str] = field(default_factory=dict)
 
     @property
     def name(self) -> str:
-        return self.server.kind
+        return self.servers[0].kind
 
     @property
-    def port(self) -> int:
-        return self.server.port
+    def pids(self) -> list[int]:
+        return [server.pid for server in self.servers if server.process is not None]
 
     @property
-    def pid(self) -> int:
-        return self.server.pid
+    def replication_factor(self) -> int:
+        return min(3, len(self.servers))
 
-    def ask(self, request: Message, version: int, answer: type[M]) -> M:
+    def spread(self, partitions: int) -> int:
+        """So many partitions, or a few more, that every node can lead as many as the others."""
+        return -(-partitions // len(self.servers)) * len(self.servers)
+
+    def port_of(self, node_id: int) -> int:
+        return next(server.port for server in self.servers if server.node_id == node_id)
+
+    def ask(
+        self,
+        request: Message,
+        version: int,
+        answer: type[M],
+        *,
+        seconds_max: float = ANSWER_SECONDS_MAX,
+    ) -> M:
         assert response_class(request.KEY) is answer
-        with socket.create_connection((HOST, self.port), ANSWER_SECONDS_MAX) as connection:
+        port = next(server.port for server in self.servers if server.process is not None)
+        with socket.create_connection((HOST, port), seconds_max) as connection:
             connection.sendall(frame_request(request, version, correlation_id=1, client_id="bench"))
             data = receive_frame(connection)
         header_version = response_header_version(request.KEY, version)
@@ -85,26 +112,35 @@ class Node:
         return read_all(answer, version, data, position)
 
     def create_topic(self, name: str, *, partitions: int = 1, **configs: str) -> UUID:
-        settings = TOPIC_CONFIGS | {key.replace("_", "."): value for key, value in configs.items()}
+        settings = {**TOPIC_CONFIGS, **self.topic_configs}
+        settings |= {key.replace("_", "."): value for key, value in configs.items()}
         topic = CreatableTopic(
             name=name,
             num_partitions=partitions,
-            replication_factor=1,
+            replication_factor=self.replication_factor,
             configs=[CreatableTopicConfig(name=key, value=text) for key, text in settings.items()],
         )
         request = CreateTopicsRequest(topics=[topic], timeout_ms=60_000)
         (made,) = self.ask(request, 7, CreateTopicsResponse).topics
         if made.error_code:
             raise BenchFailed(f"{self.name} did not create {name}: {made.error_message}")
-        while len(self.describe(name).partitions) < partitions:
-            pass  # the broker hears of it a moment after the controller
+        while len(self.leaders(name)) < partitions:
+            time.sleep(0.001)  # brokers hear of it a moment after the controller
         return made.topic_id
 
-    def describe(self, topic: str) -> MetadataResponseTopic:
+    def leaders(self, topic: str, *, seconds_max: float = ANSWER_SECONDS_MAX) -> list[int]:
+        """Of each partition; none before all partitions have one."""
+        partitions = self.describe(topic, seconds_max=seconds_max).partitions
+        found = {partition.partition_index: partition.leader_id for partition in partitions}
+        return [] if -1 in found.values() else [found[index] for index in sorted(found)]
+
+    def describe(
+        self, topic: str, *, seconds_max: float = ANSWER_SECONDS_MAX
+    ) -> MetadataResponseTopic:
         request = MetadataRequest(
             topics=[MetadataRequestTopic(name=topic)], allow_auto_topic_creation=False
         )
-        (described,) = self.ask(request, 12, MetadataResponse).topics
+        (described,) = self.ask(request, 12, MetadataResponse, seconds_max=seconds_max).topics
         return described
 
     def delete_topic(self, name: str) -> None:
@@ -115,8 +151,9 @@ class Node:
         request = InitProducerIdRequest(transactional_id=None, transaction_timeout_ms=60_000)
         return self.ask(request, 4, InitProducerIdResponse).producer_id
 
-    def start_load(self, load: str, **order: Any) -> subprocess.Popen[str]:
-        spec = json.dumps({"load": load, "port": self.port, **order})
+    def start_load(self, load: str, *, topic: str, **order: Any) -> subprocess.Popen[str]:
+        ports = [self.port_of(leader) for leader in self.leaders(topic)]
+        spec = json.dumps({"load": load, "topic": topic, "ports": ports, **order})
         return subprocess.Popen(
             [sys.executable, "-m", "bench.generator", spec],
             stdout=subprocess.PIPE,
@@ -124,8 +161,8 @@ class Node:
             cwd=REPOSITORY,
         )
 
-    def run_load(self, load: str, **order: Any) -> dict[str, float]:
-        return result_of(self.start_load(load, **order))
+    def run_load(self, load: str, *, topic: str, **order: Any) -> dict[str, float]:
+        return result_of(self.start_load(load, topic=topic, **order))
 
 
 def result_of(load: subprocess.Popen[str]) -> dict[str, float]:

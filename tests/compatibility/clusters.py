@@ -1,0 +1,112 @@
+"""Starts a cluster of Lograft or of Apache Kafka 4.3.1 nodes, each broker and controller in one.
+
+with Cluster.of("kafka", folder).started() as cluster:
+    use(cluster.bootstrap)
+"""
+
+import time
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final
+
+from tests.compatibility.readiness import broker_ids
+from tests.compatibility.servers import (
+    HOST,
+    SMALL_JVM,
+    START_SECONDS_MAX,
+    Kind,
+    Server,
+    ServerFailed,
+)
+
+NODES: Final = 3
+#: What a topic gets that does not say otherwise: three copies, two of them for an acknowledgement.
+REPLICATED: Final = {
+    "default.replication.factor": "3",
+    "min.insync.replicas": "2",
+    "offsets.topic.replication.factor": "3",
+    "transaction.state.log.replication.factor": "3",
+    "transaction.state.log.min.isr": "2",
+    "share.coordinator.state.topic.replication.factor": "3",
+    "share.coordinator.state.topic.min.isr": "2",
+}
+
+
+@dataclass
+class Cluster:
+    kind: Kind
+    servers: list[Server]
+
+    @classmethod
+    def of(
+        cls,
+        kind: Kind,
+        folder: Path,
+        *,
+        nodes: int = NODES,
+        settings: Mapping[str, str] | None = None,
+        jvm: tuple[str, ...] = SMALL_JVM,
+    ) -> "Cluster":
+        servers = [
+            Server(
+                kind,
+                folder / f"node-{node_id}",
+                {**REPLICATED, **(settings or {})},
+                jvm=jvm,
+                node_id=node_id,
+            )
+            for node_id in range(1, nodes + 1)
+        ]
+        voters = ",".join(f"{one.node_id}@{HOST}:{one.controller_port}" for one in servers)
+        for one in servers:
+            one.voters = voters
+        return cls(kind, servers)
+
+    @property
+    def bootstrap(self) -> str:
+        return ",".join(one.bootstrap for one in self.servers)
+
+    def node(self, node_id: int) -> Server:
+        return next(one for one in self.servers if one.node_id == node_id)
+
+    def start(self) -> "Cluster":
+        """Returns when every node knows every other as a broker."""
+        for one in self.servers:
+            one.launch()
+        self.wait_joined()
+        return self
+
+    def wait_joined(self) -> None:
+        wanted = sorted(one.node_id for one in self.servers if one.process is not None)
+        deadline = time.monotonic() + START_SECONDS_MAX
+        for one in self.servers:
+            while one.process is not None and sorted(broker_ids(HOST, one.port)) != wanted:
+                if one.has_ended_within(0.02):
+                    raise ServerFailed(f"a {self.kind} ended while starting\n{one.log_tail()}")
+                if time.monotonic() > deadline:
+                    raise ServerFailed(f"{self.kind} did not become a cluster\n{self.log_tail()}")
+
+    def stop(self) -> None:
+        """All at once: brokers that stop one after another wait for each other's partitions."""
+        for one in self.servers:
+            if one.process is not None:
+                one.process.terminate()
+        for one in self.servers:
+            one.stop()
+
+    def kill(self) -> None:
+        for one in self.servers:
+            one.kill()
+
+    @contextmanager
+    def started(self) -> Iterator["Cluster"]:
+        try:
+            yield self.start()
+            self.stop()
+        finally:
+            self.kill()
+
+    def log_tail(self) -> str:
+        return "\n".join(one.log_tail() for one in self.servers)
