@@ -31,6 +31,46 @@ Json = dict[str, Any]
 #: field schemas. Kafka's tools step over them.
 OWN_FIELDS: dict[str, list[Json]] = {}
 
+
+def own(struct: str, field: str, kind: str, *, tag: int, default: str | None, since: int) -> None:
+    where = {"versions": f"{since}+", "taggedVersions": f"{since}+", "ignorable": True}
+    OWN_FIELDS.setdefault(struct, []).append(
+        {"name": field, "type": kind, "tag": tag, "default": default, **where}
+    )
+
+
+# How a partition is replicated (-1: as before), and the epoch that names its raft life. In
+# AlterPartition: what its leader asks for, or is in; -1 if it speaks of the ISR alone.
+own("PartitionRecord", "ReplicationMode", "int8", tag=10000, default="0", since=0)
+own("PartitionChangeRecord", "ReplicationMode", "int8", tag=10000, default="-1", since=0)
+own(
+    "AlterPartitionRequestPartitionData",
+    "ReplicationMode",
+    "int8",
+    tag=10000,
+    default="-1",
+    since=0,
+)
+# The controller ends a raft life: where does this replica's log end?
+own("OffsetForLeaderPartition", "LeavingEpoch", "int32", tag=10000, default="-1", since=4)
+for topic, first in (
+    ("OffsetForLeaderTopic", 4),
+    ("VoteRequestTopicData", 0),
+    ("BeginQuorumEpochRequestTopicData", 1),
+    ("EndQuorumEpochRequestTopicData", 1),
+):
+    own(topic, "TopicId", "uuid", tag=10000, default=None, since=first)
+for partition, first in (
+    ("PartitionRecord", 0),
+    ("PartitionChangeRecord", 0),
+    ("AlterPartitionRequestPartitionData", 0),
+    ("FetchPartition", 12),
+    ("VoteRequestPartitionData", 0),
+    ("BeginQuorumEpochRequestPartitionData", 1),
+    ("EndQuorumEpochRequestPartitionData", 1),
+):
+    own(partition, "RaftLife", "int32", tag=10001, default="-1", since=first)
+
 #: Kafka type: (declaring function, Python type, the value that counts as no default).
 SCALARS = {
     "bool": ("boolean", "bool", False),

@@ -8,20 +8,24 @@ from lograft.wire.message import FRESH, Field, Message
 
 _ERROR_CODES = [int(code) for code in ErrorCode]
 _BITS = {"int8": 8, "int16": 16, "int32": 32, "int64": 64}
+#: Tags from here on are Lograft's own.
+OWN_TAGS = 10_000
 _TEXTS = ("", "a", "topic-7", "grün", "日本", "x" * 126, "y" * 127, "z" * 128, "w" * 300)
 
 
 class RandomMessages:
-    """`fullness` is how likely an array has elements, a nullable is there, a tag is set."""
+    """`fullness` is how likely an array has elements, a nullable is there, a tag is set.
+    `own_fields`: also those that Kafka does not have."""
 
-    def __init__(self, seed: int | str, *, fullness: float) -> None:
+    def __init__(self, seed: int | str, *, fullness: float, own_fields: bool = False) -> None:
         self.chance = random.Random(seed)
         self._fullness = fullness
+        self._own_fields = own_fields
 
     def build(self, kind: type[Message], version: int) -> Message:
         values = {}
         for field in kind.FIELDS:
-            if not field.is_in(version):
+            if not field.is_in(version) or (field.tag >= OWN_TAGS and not self._own_fields):
                 continue
             if field.is_tagged and not self._is_full():
                 continue

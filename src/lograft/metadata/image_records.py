@@ -83,6 +83,8 @@ def partition_record(topic: TopicState, index: int, state: PartitionState) -> Pa
         directories=list(state.directories),
         eligible_leader_replicas=list(state.elr) or None,
         last_known_elr=list(state.last_known_elr) or None,
+        replication_mode=state.mode,
+        raft_life=state.life,
     )
 
 

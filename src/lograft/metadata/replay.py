@@ -20,7 +20,7 @@ from lograft.metadata.types import (
     TopicState,
     VersionRange,
 )
-from lograft.model.types import BrokerEpoch
+from lograft.model.types import NO_EPOCH, BrokerEpoch, ReplicationMode
 from lograft.wire.message import Message
 from lograft.wire.records.access_control_entry_record import AccessControlEntryRecord
 from lograft.wire.records.broker_registration_change_record import BrokerRegistrationChangeRecord
@@ -56,6 +56,7 @@ if TYPE_CHECKING:
 #: Values of a PartitionChangeRecord's fields that mean "as before".
 LEADER_UNCHANGED: Final = -2
 RECOVERY_UNCHANGED: Final = -1
+MODE_UNCHANGED: Final = -1
 
 
 def topic(image: "MetadataImage", record: TopicRecord, delta: MetadataDelta) -> None:
@@ -103,6 +104,8 @@ def partition(image: "MetadataImage", record: PartitionRecord, delta: MetadataDe
         leader_recovery=record.leader_recovery_state,
         leader_epoch=record.leader_epoch,
         partition_epoch=record.partition_epoch,
+        mode=ReplicationMode(record.replication_mode),
+        life=record.raft_life,
     )
     _put_partition(image, owner, record.partition_id, state, delta)
 
@@ -124,6 +127,7 @@ def partition_change(
         directories = tuple(known.get(replica, UNASSIGNED_DIRECTORY) for replica in replicas)
     new_leader = record.leader != LEADER_UNCHANGED
     new_recovery = record.leader_recovery_state != RECOVERY_UNCHANGED
+    new_mode = record.replication_mode != MODE_UNCHANGED
     state = PartitionState(
         replicas=replicas,
         directories=directories,
@@ -136,6 +140,8 @@ def partition_change(
         leader_recovery=record.leader_recovery_state if new_recovery else before.leader_recovery,
         leader_epoch=before.leader_epoch + new_leader,
         partition_epoch=before.partition_epoch + 1,
+        mode=ReplicationMode(record.replication_mode) if new_mode else before.mode,
+        life=before.life if record.raft_life == NO_EPOCH else record.raft_life,
     )
     _put_partition(image, owner, record.partition_id, state, delta)
 

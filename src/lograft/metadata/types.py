@@ -6,7 +6,7 @@ from enum import IntEnum
 from typing import Final, Generic, NamedTuple, TypeVar
 from uuid import UUID
 
-from lograft.model.types import ZERO_UUID, BrokerEpoch
+from lograft.model.types import NO_EPOCH, ZERO_UUID, BrokerEpoch, ReplicationMode
 from lograft.wire.message import Message
 
 R_co = TypeVar("R_co", covariant=True)
@@ -63,6 +63,9 @@ class PartitionState(NamedTuple):
     leader_epoch: int
     #: Grows by one with every change at all.
     partition_epoch: int
+    mode: ReplicationMode = ReplicationMode.isr
+    #: The epoch that names the newest raft life; NO_EPOCH: there was none. Never falls.
+    life: int = NO_EPOCH
 
 
 @dataclass(slots=True)

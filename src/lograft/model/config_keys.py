@@ -156,6 +156,21 @@ class ThrottledReplicas(NamedTuple):
         return "It must be '*' or a list of [partitionId]:[brokerId],[partitionId]:[brokerId],..."
 
 
+class PartitionModes(NamedTuple):
+    """A replication mode for single partitions of a topic."""
+
+    def complaint(self, value: ConfigValue) -> str | None:
+        if not isinstance(value, tuple):
+            return None
+        words = [re.fullmatch(r"([0-9]+):(isr|raft)", word) for word in value]
+        if not all(words):
+            return "It must be a list of [partitionId]:isr and [partitionId]:raft"
+        partitions = [int(word[1]) for word in words if word is not None]
+        if len(partitions) != len(set(partitions)):
+            return "It must name each partition once"
+        return None
+
+
 class ConfigKey(NamedTuple):
     name: str
     type: ConfigType

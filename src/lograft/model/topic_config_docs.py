@@ -32,6 +32,8 @@ TOPIC_DOCS: Final[dict[str, str]] = {
     "remote.log.copy.disable": "Whether no more segments are copied to the tier.",
     "remote.log.delete.on.disable": "Whether tiered data goes when tiering is switched off.",
     "remote.storage.enable": "Whether old segments are tiered; Lograft has no tiers.",
+    "replication.mode": "Who elects leaders and commits: isr as Kafka does it, or raft.",
+    "replication.mode.partitions": "Exceptions from replication.mode: 3:raft,7:isr.",
     "retention.bytes": "Size of a partition beyond which old segments go; -1 is no limit.",
     "retention.ms": "Age beyond which segments go; -1 is never.",
     "segment.bytes": "Size at which a new segment begins.",

@@ -18,6 +18,7 @@ from lograft.model.config_keys import (
     ConfigValue,
     ListOf,
     OneOf,
+    PartitionModes,
     ThrottledReplicas,
     table_of,
 )
@@ -29,6 +30,7 @@ if TYPE_CHECKING:
 BOOLEAN, STRING, INT = ConfigType.BOOLEAN, ConfigType.STRING, ConfigType.INT
 LONG, DOUBLE, LIST = ConfigType.LONG, ConfigType.DOUBLE, ConfigType.LIST
 COMPRESSION_TYPES: Final = ("uncompressed", "zstd", "lz4", "snappy", "gzip", "producer")
+REPLICATION_MODES: Final = ("isr", "raft")
 TIMESTAMP_TYPES: Final = ("CreateTime", "LogAppendTime")
 MINUTE_MS: Final = 60_000
 HOUR_MS: Final = 3_600_000
@@ -64,6 +66,9 @@ TOPIC_CONFIGS: Final = table_of((
     ConfigKey("remote.log.copy.disable", BOOLEAN, "false"),
     ConfigKey("remote.log.delete.on.disable", BOOLEAN, "false"),
     ConfigKey("remote.storage.enable", BOOLEAN, "false"),
+    # Lograft's own: who elects the leader and when a record is committed, and the exceptions.
+    ConfigKey("replication.mode", STRING, "isr", OneOf(REPLICATION_MODES)),
+    ConfigKey("replication.mode.partitions", LIST, "", PartitionModes()),
     ConfigKey("retention.bytes", LONG, "-1"),
     ConfigKey("retention.ms", LONG, "604800000", Between(-1)),
     ConfigKey("segment.bytes", INT, "1073741824", Between(1048576)),
@@ -146,6 +151,8 @@ class TopicConfig:
     remote_log_copy_disable: bool = False
     remote_log_delete_on_disable: bool = False
     remote_storage_enable: bool = False
+    replication_mode: str = "isr"
+    replication_mode_partitions: tuple[str, ...] = ()
     retention_bytes: int = -1
     retention_ms: int = 7 * 24 * HOUR_MS
     segment_bytes: int = 1 << 30  # internal.segment.bytes wins where it is set
@@ -231,4 +238,7 @@ def validate_topic_configs(overrides: Mapping[str, str], broker: "BrokerConfig")
         raise InvalidConfig(
             "remote.storage.enable=true is refused: this broker has no tiered storage"
         )
+    modes = (config.replication_mode, *config.replication_mode_partitions)
+    if any(mode.endswith("raft") for mode in modes):
+        raise InvalidConfig("replication.mode=raft is refused: this release has only isr")
     return config

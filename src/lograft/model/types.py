@@ -3,6 +3,7 @@
 The NewTypes cost nothing at run time and let mypy refuse an epoch where an offset is meant.
 """
 
+from enum import IntEnum
 from typing import Final, NamedTuple, NewType
 from uuid import UUID
 
@@ -34,6 +35,18 @@ METADATA_TOPIC: Final = "__cluster_metadata"
 INTERNAL_TOPICS: Final = frozenset(
     ("__consumer_offsets", "__transaction_state", "__share_group_state")
 )
+
+
+class ReplicationMode(IntEnum):
+    """How a partition is replicated; the numbers are those of its metadata records. A partition
+    goes round in this order and may fall back from `entering` to `isr`."""
+
+    isr = 0
+    #: Still ISR's rules, but everything is fsynced, so that a majority has it on disk.
+    entering = 1
+    raft = 2
+    #: Raft has ended; ISR's rules begin when enough replicas hold the best log of a majority.
+    leaving = 3
 
 
 class TopicPartition(NamedTuple):

@@ -13,7 +13,7 @@ from lograft.metadata.errors import InconsistentRecord
 from lograft.metadata.image import MetadataImage
 from lograft.metadata.replay import REPLAY
 from lograft.metadata.types import ConfigResource, QuotaEntity
-from lograft.model.types import Epoch, Offset
+from lograft.model.types import Epoch, Offset, ReplicationMode
 from lograft.wire.message import Message
 from lograft.wire.records.abort_transaction_record import AbortTransactionRecord
 from lograft.wire.records.access_control_entry_record import AccessControlEntryRecord
@@ -143,6 +143,22 @@ def test_replicas_that_change_keep_their_directories() -> None:
     assert state.directories == (UUID(int=0), DISK)
     assert state.adding_replicas == (3,)
     assert image.replica_counts == {1: 1, 3: 1}
+
+
+def test_the_mode_of_replication_stays_until_a_record_names_another() -> None:
+    image = image_of(TopicRecord(name="a", topic_id=A), partition())
+    change = PartitionChangeRecord(partition_id=0, topic_id=A, replication_mode=2, raft_life=7)
+    image.replay(change)
+    image.replay(PartitionChangeRecord(partition_id=0, topic_id=A, isr=[1]))
+    state = image.partition(A, 0)
+    assert state is not None
+    assert (state.mode, state.life) == (ReplicationMode.raft, 7)
+    again = image_of(*image.records())
+    assert again.partition(A, 0) == state
+    image.replay(PartitionChangeRecord(partition_id=0, topic_id=A, replication_mode=0))
+    state = image.partition(A, 0)
+    assert state is not None
+    assert (state.mode, state.life) == (ReplicationMode.isr, 7)
 
 
 def test_elr_is_kept_and_cleared() -> None:

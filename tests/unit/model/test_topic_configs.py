@@ -95,7 +95,10 @@ def test_broker_settings_of_other_names_reach_topics() -> None:
     ("overrides", "sentence"),
     [
         ({"foo": "1"}, "Unknown topic config name: foo"),
-        ({"replication.mode": "raft"}, "Unknown topic config name"),
+        ({"replication.mode": "raft"}, "has only isr"),
+        ({"replication.mode.partitions": "3:raft"}, "has only isr"),
+        ({"replication.mode.partitions": "3:raft,3:isr"}, "each partition once"),
+        ({"replication.mode.partitions": "3"}, r"\[partitionId\]:isr"),
         ({"retention.ms": "-2"}, "at least -1"),
         ({"min.compaction.lag.ms": "9", "max.compaction.lag.ms": "8"}, r"\(9\).*\(8\)"),
         ({"remote.storage.enable": "true"}, "no tiered storage"),

@@ -29,7 +29,10 @@ def record_classes() -> dict[str, type[Message]]:
 
 
 def message_of(kind: type[Message], version: int, seed: str) -> Message:
-    messages = RandomMessages(f"{kind.__name__} {version} {seed}", fullness=SEEDS[seed])
+    # Kafka keeps tags that it does not know, so ours can be among them.
+    messages = RandomMessages(
+        f"{kind.__name__} {version} {seed}", fullness=SEEDS[seed], own_fields=True
+    )
     return messages.build(kind, version)
 
 

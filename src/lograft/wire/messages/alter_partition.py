@@ -19,6 +19,8 @@ class AlterPartitionRequestPartitionData(Message):
     new_isr_with_epochs: list[BrokerState] = array(BrokerState, since=3)
     leader_recovery_state: int = int8(since=1)
     partition_epoch: int = int32()
+    replication_mode: int = int8(tag=10000, default=-1, ignorable=True)
+    raft_life: int = int32(tag=10001, default=-1, ignorable=True)
 
 
 class AlterPartitionRequestTopicData(Message):

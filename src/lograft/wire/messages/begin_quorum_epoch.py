@@ -12,6 +12,7 @@ class BeginQuorumEpochRequestPartitionData(Message):
     voter_directory_id: UUID = uuid(since=1, ignorable=True)
     leader_id: int = int32()
     leader_epoch: int = int32()
+    raft_life: int = int32(since=1, tag=10001, default=-1, ignorable=True)
 
 
 class BeginQuorumEpochRequestTopicData(Message):
@@ -19,6 +20,7 @@ class BeginQuorumEpochRequestTopicData(Message):
     partitions: list[BeginQuorumEpochRequestPartitionData] = array(
         BeginQuorumEpochRequestPartitionData
     )
+    topic_id: UUID = uuid(since=1, tag=10000, ignorable=True)
 
 
 class LeaderEndpoint(Message):

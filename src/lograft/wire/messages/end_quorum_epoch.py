@@ -18,11 +18,13 @@ class EndQuorumEpochRequestPartitionData(Message):
     leader_epoch: int = int32()
     preferred_successors: list[int] = array("int32", until=0, ignorable=True)
     preferred_candidates: list[ReplicaInfo] = array(ReplicaInfo, since=1, ignorable=True)
+    raft_life: int = int32(since=1, tag=10001, default=-1, ignorable=True)
 
 
 class EndQuorumEpochRequestTopicData(Message):
     topic_name: str = string()
     partitions: list[EndQuorumEpochRequestPartitionData] = array(EndQuorumEpochRequestPartitionData)
+    topic_id: UUID = uuid(since=1, tag=10000, ignorable=True)
 
 
 class LeaderEndpoint(Message):

@@ -2,18 +2,22 @@
 
 from __future__ import annotations
 
-from lograft.wire.message import Message, array, int16, int32, int64, string
+from uuid import UUID
+
+from lograft.wire.message import Message, array, int16, int32, int64, string, uuid
 
 
 class OffsetForLeaderPartition(Message):
     partition: int = int32()
     current_leader_epoch: int = int32(since=2, default=-1, ignorable=True)
     leader_epoch: int = int32()
+    leaving_epoch: int = int32(since=4, tag=10000, default=-1, ignorable=True)
 
 
 class OffsetForLeaderTopic(Message):
     topic: str = string()
     partitions: list[OffsetForLeaderPartition] = array(OffsetForLeaderPartition)
+    topic_id: UUID = uuid(since=4, tag=10000, ignorable=True)
 
 
 class OffsetForLeaderEpochRequest(Message, key=23, versions=(2, 4), flexible=4):

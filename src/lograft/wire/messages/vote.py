@@ -16,11 +16,13 @@ class VoteRequestPartitionData(Message):
     last_offset_epoch: int = int32()
     last_offset: int = int64()
     pre_vote: bool = boolean(since=2)
+    raft_life: int = int32(tag=10001, default=-1, ignorable=True)
 
 
 class VoteRequestTopicData(Message):
     topic_name: str = string()
     partitions: list[VoteRequestPartitionData] = array(VoteRequestPartitionData)
+    topic_id: UUID = uuid(tag=10000, ignorable=True)
 
 
 class VoteRequest(Message, key=52, versions=(0, 2), flexible=0):

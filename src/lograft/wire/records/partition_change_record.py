@@ -21,3 +21,5 @@ class PartitionChangeRecord(Message, key=5, versions=(0, 2), flexible=0):
         "int32", since=2, nullable=2, tag=6, default=None
     )
     last_known_elr: list[int] | None = array("int32", since=2, nullable=2, tag=7, default=None)
+    replication_mode: int = int8(tag=10000, default=-1, ignorable=True)
+    raft_life: int = int32(tag=10001, default=-1, ignorable=True)

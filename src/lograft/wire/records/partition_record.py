@@ -23,3 +23,5 @@ class PartitionRecord(Message, key=3, versions=(0, 2), flexible=0):
         "int32", since=2, nullable=2, tag=1, default=None
     )
     last_known_elr: list[int] | None = array("int32", since=2, nullable=2, tag=2, default=None)
+    replication_mode: int = int8(tag=10000, ignorable=True)
+    raft_life: int = int32(tag=10001, default=-1, ignorable=True)
