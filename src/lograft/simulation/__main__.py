@@ -10,6 +10,7 @@ from time import process_time
 from typing import TextIO
 
 from lograft.simulation import run as running
+from lograft.simulation.ledger import Ledger
 from lograft.simulation.mutants import MUTANTS, hunt
 from lograft.simulation.node_mutants import NODE_MUTANTS, hunt_node
 
@@ -35,6 +36,7 @@ def _parser() -> argparse.ArgumentParser:
     run.add_argument("--seeds", type=int, default=1_000_000, help="how many")
     run.add_argument("--seconds", type=float, default=60, help="CPU seconds, at most")
     run.add_argument("--first", type=int, default=0, help="the first seed")
+    run.add_argument("--ledger", type=Path, help="goes on after its last seed, and adds to it")
     replay = commands.add_parser("replay", help="run one seed and print its trace hash")
     replay.add_argument("seed", type=int)
     replay.add_argument("--shrink", action="store_true", help="look for a smaller failing run")
@@ -54,8 +56,15 @@ def _run(options: argparse.Namespace, out: TextIO) -> int:
     figures: Counter[str] = Counter()
     failed = 0
     started = process_time()
+    ledger = None
+    if options.ledger is not None:
+        ledger = Ledger(options.ledger, commit=running.revision()[0])
     for report in running.run_many(
-        _kinds(options.kind), first=options.first, seeds=options.seeds, seconds=options.seconds
+        _kinds(options.kind),
+        first=options.first,
+        seeds=options.seeds,
+        seconds=options.seconds,
+        ledger=ledger,
     ):
         figures[f"{report.kind} seeds"] += 1
         figures.update({f"{report.kind} {name}": n for name, n in report.figures.items()})
@@ -63,6 +72,8 @@ def _run(options: argparse.Namespace, out: TextIO) -> int:
             failed += 1
             path = running.failure_file(report, options.failures)
             out.write(f"{report.kind} seed {report.seed}: {report.message}\n  see {path}\n")
+    if ledger is not None:
+        ledger.close()
     out.write("".join(f"{name:>28} {figures[name]}\n" for name in figures))
     out.write(f"{'CPU seconds':>28} {process_time() - started:.1f}\n")
     out.write(f"{'violations':>28} {failed}\n")

@@ -5,14 +5,16 @@ import json
 import platform
 import subprocess
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
 from functools import partial
 from pathlib import Path
 from time import process_time
 from typing import Any, Final
 
 from lograft.simulation.compaction_torture import torture_compaction
+from lograft.simulation.ledger import Ledger
 from lograft.simulation.node import NodeOptions, options_as_json, run_node
+from lograft.simulation.raft_run import run_raft
 from lograft.simulation.storage_torture import LIVES, TortureReport, torture
 
 
@@ -24,6 +26,8 @@ class RunReport:
     seed: int
     trace_hash: str
     options: dict[str, Any] = field(default_factory=dict)
+    simulated_seconds: float = 0.0
+    cpu_seconds: float = 0.0
     #: What was tried, to be added up over seeds.
     figures: dict[str, int] = field(default_factory=dict)
     #: The first violated invariant and what it said; empty if all held.
@@ -116,33 +120,78 @@ def shrink_node(seed: int) -> RunReport:
     return run_whole_node(seed, options)
 
 
+def run_raft_group(seed: int) -> RunReport:
+    report = run_raft(seed)
+    invariant, _, _ = report.violation.partition(" ")
+    return RunReport(
+        kind="raft",
+        seed=seed,
+        trace_hash=report.trace_hash,
+        options=asdict(report.options),
+        simulated_seconds=report.milliseconds / 1000,
+        figures={
+            "steps": report.steps,
+            "committed entries": report.committed,
+            "epochs": report.epochs,
+            "crashes": report.crashes,
+            "voter changes": report.voter_changes,
+            "snapshots installed": report.installs,
+        },
+        invariant=invariant.rstrip(":"),
+        message=report.violation,
+        last_events=report.last_events,
+    )
+
+
 Runner = Callable[[int], RunReport]
 
 KINDS: Final[dict[str, Runner]] = {
     "storage": run_storage,
     "compaction": run_compaction,
     "node": run_whole_node,
+    "raft": run_raft_group,
 }
 SHRINKERS: Final[dict[str, Runner]] = {
     "storage": partial(_shrink_lives, run_storage),
     "compaction": partial(_shrink_lives, run_compaction),
     "node": shrink_node,
+    "raft": run_raft_group,
 }
 
 
-def run_many(kinds: list[str], *, first: int, seeds: int, seconds: float) -> Iterator[RunReport]:
-    """Seeds in order until their number or the CPU time, shared fairly by the kinds, is used up."""
+def run_many(
+    kinds: list[str],
+    *,
+    first: int,
+    seeds: int,
+    seconds: float,
+    ledger: Ledger | None = None,
+) -> Iterator[RunReport]:
+    """Seeds in order until their number or the CPU time, shared fairly by the kinds, is used up.
+    With a ledger each kind goes on after the last seed written there."""
     end = process_time() + seconds
-    next_seed = dict.fromkeys(kinds, first)
+    starts = {k: ledger.next_seed(k, first=first) if ledger else first for k in kinds}
+    next_seed = dict(starts)
     spent = dict.fromkeys(kinds, 0.0)
     while process_time() < end:
-        waiting = [kind for kind in kinds if next_seed[kind] < first + seeds]
+        waiting = [kind for kind in kinds if next_seed[kind] < starts[kind] + seeds]
         if not waiting:
             return
         kind = min(waiting, key=lambda each: spent[each])
         started = process_time()
         report = KINDS[kind](next_seed[kind])
-        spent[kind] += process_time() - started
+        report.cpu_seconds = process_time() - started
+        spent[kind] += report.cpu_seconds
+        if ledger is not None:
+            ledger.add(
+                kind,
+                report.seed,
+                report.trace_hash,
+                simulated_seconds=report.simulated_seconds,
+                cpu_seconds=report.cpu_seconds,
+                figures=report.figures,
+                invariant=report.invariant,
+            )
         next_seed[kind] += 1
         yield report
 
@@ -151,7 +200,7 @@ def failure_file(report: RunReport, folder: Path) -> Path:
     """All that is needed to see the failure again, and to know that it is the same one."""
     folder.mkdir(parents=True, exist_ok=True)
     path = folder / f"{report.kind}-{report.seed}.json"
-    commit, changes = _revision()
+    commit, changes = revision()
     content = {
         "commit": commit,
         "uncommitted": changes,
@@ -170,7 +219,7 @@ def failure_file(report: RunReport, folder: Path) -> Path:
     return path
 
 
-def _revision() -> tuple[str, str]:
+def revision() -> tuple[str, str]:
     """The commit, and a hash of what differs from it; empty outside of a repository."""
 
     def git(*words: str) -> bytes:
