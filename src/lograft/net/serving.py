@@ -118,7 +118,8 @@ class Server:
         self._budget = budget
         self._limits = limits or ServerLimits()
         self._listener: Listener | None = None
-        self._connections: set[Connection] = set()
+        #: In the order of their coming: a set would close them in the order of their addresses.
+        self._connections: dict[Connection, None] = {}
         #: Came before the node was ready: nothing is read from them yet. None once it is.
         self._early: list[Channel] | None = []
         self._empty = asyncio.Event()
@@ -196,7 +197,7 @@ class Server:
             budget=self._budget,
             on_ended=self._on_ended,
         )
-        self._connections.add(connection)
+        self._connections[connection] = None
         connection.start()
 
     def _refuse(self, channel: Channel, reason: str) -> None:
@@ -209,7 +210,7 @@ class Server:
             logger.warning("%s: refused a connection: %s", self._name, reason)
 
     def _on_ended(self, connection: Connection) -> None:
-        self._connections.discard(connection)
+        self._connections.pop(connection, None)
         self._quota.give_back(connection.channel.peer.host)
         if not self._connections:
             self._empty.set()

@@ -132,10 +132,12 @@ class SimulatedDisk:
         random: Random,
         trace: Trace | None = None,
         wall_ms: Callable[[], int] = lambda: 0,
+        slowness: Callable[[], int] = lambda: 1,
     ) -> None:
         self.platter = platter
         self.trace = trace or Trace()
         self.wall_ms = wall_ms
+        self._slowness = slowness
         self.faults: list[DiskFault] = []
         self.crash: Crash | None = None
         self.is_dead = False
@@ -180,7 +182,7 @@ class SimulatedDisk:
                     self._die()
         low, high = LATENCY_NS.get(operation, LATENCY_NS_ELSE)
         chance = self._random.random()
-        cost_ns = low + int((high - low) * chance)
+        cost_ns = (low + int((high - low) * chance)) * self._slowness()
         self.spent_ns += cost_ns * 100 if chance < SPIKE_CHANCE else cost_ns
         return self._fault(operation, path) if self.faults else None
 

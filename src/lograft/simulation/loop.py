@@ -41,17 +41,26 @@ class Process:
     """One life of one simulated process: what a kill takes away.
 
     Every callback and task made while a process's code runs inherits it through the context; the
-    loop drops what belongs to a dead one.
+    loop drops what belongs to a dead one, and holds back what belongs to a paused one.
     """
 
-    __slots__ = ("alive", "name")
+    __slots__ = ("alive", "held", "is_paused", "name")
 
     def __init__(self, name: str) -> None:
         self.name = name
         self.alive = True
+        self.is_paused = False
+        #: What became ready during a pause, in order.
+        self.held: list[Any] = []
 
     def kill(self) -> None:
         self.alive = False
+        self.is_paused = False
+        self.held.clear()
+
+    def pause(self) -> None:
+        """SIGSTOP: time goes on, its sockets take bytes, and nothing of it runs."""
+        self.is_paused = True
 
 
 CURRENT_PROCESS: contextvars.ContextVar[Process | None] = contextvars.ContextVar(
@@ -314,6 +323,10 @@ class SimulatedLoop(Base):
         handle = ready.pop(index)
         if self._is_void(handle):
             return
+        process = handle.process
+        if process is not None and process.is_paused:
+            process.held.append(handle)
+            return
         self.steps += 1
         if self.steps > self._steps_max:
             raise StepLimit(f"{self.steps} steps at {now_ns} ns: the run does not end")
@@ -322,6 +335,11 @@ class SimulatedLoop(Base):
         self.trace.step(f"{now_ns} {index}/{count}")
         self.now_ns = now_ns + STEP_NS
         handle._run()
+
+    def resume(self, process: Process) -> None:
+        process.is_paused = False
+        held, process.held = process.held, []
+        self._ready += held
 
     @staticmethod
     def _is_void(handle: _Handle | _TimerHandle) -> bool:

@@ -84,6 +84,7 @@ class Life:
             random=loop.streams.stream(f"disk:{name}"),
             trace=loop.trace,
             wall_ms=machine.clock.wall_ms,
+            slowness=lambda: machine.disk_slowness,
         )
         #: Failures of spawned tasks: in production each would have ended the node.
         self.failures: list[BaseException] = []
@@ -127,6 +128,8 @@ class Machine:
         self.host = host
         self.platter = Platter()
         self.clock = SimulatedClock(loop)
+        #: How many times longer than usual every operation of its disk takes.
+        self.disk_slowness = 1
         self.life: Life | None = None
         self._lives = 0
 

@@ -37,6 +37,8 @@ class Network:
         #: The kernel's own work goes on when the process it serves has died.
         self.kernel = contextvars.Context()
         self._cut: set[tuple[str, str]] = set()
+        #: How many times longer bytes take from and to these hosts.
+        self.slow_hosts: dict[str, int] = {}
         self._down: set[str] = set()
         self._port = EPHEMERAL_PORT
         self._numbers = 0
@@ -48,11 +50,20 @@ class Network:
         self.loop.trace.event("cut", source, target)
         self._cut.add((source, target))
 
+    def mend(self, source: str, target: str) -> None:
+        """The opposite of one `cut`; what was held back arrives."""
+        self.loop.trace.event("mend", source, target)
+        self._cut.discard((source, target))
+        for channel in list(self.channels.values()):
+            if channel.incoming.source == source and channel.incoming.target == target:
+                channel.mended()
+
     def heal(self) -> None:
         self.loop.trace.event("heal")
         self._cut.clear()
+        self.slow_hosts.clear()
         for channel in list(self.channels.values()):
-            channel.incoming.deliver_soon()
+            channel.mended()
 
     def reset_all(self, host: str) -> None:
         """Every connection of a host breaks; both ends hear of it."""
@@ -143,7 +154,9 @@ class Pipe:
         return self._capacity - self.held_bytes
 
     def push(self, data: bytes) -> None:
-        arrival_ns = self._network.loop.now_ns + self._network.latency_ns()
+        slow = self._network.slow_hosts
+        factor = max(slow.get(self.source, 1), slow.get(self.target, 1)) if slow else 1
+        arrival_ns = self._network.loop.now_ns + self._network.latency_ns() * factor
         self._chunks.append((arrival_ns, data))
         self.held_bytes += len(data)
         self.deliver_soon()
@@ -229,6 +242,7 @@ class SimulatedChannel:
         self._receiver: Receiver | None = None
         self._must_tell_drained = False
         self._is_closing = False
+        self._held_reset: Exception | None = None
         self.outgoing = outgoing
         self.incoming = incoming
         self.context: contextvars.Context | None = None
@@ -356,11 +370,24 @@ class SimulatedChannel:
             self._as_process(self._receiver.on_closed, error)
 
     def break_soon(self, error: Exception) -> None:
+        """A reset on its way: a cut holds it back like everything else."""
         if not self.is_closed and not self.has_vanished:
             network = self._network
             network.loop.call_later_ns(
-                network.latency_ns(), self.close_soon, error, context=network.kernel
+                network.latency_ns(), self._break, error, context=network.kernel
             )
+
+    def _break(self, error: Exception) -> None:
+        if self._network.is_cut(self.incoming.source, self.incoming.target):
+            self._held_reset = error
+        else:
+            self.close_soon(error)
+
+    def mended(self) -> None:
+        self.incoming.deliver_soon()
+        error, self._held_reset = self._held_reset, None
+        if error is not None:
+            self.break_soon(error)
 
     def break_both(self, error: Exception) -> None:
         self.outgoing.reader.break_soon(error)

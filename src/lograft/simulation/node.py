@@ -12,17 +12,16 @@ from hashlib import sha256
 from random import Random
 from typing import Any, Final
 
-from lograft.broker.formatting import FormatRequest, Standalone, format_directories
+from lograft.broker.formatting import FormatRequest, Standalone
 from lograft.model.broker_configs import broker_config
-from lograft.model.errors import DiskFailed
 from lograft.model.seams import Address
-from lograft.node import Node
 from lograft.simulation.checkers import Violation, check
 from lograft.simulation.client import NotSent, OutcomeUnknown, SimulatedClient
 from lograft.simulation.disk import DiskFault
 from lograft.simulation.errors import SimulationFailed
 from lograft.simulation.fence import fence
 from lograft.simulation.history import History
+from lograft.simulation.hosts import Host
 from lograft.simulation.loop import SimulatedLoop
 from lograft.simulation.machine import Life, Machine
 from lograft.simulation.network import Network
@@ -117,17 +116,18 @@ class NodeRun:
         policy = policy_of(self.options.policy, self.streams.stream("schedule"))
         self.loop = SimulatedLoop(streams=self.streams, policy=policy)
         self.network = Network(self.loop)
-        self.server = Machine(self.loop, self.network, HOST)
-        # As in the storage torture: a restart after a failed fsync is taken for a reboot.
-        self.server.platter.eviction_chance = 1.0
         self.history = History(lambda: self.loop.now_ns)
-        self.config = broker_config(PROPERTIES)
         self._random = self.streams.stream("workload")
         self._faults = self.streams.stream("faults")
-        self._node: Node | None = None
-        self._life_ended = asyncio.Event()
-        self._is_serving = asyncio.Event()
-        self._was_disk_hurt = False
+        self.host = Host(
+            self.loop,
+            self.network,
+            HOST,
+            broker_config(PROPERTIES),
+            FormatRequest(cluster_id="simulated-cluster-id-1", controllers=Standalone()),
+            observer=self,
+            random=self._faults,
+        )
         self._clients = 0
         random = self._random
         small = {"index.interval.bytes": "0", "segment.index.bytes": "60"}
@@ -144,11 +144,12 @@ class NodeRun:
             with fence():
                 self.loop.run_until_complete(self._main())
         except SimulationFailed as error:
-            self._violated("L1", str(error))
+            self.violated("L1", str(error))
         finally:
             self.loop.close()
         for context in self.loop.unhandled:
-            self._violated("L4", f"{context.get('message')}: {context.get('exception')!r}")
+            self.violated("L4", f"{context.get('message')}: {context.get('exception')!r}")
+        report.starts = self.host.starts
         report.violations += check(self.history)
         report.history = self.history.to_jsonl()
         self.loop.trace.event("history", sha256(report.history.encode()).hexdigest())
@@ -159,12 +160,9 @@ class NodeRun:
         )
         return report
 
-    def _violated(self, invariant: str, message: str) -> None:
-        self.report.violations.append(Violation(invariant, message))
-
     async def _main(self) -> None:
-        supervisor = self.loop.create_task(self._supervise(), name="supervisor")
-        await self._is_serving.wait()
+        self.host.supervise()
+        await self.host.serving.wait()
         clients = Machine(self.loop, self.network, "client")
         life = clients.boot()
         admin = Admin(self._client(life), history=self.history, random=self._random)
@@ -177,7 +175,6 @@ class NodeRun:
         self.network.heal()
         await self._final_reads(admin.extras)
         sampler.cancel()
-        supervisor.cancel()
 
     def _client(self, life: Life) -> SimulatedClient:
         self._clients += 1
@@ -220,80 +217,14 @@ class NodeRun:
 
     # -- the node ----------------------------------------------------------------------------------
 
-    async def _supervise(self) -> None:
-        """Starts the node whenever it does not run."""
-        while True:
-            self._life_ended.clear()
-            life = self.server.boot()
-            self.report.starts += 1
-            life.on_failure = lambda error: self._spawned_failed(error)
-            start = life.run(self._start_node(life), name="start")
-            ended = self.loop.create_task(self._life_ended.wait(), name="ended")
-            await asyncio.wait([start, ended], return_when=asyncio.FIRST_COMPLETED)
-            if start.done() and start.exception() is not None:
-                self._node_failed(start.exception())
-                if self.server.life is life:
-                    self._kill("kill")
-            await ended
-            self._is_serving.clear()
-            self._node = None
-            await asyncio.sleep(self._faults.choice((0.01, 0.5, 2)))
+    def violated(self, invariant: str, message: str) -> None:
+        self.report.violations.append(Violation(invariant, message))
 
-    async def _start_node(self, life: Life) -> None:
-        runtime = life.runtime
-        if not runtime.disk.exists(f"{DATA}/meta.properties"):
-            request = FormatRequest(cluster_id="simulated-cluster-id-1", controllers=Standalone())
-            format_directories(
-                runtime.disk,
-                self.config,
-                request,
-                randomness=runtime.randomness,
-                now_ms=runtime.clock.wall_ms(),
-            )
-            # Formatting is the administrator's work; the parent folder is theirs, too.
-            runtime.disk.fsync_dir("/")
-        node = Node(self.config, runtime, halt=self._halted, host_name=HOST)
-        await node.start()
-        self._node = node
-        for partition in node.broker.partitions:
-            if partition.log is not None:
-                self._probe(
-                    "recovered",
-                    tp=str(partition.topic_partition),
-                    start=partition.log.log_start_offset,
-                    end=partition.log.end_offset,
-                )
-        self._is_serving.set()
-
-    def _halted(self, reason: str) -> None:
-        self.loop.trace.event("halt", reason)
-        if not self._was_disk_hurt:
-            self._violated("L4", f"the node halted: {reason}")
-        # From outside of the node's own call.
-        self.loop.call_later_ns(1, self._kill_if_alive, context=self.network.kernel)
-
-    def _kill_if_alive(self) -> None:
-        if self.server.life is not None:
-            self._kill("power" if self._was_disk_hurt else "kill")
-
-    def _spawned_failed(self, error: BaseException) -> None:
-        self._node_failed(error)
-        self.loop.call_later_ns(1, self._kill_if_alive, context=self.network.kernel)
-
-    def _node_failed(self, error: BaseException | None) -> None:
-        if not (self._was_disk_hurt and isinstance(error, DiskFailed | OSError)):
-            self._violated("L4", f"the node failed: {error!r}")
-
-    def _kill(self, kind: str) -> None:
-        self._probe("crash", kind=kind)
-        if kind == "power":
-            self.report.power_losses += 1
-            self.server.lose_power()
-        else:
-            self.report.kills += 1
-            self.server.kill()
-        self._was_disk_hurt = False
-        self._life_ended.set()
+    def probe(self, host: Host, f: str, **v: Any) -> None:
+        if f == "crash":
+            self.report.power_losses += v["kind"] == "power"
+            self.report.kills += v["kind"] == "kill"
+        self._probe(f, **v)
 
     def _probe(self, f: str, **v: Any) -> None:
         self.history.record("node", "probe", f, **v)
@@ -302,9 +233,10 @@ class NodeRun:
         """What the node itself believes, as probes."""
         while True:
             await asyncio.sleep(SAMPLE_SECONDS)
-            if self._node is None or self.server.life is None or not self._is_serving.is_set():
+            node = self.host.node
+            if node is None or not self.host.serving.is_set():
                 continue
-            for partition in self._node.broker.partitions:
+            for partition in node.broker.partitions:
                 log = partition.log
                 if log is None or not partition.is_usable or partition.topic.startswith("extra"):
                     continue
@@ -331,18 +263,17 @@ class NodeRun:
         await asyncio.sleep(max(0, rest_ns) / 1e9)
 
     async def _inject(self, fault: Fault) -> None:
-        life = self.server.life
+        host, life = self.host, self.host.life
         self._probe("fault", kind=fault.kind, amount=fault.amount)
         match fault.kind:
             case "kill" | "power" if life is not None:
-                self._kill(fault.kind)
+                host.end(fault.kind)
             case "crash-kill" | "crash-power" if life is not None:
-                kind = fault.kind.removeprefix("crash-")
-                life.disk.crash_after(fault.amount, lambda: self._kill(kind))
-            case "stop" if life is not None and self._node is not None:
-                await self._stop_cleanly(life, self._node)
+                host.crash_after(fault.amount, fault.kind.removeprefix("crash-"))
+            case "stop" if life is not None and host.serving.is_set():
+                await host.stop()
             case "eio" if life is not None:
-                self._was_disk_hurt = True
+                host.is_disk_hurt = True
                 operation = self._faults.choice(("write", "fsync", "fsync_dir", "rename"))
                 life.disk.faults.append(
                     DiskFault(operation=operation, skip=fault.amount % 20)  # type: ignore[arg-type]
@@ -354,34 +285,14 @@ class NodeRun:
                 self.network.cut(*ways)
                 self.loop.call_later_ns(fault.amount * 20_000_000, self.network.heal)
             case "clock":
-                self.server.clock.jump((fault.amount - OPERATIONS_MAX // 2) * 60_000)
+                host.machine.clock.jump((fault.amount - OPERATIONS_MAX // 2) * 60_000)
             case _:
                 pass
-
-    async def _stop_cleanly(self, life: Life, node: Node) -> None:
-        self._is_serving.clear()
-        stop = life.run(node.stop(), name="stop")
-        ended = self.loop.create_task(self._life_ended.wait(), name="ended")
-        await asyncio.wait([stop, ended], return_when=asyncio.FIRST_COMPLETED)
-        if not stop.done():
-            return
-        if stop.exception() is not None:
-            self._node_failed(stop.exception())
-        if self.server.life is life:
-            if self._was_disk_hurt:
-                self._kill("power")
-                return
-            self.server.exit()
-            self._life_ended.set()
-        ended.cancel()
 
     # -- the end -----------------------------------------------------------------------------------
 
     async def _final_reads(self, extras: dict[str, bool | None]) -> None:
-        # What was set but has not struck yet does not strike any more.
-        if self.server.life is not None:
-            self.server.life.disk.crash = None
-            self.server.life.disk.faults.clear()
+        self.host.calm()
         reader = Machine(self.loop, self.network, "reader").boot()
         client = self._client(reader)
         deadline_ns = self.loop.now_ns + LIVENESS_SECONDS * 10**9
@@ -391,7 +302,7 @@ class NodeRun:
                 return
             except (NotSent, OutcomeUnknown) as error:
                 if self.loop.now_ns > deadline_ns:
-                    self._violated("L1", f"a healed node does not serve: {error}")
+                    self.violated("L1", f"a healed node does not serve: {error}")
                     return
                 await asyncio.sleep(0.5)
 
@@ -401,10 +312,10 @@ class NodeRun:
         names = await Admin(client, history=self.history, random=self._random).topic_names()
         for name, is_there in extras.items():
             if is_there is not None and is_there != (name in names):
-                self._violated("M4", f"topic {name}: acknowledged {is_there}, found otherwise")
+                self.violated("M4", f"topic {name}: acknowledged {is_there}, found otherwise")
         for topic in self.topics:
             if names.get(topic.name) != topic.topic_id:
-                self._violated("M4", f"topic {topic.name} is {names.get(topic.name)}")
+                self.violated("M4", f"topic {topic.name} is {names.get(topic.name)}")
                 continue
             for partition in range(topic.partitions):
                 await self._read_partition(client, topic, partition)
@@ -426,7 +337,7 @@ class NodeRun:
                 break
             position = records[-1][0] + 1
         if position < data.high_watermark:
-            self._violated("D5", f"{topic.name}-{partition}: {position} of {data.high_watermark}")
+            self.violated("D5", f"{topic.name}-{partition}: {position} of {data.high_watermark}")
         self.history.record("final", "invoke", "final", tp=f"{topic.name}-{partition}", offset=0)
         self.history.record(
             "final", "ok", "final", records=everything, hw=data.high_watermark,
