@@ -20,6 +20,7 @@ from lograft.model.errors import ErrorCode, LograftError
 from lograft.model.exchange import CloseConnection
 from lograft.model.types import INTERNAL_TOPICS, NO_OFFSET, Offset
 from lograft.storage.errors import InvalidRecord, InvalidTransactionState, UnsupportedCompression
+from lograft.storage.types import AppendResult
 from lograft.wire.batches import CODEC_MASK, HEADER_SIZE, MAGIC, TRANSACTIONAL_FLAG
 from lograft.wire.compression import Codec
 from lograft.wire.messages.produce import (
@@ -86,7 +87,8 @@ def handle(
             try:
                 partition = _partition_of(broker, topic, data.index, version)
                 records = _checked(context, partition, data)
-                _append(answer, partition, records, now_ms, acks, pending)
+                result = append(partition, records, now_ms, acks)
+                _fill(answer, partition, result, acks, pending)
             except (PartitionOpening, PartitionMissing):
                 if data.records is None:
                     failed = InvalidRecord(NO_BATCH)
@@ -103,12 +105,45 @@ def handle(
                 name=topic.name, topic_id=topic.topic_id, partition_responses=answers
             )
         )
-    response = ProduceResponse(responses=topics)
+    return _reply(context, request, ProduceResponse(responses=topics), deferred, pending, failed)
+
+
+def resume(
+    context: Context, request: ProduceRequest, partition: Partition, result: AppendResult
+) -> ProduceResponse | Coroutine[Any, Any, ProduceResponse | None] | None:
+    """Goes on where the only batch of the request has been appended already."""
+    (topic,) = request.topic_data
+    answer = PartitionProduceResponse(index=topic.partition_data[0].index, base_offset=NO_OFFSET)
+    failed: LograftError | None = None
+    pending: list[Pending] = []
+    try:
+        _fill(answer, partition, result, request.acks, pending)
+    except LograftError as error:
+        failed = error
+        _refuse(answer, error)
+    response = ProduceResponse(
+        responses=[
+            TopicProduceResponse(
+                name=topic.name, topic_id=topic.topic_id, partition_responses=[answer]
+            )
+        ]
+    )
+    return _reply(context, request, response, [], pending, failed)
+
+
+def _reply(
+    context: Context,
+    request: ProduceRequest,
+    response: ProduceResponse,
+    deferred: list[Deferred],
+    pending: list[Pending],
+    failed: LograftError | None,
+) -> ProduceResponse | Coroutine[Any, Any, ProduceResponse | None] | None:
     if deferred or pending:
         # Once everything is appended, the order of requests is kept: the next may come.
         context.lets_next = not deferred
         return _finish(context, request, response, deferred, pending)
-    if acks == ACKS_NONE:
+    if request.acks == ACKS_NONE:
         if failed is not None:
             raise CloseConnection(f"produce with acks=0 failed: {failed}")
         return None
@@ -175,21 +210,29 @@ def _checked(context: Context, partition: Partition, data: PartitionProduceData)
     return records
 
 
-def _append(
+def append(partition: Partition, records: memoryview, now_ms: int, acks: int) -> AppendResult:
+    """Raises what is wrong; then nothing was appended."""
+    return partition.append(records, now_ms=now_ms)
+
+
+def is_acknowledged(partition: Partition, end: Offset, acks: int) -> bool:
+    """Whether an append can be answered at once; may raise where it went wrong afterwards."""
+    # With a single replica the high watermark is the durable offset where a flush must come
+    # before the acknowledgement, so acks=1 and acks=-1 wait for the same.
+    return acks == ACKS_NONE or partition.is_committed(end)
+
+
+def _fill(
     answer: PartitionProduceResponse,
     partition: Partition,
-    records: memoryview,
-    now_ms: int,
+    result: AppendResult,
     acks: int,
     pending: list[Pending],
 ) -> None:
-    result = partition.append(records, now_ms=now_ms)
     answer.base_offset = result.base_offset
     answer.log_append_time_ms = result.log_append_time_ms
     answer.log_start_offset = result.log_start_offset
-    if acks != ACKS_NONE and not partition.is_committed(result.end_offset):
-        # With a single replica the high watermark is the durable offset where a flush must come
-        # before the acknowledgement, so acks=1 and acks=-1 wait for the same.
+    if not is_acknowledged(partition, result.end_offset, acks):
         pending.append(Pending(answer, partition, result.end_offset))
 
 
@@ -206,7 +249,8 @@ async def _finish(
         try:
             partition = await _made(context, topic, data.index, deadline_ms)
             records = _checked(context, partition, data)
-            _append(answer, partition, records, clock.wall_ms(), request.acks, pending)
+            result = append(partition, records, clock.wall_ms(), request.acks)
+            _fill(answer, partition, result, request.acks, pending)
         except LograftError as error:
             _refuse(answer, error)
     for answer, partition, end in pending:
