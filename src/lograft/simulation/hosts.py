@@ -58,6 +58,7 @@ class Host:
         self._observer = observer
         self._random = random
         self._restart_seconds = restart_seconds
+        self._supervisor: asyncio.Task[None] | None = None
         self._life_ended = asyncio.Event()
         self._is_wanted = asyncio.Event()
         self._is_wanted.set()
@@ -75,8 +76,12 @@ class Host:
 
     # -- the supervisor ----------------------------------------------------------------------------
 
+    @property
+    def is_supervised(self) -> bool:
+        return self._supervisor is not None
+
     def supervise(self) -> None:
-        self._loop.create_task(self._supervise(), name=f"{self.name}:supervisor")
+        self._supervisor = self._loop.create_task(self._supervise(), name=f"{self.name}:supervisor")
 
     def want(self, is_wanted: bool) -> None:
         """Whether the supervisor starts the node when it does not run."""

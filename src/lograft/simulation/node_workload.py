@@ -7,8 +7,9 @@ from typing import Final
 from uuid import UUID
 
 from lograft.model.errors import ErrorCode
-from lograft.simulation.client import NotSent, OutcomeUnknown, SimulatedClient
+from lograft.simulation.client import NotSent, OutcomeUnknown, Refused
 from lograft.simulation.history import History
+from lograft.simulation.routing import Requests
 from lograft.wire.batches import Record, build_batch, check_crc, iterate_headers, read_records
 from lograft.wire.errors import MalformedMessage
 from lograft.wire.messages import create_topics as creating
@@ -43,6 +44,7 @@ class TopicPlan:
     name: str
     partitions: int
     configs: dict[str, str]
+    replication_factor: int = 1
     topic_id: UUID = field(default_factory=lambda: UUID(int=0))
 
     @property
@@ -53,7 +55,7 @@ class TopicPlan:
 class Reader:
     """Fetches from one partition; shared by consumers and by the final read."""
 
-    def __init__(self, client: SimulatedClient, topic: TopicPlan, partition: int, version: int):
+    def __init__(self, client: Requests, topic: TopicPlan, partition: int, version: int):
         self._client = client
         self._topic = topic
         self._partition = partition
@@ -110,7 +112,7 @@ class Producer:
     def __init__(
         self,
         name: str,
-        client: SimulatedClient,
+        client: Requests,
         topic: TopicPlan,
         partition: int,
         *,
@@ -236,7 +238,7 @@ class Consumer:
     def __init__(
         self,
         name: str,
-        client: SimulatedClient,
+        client: Requests,
         topic: TopicPlan,
         partition: int,
         *,
@@ -293,7 +295,7 @@ class Consumer:
 class Admin:
     """Makes and deletes topics, lists and deletes records."""
 
-    def __init__(self, client: SimulatedClient, *, history: History, random: Random) -> None:
+    def __init__(self, client: Requests, *, history: History, random: Random) -> None:
         self._client = client
         self._history = history
         self._random = random
@@ -308,7 +310,7 @@ class Admin:
                 creating.CreatableTopic(
                     name=topic.name,
                     num_partitions=topic.partitions,
-                    replication_factor=1,
+                    replication_factor=topic.replication_factor,
                     configs=[
                         creating.CreatableTopicConfig(name=name, value=value)
                         for name, value in topic.configs.items()
@@ -320,7 +322,8 @@ class Admin:
             request, 7, creating.CreateTopicsResponse, timeout_ms=TIMEOUT_MS
         )
         result = answer.topics[0]
-        assert result.error_code in (0, ErrorCode.topic_already_exists), result
+        if result.error_code not in (0, ErrorCode.topic_already_exists):
+            raise Refused(result.error_code)
         topic.topic_id = result.topic_id
         return result.error_code == 0
 

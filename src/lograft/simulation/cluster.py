@@ -1,0 +1,297 @@
+"""Whole clusters in one loop: one machine a node, one network, one clock.
+
+    cluster = SimulatedCluster(nodes=3, seed=1)
+
+    async def scenario() -> None:
+        await cluster.start()
+        client = cluster.client()
+        …
+        cluster.kill(1)
+        await cluster.wait_serving(2, 3)
+
+    cluster.run(scenario())
+
+Nodes are numbered from 1; node 3 lives on host `n3`, serves clients on port 9092 and the quorum on
+9093. Nothing restarts by itself unless `restarts` says so. `lograft.testing` is the public face.
+"""
+
+import asyncio
+from collections.abc import Coroutine, Mapping, Sequence
+from typing import Any, Final, TypeVar
+from uuid import UUID
+
+from lograft.broker.formatting import Controllers, FormatRequest, InitialControllers
+from lograft.metadata.image import MetadataImage
+from lograft.model.broker_configs import broker_config
+from lograft.model.listeners import Voter
+from lograft.model.seams import Address
+from lograft.model.types import NodeId
+from lograft.node import Node
+from lograft.simulation.checkers import Violation
+from lograft.simulation.errors import SimulationFailed
+from lograft.simulation.fence import fence
+from lograft.simulation.hosts import RESTART_SECONDS, Host
+from lograft.simulation.loop import SimulatedLoop
+from lograft.simulation.machine import Machine
+from lograft.simulation.network import Network
+from lograft.simulation.policies import policy_of
+from lograft.simulation.routing import ClusterClient
+from lograft.simulation.trace import Streams
+
+T = TypeVar("T")
+
+BROKER_PORT: Final = 9092
+CONTROLLER_PORT: Final = 9093
+CLUSTER_ID: Final = "simulated-cluster-id-1"
+DATA: Final = "/data"
+COMBINED: Final = "broker,controller"
+#: Virtual time within which nodes that nothing hinders must serve.
+START_SECONDS: Final = 60
+POLL_SECONDS: Final = 0.02
+#: Rare work becomes common, and what waits does not wait long.
+PROPERTIES: Final = {
+    "controller.listener.names": "CONTROLLER",
+    "inter.broker.listener.name": "PLAINTEXT",
+    "log.dirs": DATA,
+    "offsets.topic.replication.factor": "3",
+    "log.flush.offset.checkpoint.interval.ms": "700",
+    "log.flush.start.offset.checkpoint.interval.ms": "700",
+    "replica.high.watermark.checkpoint.interval.ms": "700",
+    "log.retention.check.interval.ms": "1000",
+    "log.segment.delete.delay.ms": "100",
+    "metadata.log.max.record.bytes.between.snapshots": "20000",
+    "broker.heartbeat.interval.ms": "500",
+    "broker.session.timeout.ms": "3000",
+    "replica.lag.time.max.ms": "2000",
+    "controller.quorum.election.timeout.ms": "500",
+    "controller.quorum.election.backoff.max.ms": "300",
+    "controller.quorum.fetch.timeout.ms": "1000",
+    "controlled.shutdown.retry.backoff.ms": "500",
+}
+
+
+class SimulatedCluster:
+    def __init__(
+        self,
+        nodes: int = 3,
+        *,
+        seed: int | str = 0,
+        roles: Sequence[str] = (),
+        is_static: bool = False,
+        properties: Mapping[str, str] | None = None,
+        policy: str = "uniform",
+        restarts: bool = False,
+        loop: SimulatedLoop | None = None,
+    ) -> None:
+        """`roles` has an entry for each node, `broker,controller` where it is short; `is_static`
+        names the voters in the settings (controller.quorum.voters) and not in the log."""
+        streams = Streams(seed)
+        self.loop = loop or SimulatedLoop(
+            streams=streams, policy=policy_of(policy, streams.stream("schedule"))
+        )
+        self.network = Network(self.loop)
+        self.violations: list[Violation] = []
+        #: What happened to the nodes: (host, what, values).
+        self.probes: list[tuple[str, str, dict[str, Any]]] = []
+        self._restarts = restarts
+        self._clients = 0
+        self._client_hosts: dict[str, Machine] = {}
+        ids = range(1, nodes + 1)
+        self.roles = {i: roles[i - 1] if i <= len(roles) else COMBINED for i in ids}
+        self.hosts: dict[int, Host] = {
+            node_id: self._make_host(node_id, is_static, properties or {}) for node_id in ids
+        }
+
+    def _make_host(self, node_id: int, is_static: bool, extra: Mapping[str, str]) -> Host:
+        role = self.roles[node_id]
+        name = f"n{node_id}"
+        voters = [i for i, each in self.roles.items() if "controller" in each]
+        listeners = []
+        if "broker" in role:
+            listeners.append(f"PLAINTEXT://{name}:{BROKER_PORT}")
+        if "controller" in role:
+            listeners.append(f"CONTROLLER://{name}:{CONTROLLER_PORT}")
+        addresses = {i: Address(f"n{i}", CONTROLLER_PORT) for i in voters}
+        quorum = (
+            {"controller.quorum.voters": ",".join(f"{i}@{addresses[i]}" for i in voters)}
+            if is_static
+            else {"controller.quorum.bootstrap.servers": ",".join(map(str, addresses.values()))}
+        )
+        controllers: Controllers | None = None
+        if not is_static and "controller" in role:
+            controllers = InitialControllers(
+                tuple(Voter(NodeId(i), addresses[i], directory_id_of(i)) for i in voters)
+            )
+        config = broker_config(
+            {
+                **PROPERTIES,
+                "process.roles": role,
+                "node.id": str(node_id),
+                "listeners": ",".join(listeners),
+                **quorum,
+                **extra,
+            }
+        )
+        return Host(
+            self.loop,
+            self.network,
+            name,
+            config,
+            FormatRequest(cluster_id=CLUSTER_ID, controllers=controllers),
+            observer=self,
+            random=self.loop.streams.stream("restarts"),
+            restart_seconds=RESTART_SECONDS if self._restarts else (0.0,),
+        )
+
+    # -- running -----------------------------------------------------------------------------------
+
+    def run(self, main: Coroutine[Any, Any, T]) -> T:
+        """Runs to its end, fenced off from the real machine; raises what went wrong in any node."""
+        try:
+            with fence():
+                result = self.loop.run_until_complete(main)
+        finally:
+            self.loop.close()
+        for context in self.loop.unhandled:
+            self.violated("L4", f"{context.get('message')}: {context.get('exception')!r}")
+        if self.violations:
+            raise self.violations[0].raised()
+        return result
+
+    async def start(self, *node_ids: int) -> None:
+        """Starts these nodes, or all, and waits until they serve."""
+        for node_id in node_ids or self.hosts:
+            self.boot(node_id)
+        await self.wait_serving(*node_ids)
+
+    def boot(self, node_id: int) -> None:
+        host = self.hosts[node_id]
+        host.want(True)
+        if not host.is_supervised:
+            host.supervise()
+
+    async def wait_serving(self, *node_ids: int, seconds: float = START_SECONDS) -> None:
+        async with asyncio.timeout(seconds):
+            for node_id in node_ids or self.hosts:
+                await self.hosts[node_id].serving.wait()
+
+    async def wait_for(self, is_met: Any, *, seconds: float = START_SECONDS) -> None:
+        """Looks again and again; `is_met` is called without arguments."""
+        deadline_ns = self.loop.now_ns + int(seconds * 1e9)
+        while not is_met():
+            if self.loop.now_ns > deadline_ns:
+                raise SimulationFailed(f"not within {seconds} s: {is_met}")
+            await asyncio.sleep(POLL_SECONDS)
+
+    # -- observer of the hosts ---------------------------------------------------------------------
+
+    def probe(self, host: Host, f: str, **v: Any) -> None:
+        self.probes.append((host.name, f, v))
+
+    def violated(self, invariant: str, message: str) -> None:
+        self.violations.append(Violation(invariant, message))
+
+    # -- looking -----------------------------------------------------------------------------------
+
+    def node(self, node_id: int) -> Node:
+        node = self.hosts[node_id].node
+        assert node is not None, f"node {node_id} does not run"
+        return node
+
+    def nodes(self) -> dict[int, Node]:
+        """Those that run and serve."""
+        return {
+            node_id: host.node
+            for node_id, host in self.hosts.items()
+            if host.node is not None and host.serving.is_set()
+        }
+
+    @property
+    def controller_id(self) -> int:
+        """The active controller, as the newest epoch has it; -1: nobody knows one."""
+        views = [(node.broker.quorum.epoch, node.broker.quorum.leader) for node in self._views()]
+        return max(views, default=(-1, -1))[1]
+
+    @property
+    def image(self) -> MetadataImage:
+        """The newest metadata that any running node has."""
+        return max((node.broker.image for node in self._views()), key=lambda each: each.offset)
+
+    def _views(self) -> list[Node]:
+        return list(self.nodes().values())
+
+    def leader_of(self, topic: str, index: int) -> int:
+        found = self.image.topic(topic)
+        return (
+            -1 if found is None or index not in found.partitions else found.partitions[index].leader
+        )
+
+    def bootstrap(self) -> list[Address]:
+        return [Address(f"n{i}", BROKER_PORT) for i, role in self.roles.items() if "broker" in role]
+
+    def client(self, host: str = "client") -> ClusterClient:
+        """Lives on a machine of its own, by name, which can be cut off like any other."""
+        machine = self._client_hosts.get(host)
+        if machine is None:
+            machine = self._client_hosts[host] = Machine(self.loop, self.network, host)
+            machine.boot()
+        assert machine.life is not None
+        self._clients += 1
+        return ClusterClient(
+            machine.life.runtime.transport,
+            self.bootstrap(),
+            client_id=f"c{self._clients}",
+            random=self.loop.streams.stream("clients"),
+        )
+
+    # -- faults ------------------------------------------------------------------------------------
+
+    def kill(self, node_id: int) -> None:
+        """SIGKILL: what was written stays, peers hear of it at once."""
+        self._end(node_id, "kill")
+
+    def lose_power(self, node_id: int) -> None:
+        self._end(node_id, "power")
+
+    def _end(self, node_id: int, kind: str) -> None:
+        host = self.hosts[node_id]
+        host.want(self._restarts)
+        if host.is_up:
+            host.end(kind)
+
+    async def stop(self, node_id: int) -> None:
+        """SIGTERM; returns when the process has ended."""
+        self.hosts[node_id].want(self._restarts)
+        await self.hosts[node_id].stop()
+
+    def pause(self, node_id: int) -> None:
+        """SIGSTOP."""
+        self.hosts[node_id].pause()
+
+    def resume(self, node_id: int) -> None:
+        self.hosts[node_id].resume()
+
+    def cut(self, one: int, other: int, *, both_ways: bool = True) -> None:
+        self.network.cut(f"n{one}", f"n{other}")
+        if both_ways:
+            self.network.cut(f"n{other}", f"n{one}")
+
+    def isolate(self, node_id: int, *, clients_too: bool = False) -> None:
+        """From every other node, and from clients if wanted."""
+        for other in self.hosts:
+            if other != node_id:
+                self.cut(node_id, other)
+        for host in self._client_hosts if clients_too else ():
+            self.network.cut(f"n{node_id}", host)
+            self.network.cut(host, f"n{node_id}")
+
+    def heal(self) -> None:
+        """Every link works again, nobody is paused, no disk is slow; the dead stay dead."""
+        self.network.heal()
+        for host in self.hosts.values():
+            host.calm()
+
+
+def directory_id_of(node_id: int) -> UUID:
+    """Of the first voters; fixed, since every one of them has to know those of all."""
+    return UUID(int=0x5EED_0000_0000_4000_8000_0000_0000_0000 + node_id)
