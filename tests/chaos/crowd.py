@@ -16,7 +16,6 @@ from lograft.wire.messages.fetch import FetchResponse
 from lograft.wire.messages.init_producer_id import InitProducerIdRequest, InitProducerIdResponse
 from lograft.wire.messages.produce import ProduceResponse
 from tests.chaos.payloads import value_of
-from tests.chaos.producers import PASSING
 from tests.chaos.raw_client import (
     FETCH_VERSION,
     PRODUCE_VERSION,
@@ -27,7 +26,7 @@ from tests.chaos.raw_client import (
     fetched_in,
     produce_request,
 )
-from tests.chaos.recording import Run
+from tests.chaos.recording import PASSING, Run
 from tests.chaos.topics import Topic
 from tests.compatibility.servers import HOST
 

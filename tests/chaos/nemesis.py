@@ -12,9 +12,8 @@ from collections.abc import Sequence
 from typing import Final, Literal, NamedTuple
 
 from lograft.model.types import TopicPartition
-from tests.chaos.producers import PASSING
 from tests.chaos.raw_client import EARLIEST, LATEST, RawClient, Refused
-from tests.chaos.recording import Run
+from tests.chaos.recording import PASSING, Run
 from tests.compatibility.servers import Server
 
 Kind = Literal["kill", "kill while starting", "kill while stopping", "pause", "restart"]

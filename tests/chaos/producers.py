@@ -14,10 +14,9 @@ from typing import Any, Final, NamedTuple, TypeVar
 
 from confluent_kafka import KafkaError, KafkaException, Message, Producer
 
-from lograft.model.errors import ErrorCode
 from lograft.model.types import TopicPartition
 from tests.chaos.payloads import value_of
-from tests.chaos.raw_client import RawClient, Refused, batch_of
+from tests.chaos.raw_client import Refused, batch_of
 from tests.chaos.recording import Run
 from tests.chaos.topics import SEGMENT_BYTES, Topic
 
@@ -29,14 +28,6 @@ IN_FLIGHT_MAX: Final = 1_000
 #: Kafka promises to know a retry of any of the last five batches.
 BATCHES_REMEMBERED: Final = 5
 RETRY_SECONDS: Final = 0.05
-#: A node that has just come back may say these for a moment.
-PASSING: Final = frozenset(
-    (
-        ErrorCode.leader_not_available,
-        ErrorCode.not_leader_or_follower,
-        ErrorCode.request_timed_out,
-    )
-)
 
 
 class LibrdkafkaProducer(threading.Thread):
@@ -147,7 +138,17 @@ class RetryingProducer(threading.Thread):
     """One batch at a time to one partition, again and again until it is acknowledged; now and then
     an acknowledged one once more: it must get the same offsets."""
 
-    def __init__(self, run: Run, index: int, topic: Topic, tp: TopicPartition) -> None:
+    def __init__(
+        self,
+        run: Run,
+        index: int,
+        topic: Topic,
+        tp: TopicPartition,
+        *,
+        patience_seconds: float = DRAIN_SECONDS_MAX,
+        remembered: int = BATCHES_REMEMBERED,
+    ) -> None:
+        """`remembered`: of how many batches, counted from the newest, a retry must be known."""
         super().__init__(name=f"r{index}", daemon=True)
         assert not topic.keys
         self._run = run
@@ -155,9 +156,10 @@ class RetryingProducer(threading.Thread):
         self._topic = topic
         self._tp = tp
         self._random = random.Random(f"{run.seed}-{self.name}")
-        self._client = RawClient(run.port, name=self.name)
-        self._sent: deque[Sent] = deque(maxlen=BATCHES_REMEMBERED)
+        self._client = run.client(self.name)
+        self._sent: deque[Sent] = deque(maxlen=remembered)
         self._attempts = 0
+        self._patience_seconds = patience_seconds
 
     def run(self) -> None:
         try:
@@ -211,15 +213,15 @@ class RetryingProducer(threading.Thread):
             history.record(proc, "ok", "send", offset=base + place)
 
     def _until_answered(self, ask: Callable[[], T]) -> T:
-        deadline = time.monotonic() + DRAIN_SECONDS_MAX
+        deadline = time.monotonic() + self._patience_seconds
         while True:
             try:
                 return ask()
             except OSError:
                 pass
             except Refused as error:
-                if error.code not in PASSING:
+                if error.code not in self._run.passing:
                     raise
             if time.monotonic() > deadline:
-                raise TimeoutError(f"no answer for {DRAIN_SECONDS_MAX:.0f} s")
+                raise TimeoutError(f"no answer for {self._patience_seconds:.0f} s")
             time.sleep(RETRY_SECONDS)

@@ -74,8 +74,8 @@ class Fetched(NamedTuple):
 class RawClient:
     """Raises OSError when the node goes away; the next call connects again."""
 
-    def __init__(self, port: int, *, name: str = "raw") -> None:
-        self._port = port
+    def __init__(self, port: int, *, name: str = "raw", host: str = HOST) -> None:
+        self._address = (host, port)
         self._name = name
         self._socket: socket.socket | None = None
 
@@ -93,7 +93,7 @@ class RawClient:
     def ask(self, request: Message, version: int, answer: type[M]) -> M:
         try:
             if self._socket is None:
-                self._socket = socket.create_connection((HOST, self._port), ANSWER_SECONDS_MAX)
+                self._socket = socket.create_connection(self._address, ANSWER_SECONDS_MAX)
             frame = frame_request(request, version, correlation_id=1, client_id=self._name)
             self._socket.sendall(frame)
             (size,) = struct.unpack(">i", receive_exactly(self._socket, 4))
@@ -114,12 +114,17 @@ class RawClient:
         }
 
     def create_topic(
-        self, name: str, *, partitions: int = 1, configs: Mapping[str, str] | None = None
+        self,
+        name: str,
+        *,
+        partitions: int = 1,
+        configs: Mapping[str, str] | None = None,
+        replication_factor: int = 1,
     ) -> None:
         topic = CreatableTopic(
             name=name,
             num_partitions=partitions,
-            replication_factor=1,
+            replication_factor=replication_factor,
             configs=[
                 CreatableTopicConfig(name=key, value=value)
                 for key, value in (configs or {}).items()

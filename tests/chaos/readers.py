@@ -12,8 +12,7 @@ from confluent_kafka import TopicPartition as Assigned
 from lograft.model.errors import ErrorCode
 from lograft.model.types import TopicPartition
 from tests.chaos.payloads import DamagedValue, uid_in
-from tests.chaos.producers import PASSING
-from tests.chaos.raw_client import EARLIEST, LATEST, RawClient, Refused
+from tests.chaos.raw_client import EARLIEST, LATEST, Refused
 from tests.chaos.recording import Run
 
 POLL_SECONDS: Final = 0.2
@@ -109,13 +108,23 @@ class RawReader(threading.Thread):
     """Goes round all partitions; sometimes reads again what it has read before. The only one that
     writes watermark probes, so that these are in the order in which the node answered."""
 
-    def __init__(self, run: Run, name: str, partitions: Sequence[TopicPartition]) -> None:
+    def __init__(
+        self,
+        run: Run,
+        name: str,
+        partitions: Sequence[TopicPartition],
+        *,
+        sees_one_node: bool = True,
+    ) -> None:
+        """The watermarks that clients see may fall when another node leads: probes of them make
+        sense only if all come from one node."""
         super().__init__(name=name, daemon=True)
         self._run = run
         self._partitions = partitions
+        self._sees_one_node = sees_one_node
         self._next = dict.fromkeys(partitions, 0)
         self._random = random.Random(f"{run.seed}-{name}")
-        self._client = RawClient(run.port, name=name)
+        self._client = run.client(name)
 
     def run(self) -> None:
         while not self._run.stop.is_set():
@@ -127,7 +136,7 @@ class RawReader(threading.Thread):
                 except OSError:
                     self._run.stop.wait(RETRY_SECONDS)
                 except Refused as error:
-                    if error.code not in PASSING:
+                    if error.code not in self._run.passing:
                         self._run.trouble(self.name, f"{tp}: {error}")
             self._run.stop.wait(0.02)
         self._client.close()
@@ -160,16 +169,17 @@ class RawReader(threading.Thread):
             log_start=got.log_start,
             bad_crc=got.bad_crc,
         )
-        history.record(
-            self.name,
-            "probe",
-            "hw",
-            tp=str(tp),
-            log_start=got.log_start,
-            lso=got.last_stable_offset,
-            hw=got.high_watermark,
-            end=got.high_watermark,
-        )
+        if self._sees_one_node:
+            history.record(
+                self.name,
+                "probe",
+                "hw",
+                tp=str(tp),
+                log_start=got.log_start,
+                lso=got.last_stable_offset,
+                hw=got.high_watermark,
+                end=got.high_watermark,
+            )
         if not is_rewind:
             self._next[tp] = got.next_offset
 

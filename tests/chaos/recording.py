@@ -3,9 +3,37 @@
 import threading
 import time
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, Final, Protocol
 
+from lograft.model.errors import ErrorCode
+from lograft.model.types import TopicPartition
 from lograft.simulation.history import EventType, History
+from tests.chaos.raw_client import Fetched, RawClient
+
+#: A node that has just come back may say these for a moment.
+PASSING: Final = frozenset(
+    (
+        ErrorCode.leader_not_available,
+        ErrorCode.not_leader_or_follower,
+        ErrorCode.request_timed_out,
+    )
+)
+
+
+class Asking(Protocol):
+    """What the clients of a run ask, of one node or of whoever leads in a cluster."""
+
+    def producer_id(self) -> tuple[int, int]: ...
+
+    def produce(self, tp: TopicPartition, batch: bytes) -> int: ...
+
+    def fetch(
+        self, tp: TopicPartition, offset: int, *, wait_ms: int = 500, bytes_max: int = 0
+    ) -> Fetched: ...
+
+    def offset_at(self, tp: TopicPartition, timestamp: int) -> int: ...
+
+    def close(self) -> None: ...
 
 
 class SharedHistory(History):
@@ -30,10 +58,15 @@ class Run:
     stop: threading.Event = field(default_factory=threading.Event)
     #: What no client should ever have met; each is a failure of the run.
     troubles: list[str] = field(default_factory=list)
+    #: Refusals after which a client tries again.
+    passing: frozenset[ErrorCode] = PASSING
 
     @property
     def bootstrap(self) -> str:
         return f"127.0.0.1:{self.port}"
+
+    def client(self, name: str) -> "Asking":
+        return RawClient(self.port, name=name)
 
     def trouble(self, who: str, what: object) -> None:
         self.troubles.append(f"{who}: {what}")

@@ -7,6 +7,7 @@ topic's settings and the records that are left, never from what the node says it
 import time
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Sequence
+from contextlib import closing
 from dataclasses import replace
 from pathlib import Path
 from typing import Final
@@ -15,8 +16,8 @@ from lograft.model.types import TopicPartition
 from lograft.simulation.checkers import Violation, check
 from lograft.simulation.history import History
 from tests.chaos.payloads import uid_in
-from tests.chaos.raw_client import EARLIEST, LATEST, RawClient
-from tests.chaos.recording import Run
+from tests.chaos.raw_client import EARLIEST, LATEST
+from tests.chaos.recording import Asking, Run
 from tests.chaos.topics import Topic
 from tests.compatibility.librdkafka import read
 
@@ -26,7 +27,7 @@ SHOWN_MAX: Final = 10
 
 def read_everything(run: Run, topics: Sequence[Topic]) -> None:
     """Records the final state of every partition."""
-    with RawClient(run.port, name="final") as client:
+    with closing(run.client("final")) as client:
         for topic in topics:
             for tp in topic.of_partitions():
                 read_all(run, client, topic, tp)
@@ -39,7 +40,7 @@ def read_everything_again(run: Run, topics: Sequence[Topic]) -> None:
             read_again(run, tp)
 
 
-def read_all(run: Run, client: RawClient, topic: Topic, tp: TopicPartition) -> None:
+def read_all(run: Run, client: Asking, topic: Topic, tp: TopicPartition) -> None:
     """Reads from log start to the end and records it as the partition's final state."""
     history, name = run.history, f"final@{tp}"
     first = client.fetch(tp, client.offset_at(tp, EARLIEST), wait_ms=0)
@@ -65,7 +66,7 @@ def read_all(run: Run, client: RawClient, topic: Topic, tp: TopicPartition) -> N
 
 def read_again(run: Run, tp: TopicPartition) -> None:
     history, name = run.history, f"again@{tp}"
-    with RawClient(run.port) as client:
+    with closing(run.client("again")) as client:
         start, end = client.offset_at(tp, EARLIEST), client.offset_at(tp, LATEST)
     history.record(name, "invoke", "poll", tp=str(tp), offset=start)
     messages = read(run.bootstrap, tp.topic, partition=tp.partition, offset=start)

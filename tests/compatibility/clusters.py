@@ -5,11 +5,11 @@ with Cluster.of("kafka", folder).started() as cluster:
 """
 
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Final
+from typing import Final, NamedTuple
 
 from tests.compatibility.readiness import broker_ids
 from tests.compatibility.servers import (
@@ -34,6 +34,11 @@ REPLICATED: Final = {
 }
 
 
+class Place(NamedTuple):
+    host: str = HOST
+    prefix: tuple[str, ...] = ()
+
+
 @dataclass
 class Cluster:
     kind: Kind
@@ -48,7 +53,9 @@ class Cluster:
         nodes: int = NODES,
         settings: Mapping[str, str] | None = None,
         jvm: tuple[str, ...] = SMALL_JVM,
+        places: Sequence[Place] | None = None,
     ) -> "Cluster":
+        """`places`: where each node runs; all on this host otherwise."""
         servers = [
             Server(
                 kind,
@@ -56,10 +63,12 @@ class Cluster:
                 {**REPLICATED, **(settings or {})},
                 jvm=jvm,
                 node_id=node_id,
+                host=place.host,
+                prefix=place.prefix,
             )
-            for node_id in range(1, nodes + 1)
+            for node_id, place in enumerate(places or [Place()] * nodes, start=1)
         ]
-        voters = ",".join(f"{one.node_id}@{HOST}:{one.controller_port}" for one in servers)
+        voters = ",".join(f"{one.node_id}@{one.controller}" for one in servers)
         for one in servers:
             one.voters = voters
         return cls(kind, servers)
@@ -82,7 +91,7 @@ class Cluster:
         wanted = sorted(one.node_id for one in self.servers if one.process is not None)
         deadline = time.monotonic() + START_SECONDS_MAX
         for one in self.servers:
-            while one.process is not None and sorted(broker_ids(HOST, one.port)) != wanted:
+            while one.process is not None and sorted(broker_ids(one.host, one.port)) != wanted:
                 if one.has_ended_within(0.02):
                     raise ServerFailed(f"a {self.kind} ended while starting\n{one.log_tail()}")
                 if time.monotonic() > deadline:

@@ -66,6 +66,9 @@ class Server:
     #: A Lograft that fails shows where; else it says a sentence, as users see it.
     shows_traces: bool = True
     node_id: int = NODE_ID
+    host: str = HOST
+    #: Put before the command that starts it: `ip netns exec …`.
+    prefix: tuple[str, ...] = ()
     #: controller.quorum.voters of a cluster; empty: this node is the quorum.
     voters: str = ""
 
@@ -75,7 +78,11 @@ class Server:
 
     @property
     def bootstrap(self) -> str:
-        return f"{HOST}:{self.port}"
+        return f"{self.host}:{self.port}"
+
+    @property
+    def controller(self) -> str:
+        return f"{self.host}:{self.controller_port}"
 
     @property
     def data(self) -> Path:
@@ -105,7 +112,7 @@ class Server:
         """Returns when the node answers a client and has itself registered as a broker."""
         self.launch()
         deadline = time.monotonic() + START_SECONDS_MAX
-        while not broker_ids(HOST, self.port):
+        while not broker_ids(self.host, self.port):
             if self.has_ended_within(0.02):
                 raise ServerFailed(f"{self.kind} ended while starting\n{self.log_tail()}")
             if time.monotonic() > deadline:
@@ -121,7 +128,7 @@ class Server:
             if not (self.data / "meta.properties").exists():
                 self.format(log)
             self.process = subprocess.Popen(
-                self.start_command(),
+                [*self.prefix, *self.start_command()],
                 stdout=log,
                 stderr=subprocess.STDOUT,
                 cwd=self.folder,
@@ -178,8 +185,8 @@ class Server:
         values = {
             "process.roles": "broker,controller",
             "node.id": str(self.node_id),
-            "listeners": f"PLAINTEXT://{HOST}:{self.port},CONTROLLER://{HOST}:{self.controller_port}",
-            "advertised.listeners": f"PLAINTEXT://{HOST}:{self.port}",
+            "listeners": f"PLAINTEXT://{self.host}:{self.port},CONTROLLER://{self.controller}",
+            "advertised.listeners": f"PLAINTEXT://{self.host}:{self.port}",
             "listener.security.protocol.map": "PLAINTEXT:PLAINTEXT,CONTROLLER:PLAINTEXT",
             "controller.listener.names": "CONTROLLER",
             **self.quorum_settings(),
@@ -200,7 +207,7 @@ class Server:
     def quorum_settings(self) -> dict[str, str]:
         if self.voters:
             return {"controller.quorum.voters": self.voters}
-        return {"controller.quorum.bootstrap.servers": f"{HOST}:{self.controller_port}"}
+        return {"controller.quorum.bootstrap.servers": self.controller}
 
     def format_command(self) -> list[str]:
         arguments = ["format", "-t", CLUSTER_ID, "-c", str(self.properties_path)]

@@ -1,0 +1,143 @@
+"""Raw clients of a cluster: they ask whoever leads, and never try twice.
+
+After a refusal or a broken connection the leader is looked up again with the next call; whether to
+call again is up to the caller, who writes the history.
+"""
+
+from collections.abc import Sequence
+from contextlib import suppress
+from dataclasses import dataclass
+from typing import Final
+
+from lograft.model.errors import ErrorCode
+from lograft.model.types import TopicPartition
+from lograft.wire.messages.metadata import (
+    MetadataRequest,
+    MetadataRequestTopic,
+    MetadataResponse,
+)
+from tests.chaos.raw_client import Fetched, RawClient, Refused
+from tests.chaos.recording import PASSING, Asking, Run
+
+#: What a cluster may say for a while when a node went or came.
+PASSING_IN_A_CLUSTER: Final = PASSING | {
+    ErrorCode.fenced_leader_epoch,
+    ErrorCode.unknown_leader_epoch,
+    ErrorCode.not_enough_replicas,
+    ErrorCode.not_enough_replicas_after_append,
+    ErrorCode.offset_not_available,
+    ErrorCode.replica_not_available,
+    ErrorCode.broker_not_available,
+    ErrorCode.not_controller,
+    # A broker that has just started may not have heard of the topic yet.
+    ErrorCode.unknown_topic_or_partition,
+    ErrorCode.coordinator_not_available,
+    ErrorCode.coordinator_load_in_progress,
+    ErrorCode.kafka_storage_error,
+}
+
+
+class NoLeader(OSError):
+    """Nobody that answers knows a leader that can be reached."""
+
+
+class ClusterClient:
+    def __init__(self, addresses: Sequence[tuple[str, int]], *, name: str) -> None:
+        self._clients = {
+            address: RawClient(address[1], name=name, host=address[0]) for address in addresses
+        }
+        self._leaders: dict[TopicPartition, tuple[str, int]] = {}
+        #: The one that answered last is asked first.
+        self._order = list(addresses)
+
+    def close(self) -> None:
+        for client in self._clients.values():
+            client.close()
+
+    def producer_id(self) -> tuple[int, int]:
+        return self._anyone().producer_id()
+
+    def produce(self, tp: TopicPartition, batch: bytes) -> int:
+        client = self._leader(tp)
+        try:
+            return client.produce(tp, batch)
+        except (OSError, Refused):
+            self._leaders.pop(tp, None)
+            raise
+
+    def fetch(
+        self, tp: TopicPartition, offset: int, *, wait_ms: int = 500, bytes_max: int = 0
+    ) -> Fetched:
+        client = self._leader(tp)
+        try:
+            return client.fetch(tp, offset, wait_ms=wait_ms, bytes_max=bytes_max)
+        except (OSError, Refused):
+            self._leaders.pop(tp, None)
+            raise
+
+    def offset_at(self, tp: TopicPartition, timestamp: int) -> int:
+        client = self._leader(tp)
+        try:
+            return client.offset_at(tp, timestamp)
+        except (OSError, Refused):
+            self._leaders.pop(tp, None)
+            raise
+
+    def leader_of(self, tp: TopicPartition) -> tuple[str, int]:
+        answer = self._metadata(tp.topic)
+        leaders = {
+            partition.partition_index: partition.leader_id
+            for topic in answer.topics
+            for partition in topic.partitions
+        }
+        found = leaders.get(tp.partition, -1)
+        for broker in answer.brokers:
+            if broker.node_id == found:
+                return broker.host, broker.port
+        raise NoLeader(f"{tp} has no leader")
+
+    def in_sync(self, tp: TopicPartition) -> int:
+        answer = self._metadata(tp.topic)
+        return max(
+            len(partition.isr_nodes)
+            for topic in answer.topics
+            for partition in topic.partitions
+            if partition.partition_index == tp.partition
+        )
+
+    def _leader(self, tp: TopicPartition) -> RawClient:
+        known = self._leaders.get(tp)
+        if known is None:
+            known = self._leaders[tp] = self.leader_of(tp)
+        return self._clients[known]
+
+    def _anyone(self) -> RawClient:
+        self._metadata("")
+        return self._clients[self._order[0]]
+
+    def _metadata(self, topic: str) -> MetadataResponse:
+        wanted = [MetadataRequestTopic(name=topic)] if topic else []
+        request = MetadataRequest(topics=wanted, allow_auto_topic_creation=False)
+        for address in list(self._order):
+            with suppress(OSError):
+                answer = self._clients[address].ask(request, 12, MetadataResponse)
+                self._order.remove(address)
+                self._order.insert(0, address)
+                return answer
+            # It may be paused: the next question begins with another.
+            self._order.remove(address)
+            self._order.append(address)
+        raise NoLeader("no node of the cluster answers")
+
+
+@dataclass
+class ClusterRun(Run):
+    addresses: Sequence[tuple[str, int]] = ()
+    passing: frozenset[ErrorCode] = PASSING_IN_A_CLUSTER
+
+    @property
+    def bootstrap(self) -> str:
+        return ",".join(f"{host}:{port}" for host, port in self.addresses)
+
+    def client(self, name: str) -> Asking:
+        return ClusterClient(self.addresses, name=name)

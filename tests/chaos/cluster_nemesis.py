@@ -1,0 +1,210 @@
+"""Does to a cluster what happens to clusters: the leader or the controller is killed, paused or cut
+off, a node comes back, all go at once.
+
+What will be done is drawn from the seed before the run; whom it hits is looked up when it happens.
+"""
+
+import random
+import signal
+import subprocess
+import time
+from collections import Counter
+from collections.abc import Sequence
+from typing import Final, Literal, NamedTuple
+
+from lograft.model.types import TopicPartition
+from lograft.wire.messages.describe_quorum import (
+    DescribeQuorumRequest,
+    DescribeQuorumRequestPartitionData,
+    DescribeQuorumRequestTopicData,
+    DescribeQuorumResponse,
+)
+from tests.chaos.cluster_client import ClusterClient, ClusterRun
+from tests.chaos.networks import Network
+from tests.chaos.raw_client import RawClient, Refused
+from tests.compatibility.clusters import Cluster
+from tests.compatibility.readiness import broker_ids
+from tests.compatibility.servers import Server
+
+Kind = Literal["kill", "pause", "isolate", "one-way", "bridge", "restart", "kill all"]
+Target = Literal["leader", "controller", "any"]
+WEIGHTS: Final[dict[Kind, int]] = {
+    "kill": 8,
+    "pause": 3,
+    "isolate": 3,
+    "one-way": 1,
+    "bridge": 1,
+    "restart": 1,
+    "kill all": 1,
+}
+TARGETS: Final[dict[Target, int]] = {"leader": 5, "controller": 3, "any": 2}
+REST_SECONDS: Final = (1.0, 5.0)
+LASTING_SECONDS: Final = (0.5, 14.0)
+HEALED_SECONDS_MAX: Final = 120.0
+
+
+class Fault(NamedTuple):
+    kind: Kind
+    target: Target
+    #: Quiet time before.
+    rest_seconds: float
+    #: How long it is away.
+    seconds: float
+
+
+class NotHealed(Exception):
+    """The cluster did not come back although nothing was done to it any more."""
+
+
+def plan(seed: int, seconds: float, *, has_network: bool) -> list[Fault]:
+    chance = random.Random(f"{seed}-nemesis")
+    kinds = [
+        kind for kind in WEIGHTS if has_network or kind not in ("isolate", "one-way", "bridge")
+    ]
+    faults: list[Fault] = []
+    spent = 0.0
+    while spent < seconds:
+        (kind,) = chance.choices(kinds, [WEIGHTS[kind] for kind in kinds])
+        (target,) = chance.choices(list(TARGETS), list(TARGETS.values()))
+        rest, lasting = chance.uniform(*REST_SECONDS), chance.uniform(*LASTING_SECONDS)
+        faults.append(Fault(kind, target, rest, lasting))
+        spent += rest + lasting
+    return faults
+
+
+class ClusterNemesis:
+    def __init__(
+        self,
+        run: ClusterRun,
+        cluster: Cluster,
+        partitions: Sequence[TopicPartition],
+        network: Network | None,
+    ) -> None:
+        self._run = run
+        self._cluster = cluster
+        self._partitions = partitions
+        self._network = network
+        self._client = ClusterClient(run.addresses, name="nemesis")
+        self._chance = random.Random(f"{run.seed}-targets")
+        self.done: Counter[str] = Counter()
+
+    def carry_out(self, faults: Sequence[Fault]) -> None:
+        for fault in faults:
+            time.sleep(fault.rest_seconds)
+            self._do(fault)
+            self.done[f"{fault.kind} {fault.target}"] += 1
+        self.heal()
+
+    def close(self) -> None:
+        self._client.close()
+
+    def heal(self) -> None:
+        """Everybody is up and in sync again."""
+        if self._network is not None:
+            self._network.heal()
+        for server in self._cluster.servers:
+            if server.process is None:
+                server.launch()
+        deadline = time.monotonic() + HEALED_SECONDS_MAX
+        while not self._is_healed():
+            if time.monotonic() > deadline:
+                raise NotHealed(self._cluster.log_tail())
+            time.sleep(0.1)
+
+    def _is_healed(self) -> bool:
+        servers = self._cluster.servers
+        if any(len(broker_ids(one.host, one.port)) != len(servers) for one in servers):
+            return False
+        try:
+            return all(self._client.in_sync(tp) == len(servers) for tp in self._partitions)
+        except (OSError, Refused, ValueError):
+            return False
+
+    def _do(self, fault: Fault) -> None:
+        tp = self._chance.choice(self._partitions)
+        server = self._pick(fault.target, tp)
+        self._run.history.record(
+            "nemesis",
+            "probe",
+            "fault",
+            kind=fault.kind,
+            target=fault.target,
+            tp=str(tp),
+            node=server.node_id,
+        )
+        match fault.kind:
+            case "kill":
+                self._kill([server])
+                time.sleep(fault.seconds)
+                server.launch()
+            case "kill all":
+                self._kill(self._cluster.servers)
+                for each in self._cluster.servers:
+                    each.launch()
+            case "restart":
+                server.stop()
+                time.sleep(fault.seconds)
+                server.launch()
+            case "pause":
+                process = running(server)
+                process.send_signal(signal.SIGSTOP)
+                time.sleep(fault.seconds)
+                process.send_signal(signal.SIGCONT)
+            case "isolate" | "one-way" | "bridge":
+                self._cut(fault.kind, server.node_id)
+                time.sleep(fault.seconds)
+                assert self._network is not None
+                self._network.heal()
+
+    def _cut(self, kind: Kind, node: int) -> None:
+        network = self._network
+        assert network is not None
+        others = [each.node_id for each in self._cluster.servers if each.node_id != node]
+        match kind:
+            case "isolate":
+                network.isolate(node)
+            case "one-way":
+                for other in others:
+                    network.cut(node, other)
+            case _:  # the others reach this one, but not each other
+                for first in others:
+                    for second in others:
+                        if first != second:
+                            network.cut(first, second)
+
+    def _kill(self, servers: Sequence[Server]) -> None:
+        for server in servers:
+            running(server).kill()
+        for server in servers:
+            server.kill()
+        self._run.history.record("nemesis", "probe", "crash", kind="kill")
+
+    def _pick(self, target: Target, tp: TopicPartition) -> Server:
+        """Whoever it is now; anybody if that cannot be said."""
+        try:
+            if target == "leader":
+                return self._at(self._client.leader_of(tp))
+            if target == "controller":
+                return self._cluster.node(self._controller())
+        except (OSError, Refused, StopIteration, LookupError):
+            pass
+        return self._chance.choice(self._cluster.servers)
+
+    def _at(self, address: tuple[str, int]) -> Server:
+        return next(one for one in self._cluster.servers if (one.host, one.port) == address)
+
+    def _controller(self) -> int:
+        topic = DescribeQuorumRequestTopicData(
+            topic_name="__cluster_metadata", partitions=[DescribeQuorumRequestPartitionData()]
+        )
+        request = DescribeQuorumRequest(topics=[topic])
+        server = self._chance.choice(self._cluster.servers)
+        with RawClient(server.port, name="nemesis", host=server.host) as client:
+            answer = client.ask(request, 2, DescribeQuorumResponse)
+        return answer.topics[0].partitions[0].leader_id
+
+
+def running(server: Server) -> "subprocess.Popen[bytes]":
+    assert server.process is not None, server.log_tail()
+    assert server.process.poll() is None, server.log_tail()
+    return server.process
