@@ -155,7 +155,7 @@ class Fetch:
         return any(
             partition.rule.high_watermark != mark or not partition.leads or partition.offline
             for partition, mark in zip(self.partitions, self._marks, strict=True)
-        ) or any(partition.log is not None for partition in self.opening)
+        ) or any(not partition.is_opening for partition in self.opening)
 
     def _read_one(self, wanted: Wanted) -> PartitionData:
         topic, topic_id, asked = wanted

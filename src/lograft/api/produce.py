@@ -18,7 +18,7 @@ from lograft.broker.partition import Partition
 from lograft.broker.topic_creation import grow_on_demand
 from lograft.model.errors import ErrorCode, LograftError
 from lograft.model.exchange import CloseConnection
-from lograft.model.types import INTERNAL_TOPICS, NO_OFFSET, Offset
+from lograft.model.types import INTERNAL_TOPICS, NO_OFFSET, Epoch, Offset
 from lograft.storage.errors import InvalidRecord, InvalidTransactionState, UnsupportedCompression
 from lograft.storage.types import AppendResult
 from lograft.wire.batches import CODEC_MASK, HEADER_SIZE, MAGIC, TRANSACTIONAL_FLAG
@@ -56,6 +56,8 @@ class Pending(NamedTuple):
     answer: PartitionProduceResponse
     partition: Partition
     end: Offset
+    #: Of the leadership that appended: what a later one commits there may be another record.
+    leader_epoch: Epoch
 
 
 class Deferred(NamedTuple):
@@ -212,14 +214,14 @@ def _checked(context: Context, partition: Partition, data: PartitionProduceData)
 
 def append(partition: Partition, records: memoryview, now_ms: int, acks: int) -> AppendResult:
     """Raises what is wrong; then nothing was appended."""
+    if acks == ACKS_ALL:
+        partition.check_append(acks_all=True)
     return partition.append(records, now_ms=now_ms)
 
 
 def is_acknowledged(partition: Partition, end: Offset, acks: int) -> bool:
     """Whether an append can be answered at once; may raise where it went wrong afterwards."""
-    # With a single replica the high watermark is the durable offset where a flush must come
-    # before the acknowledgement, so acks=1 and acks=-1 wait for the same.
-    return acks == ACKS_NONE or partition.is_committed(end)
+    return acks == ACKS_NONE or partition.is_acknowledged(end, acks_all=acks == ACKS_ALL)
 
 
 def _fill(
@@ -233,7 +235,7 @@ def _fill(
     answer.log_append_time_ms = result.log_append_time_ms
     answer.log_start_offset = result.log_start_offset
     if not is_acknowledged(partition, result.end_offset, acks):
-        pending.append(Pending(answer, partition, result.end_offset))
+        pending.append(Pending(answer, partition, result.end_offset, partition.leader_epoch))
 
 
 async def _finish(
@@ -253,9 +255,11 @@ async def _finish(
             _fill(answer, partition, result, request.acks, pending)
         except LograftError as error:
             _refuse(answer, error)
-    for answer, partition, end in pending:
+    for answer, partition, end, leader_epoch in pending:
+        wait = partition.wait_committed if request.acks == ACKS_ALL else partition.wait_flushed
+        timeout_ms = max(0, deadline_ms - clock.mono_ms())
         try:
-            await partition.wait_committed(end, timeout_ms=max(0, deadline_ms - clock.mono_ms()))
+            await wait(end, timeout_ms=timeout_ms, leader_epoch=leader_epoch)
         except LograftError as error:
             _refuse(answer, error)
     if request.acks == ACKS_NONE:

@@ -44,15 +44,23 @@ from lograft.broker.log_cleaner import LogCleaner
 from lograft.broker.log_manager import LogManager
 from lograft.broker.partition import Partition
 from lograft.broker.partition_table import PartitionTable
+from lograft.broker.replicas import Replicas
 from lograft.broker.snapshots import Quorum
 from lograft.metadata.delta import MetadataDelta
 from lograft.metadata.image import MetadataImage
-from lograft.metadata.types import Outcome, PartitionState, ResourceType, TopicState
+from lograft.metadata.types import (
+    LeaderRecovery,
+    Outcome,
+    PartitionState,
+    ResourceType,
+    TopicState,
+)
 from lograft.model.broker_configs import BrokerConfig, with_dynamic
 from lograft.model.errors import InvalidInput, LograftError
 from lograft.model.seams import Runtime, Task
 from lograft.model.topic_configs import TopicConfig, resolve_topic_config
 from lograft.model.types import ZERO_UUID, Epoch, NodeId, Offset
+from lograft.replication.types import NO_BROKER_EPOCH, Assignment
 from lograft.storage.log import Log
 from lograft.wire.message import Message
 from lograft.wire.messages.broker_heartbeat import BrokerHeartbeatRequest, BrokerHeartbeatResponse
@@ -139,6 +147,12 @@ class Broker:
         #: Changes by committed records only.
         self.image = MetadataImage()
         self.partitions = PartitionTable()
+        self.replicas = Replicas(
+            config.node_id,
+            clock=runtime.clock,
+            config=lambda: self.config,
+            image=lambda: self.image,
+        )
         self.logs = LogManager(runtime, config, directory_ids=directory_ids, halt=halt)
         self._housekeeping = Housekeeping(runtime, self.logs)
         self._cleaner = LogCleaner(runtime, self.logs)
@@ -146,6 +160,9 @@ class Broker:
             runtime.randomness, count_max=config.max_incremental_fetch_session_cache_slots
         )
         self._loaded = False
+        #: Of this broker's registration as the image has it. One that was there before `load` is
+        #: of an earlier life: what the image says of this broker's partitions was meant for that.
+        self._registered = NO_BROKER_EPOCH
         self._tasks: list[Task] = []
         self._image_waits: list[ImageWait] = []
 
@@ -159,6 +176,8 @@ class Broker:
         self._follow_dynamic_config()
         await self.logs.load(self._config_of_found, self.image.topic_ids.__getitem__)
         self._loaded = True
+        me = self.image.brokers.get(self.node_id)
+        self._registered = NO_BROKER_EPOCH if me is None else me.epoch
         for topic in list(self.image.topics.values()):
             config = self.topic_config(topic.name)
             for index, state in topic.partitions.items():
@@ -181,8 +200,21 @@ class Broker:
         delta = self.image.apply(records, offset=offset, epoch=epoch)
         if self._loaded:
             self._apply(delta)
+            if self.node_id in delta.brokers:
+                self._follow_registration()
         if self._image_waits:
             self._image_waits = [wait for wait in self._image_waits if not self._is_over(wait)]
+
+    def _follow_registration(self) -> None:
+        """The first one after `load` lets partitions take their roles; a later one (the controller
+        had forgotten this broker) is told to whoever fetches."""
+        me = self.image.brokers.get(self.node_id)
+        if me is None or me.epoch <= self._registered:
+            return
+        self._registered = me.epoch
+        self.replicas.on_registered(me.epoch)
+        for partition in self.partitions:
+            partition.on_registered(me.epoch)
 
     def _is_over(self, wait: ImageWait) -> bool:
         if not wait.future.done() and wait.is_met(self.image):
@@ -233,9 +265,7 @@ class Broker:
         elif partition is None:
             self._add(topic, index, state, config, found=False)
         else:
-            partition.on_leader_changed(
-                NodeId(state.leader), Epoch(state.leader_epoch), state.partition_epoch
-            )
+            partition.on_assignment(_assignment_of(state))
 
     def _add(
         self,
@@ -247,11 +277,14 @@ class Broker:
         found: bool,
     ) -> None:
         partition = Partition(
-            topic.name, index, topic_id=topic.topic_id, me=self.node_id, config=config
+            topic.name,
+            index,
+            topic_id=topic.topic_id,
+            me=self.node_id,
+            config=config,
+            host=self.replicas,
         )
-        partition.on_leader_changed(
-            NodeId(state.leader), Epoch(state.leader_epoch), state.partition_epoch
-        )
+        partition.on_assignment(_assignment_of(state))
         self.partitions.add(partition)
         if found and self.logs.adopt(partition):
             return
@@ -347,3 +380,14 @@ class Broker:
             **self.logs.statistics(),
             **self._cleaner.statistics(),
         }
+
+
+def _assignment_of(state: PartitionState) -> Assignment:
+    return Assignment(
+        tuple(NodeId(node) for node in state.replicas),
+        tuple(NodeId(node) for node in state.isr),
+        NodeId(state.leader),
+        Epoch(state.leader_epoch),
+        state.partition_epoch,
+        state.leader_recovery == LeaderRecovery.recovering,
+    )

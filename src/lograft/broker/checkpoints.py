@@ -66,7 +66,12 @@ class Checkpoints(NamedTuple):
 
     @property
     def names(self) -> set[TopicPartition]:
-        return {*self.recovery_points, *self.log_starts, *self.cleaner_offsets}
+        return {
+            *self.recovery_points,
+            *self.log_starts,
+            *self.cleaner_offsets,
+            *self.high_watermarks,
+        }
 
     def write_high_watermarks(self) -> None:
         self._write(HIGH_WATERMARKS, self.high_watermarks)

@@ -36,6 +36,19 @@ class WaitTimedOut(LograftError):
     """The records were appended but not committed within the request's timeout."""
 
 
+class NotEnoughReplicas(LograftError):
+    """The ISR is smaller than min.insync.replicas: acks=all is refused, nothing was written."""
+
+
+class NotEnoughReplicasAfterAppend(LograftError):
+    """The ISR shrank below min.insync.replicas after the records were written."""
+
+
+class OffsetNotAvailable(LograftError):
+    """A new leader does not know yet how far its predecessor had committed (KIP-207), or a
+    follower not yet that a record that its reader knows of is committed (KIP-392)."""
+
+
 class FetchSessionNotFound(LograftError):
     """Evicted, or of another life of this node: the client starts a full fetch."""
 

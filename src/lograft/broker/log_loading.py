@@ -13,11 +13,12 @@ from uuid import UUID
 from lograft.model.errors import DiskFailed, LograftError
 from lograft.model.seams import Disk
 from lograft.model.topic_configs import TopicConfig
-from lograft.model.types import METADATA_TOPIC, Offset, TopicPartition
+from lograft.model.types import METADATA_TOPIC, NO_OFFSET, Offset, TopicPartition
 from lograft.storage.errors import InvalidCheckpoint
 from lograft.storage.log import Log
 from lograft.storage.log_dirs import (
     CLEANER_OFFSETS,
+    HIGH_WATERMARKS,
     LOG_STARTS,
     NAME_LENGTH_MAX,
     RECOVERY_POINTS,
@@ -44,6 +45,8 @@ class FoundLog(NamedTuple):
     topic_id: UUID | None
     path: str
     plan: RecoveryPlan
+    #: As checkpointed; NO_OFFSET: it never was.
+    high_watermark: Offset
 
 
 class Survey(NamedTuple):
@@ -72,6 +75,7 @@ def _survey(disk: Disk, log_dir: str) -> Survey:
     recovery_points = _checkpoint(disk, f"{log_dir}/{RECOVERY_POINTS}")
     log_starts = _checkpoint(disk, f"{log_dir}/{LOG_STARTS}")
     cleaner_offsets = _checkpoint(disk, f"{log_dir}/{CLEANER_OFFSETS}")
+    high_watermarks = _checkpoint(disk, f"{log_dir}/{HIGH_WATERMARKS}")
     logs, doomed = [], []
     for name in disk.list_dir(log_dir):
         path = f"{log_dir}/{name}"
@@ -88,8 +92,10 @@ def _survey(disk: Disk, log_dir: str) -> Survey:
             recovery_point=recovery_points.get(topic_partition, Offset(0)),
             log_start=log_starts.get(topic_partition, Offset(0)),
         )
-        logs.append(FoundLog(topic_partition, _topic_id(disk, path), path, plan))
-    names = {*recovery_points, *log_starts, *cleaner_offsets}
+        high_watermark = high_watermarks.get(topic_partition, NO_OFFSET)
+        topic_id = _topic_id(disk, path)
+        logs.append(FoundLog(topic_partition, topic_id, path, plan, high_watermark))
+    names = {*recovery_points, *log_starts, *cleaner_offsets, *high_watermarks}
     return Survey(logs, doomed, clean_epoch, names, cleaner_offsets)
 
 

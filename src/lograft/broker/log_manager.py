@@ -32,7 +32,7 @@ from lograft.broker.partition import KeptOffsets, Partition
 from lograft.model.broker_configs import BrokerConfig
 from lograft.model.errors import DiskFailed, LograftError
 from lograft.model.seams import Runtime, Task
-from lograft.model.types import Offset, TopicIdPartition
+from lograft.model.types import NO_OFFSET, Offset, TopicIdPartition
 from lograft.storage.log import Log
 from lograft.storage.log_dirs import deleted_folder_name, write_clean_shutdown
 
@@ -48,6 +48,7 @@ class Opened(NamedTuple):
 
     result: Log | LograftError
     directory: LogDirectory
+    high_watermark: Offset
 
 
 class Make(NamedTuple):
@@ -171,7 +172,7 @@ class LogManager:
                     directory.kept[one.topic_partition] = KeptOffsets(
                         plan.recovery_point, plan.log_start
                     )
-                first = self._found.setdefault(key, Opened(result, directory))
+                first = self._found.setdefault(key, Opened(result, directory, one.high_watermark))
                 if first.directory is not directory:
                     LOGGER.error(
                         "%s lies in %s and in %s: the first one is used, move the other away",
@@ -200,11 +201,13 @@ class LogManager:
         elif opened.directory.offline:
             partition.on_offline(f"log dir {opened.directory.path} is offline")
         else:
-            self._opened(partition, opened.result, opened.directory)
+            self._opened(partition, opened.result, opened.directory, opened.high_watermark)
         return True
 
-    def _opened(self, partition: Partition, log: Log, directory: LogDirectory) -> None:
-        partition.on_opened(log, directory)
+    def _opened(
+        self, partition: Partition, log: Log, directory: LogDirectory, high_watermark: Offset
+    ) -> None:
+        partition.on_opened(log, directory, high_watermark=high_watermark)
         self.on_partition_opened(partition, directory)
 
     def start(self) -> None:
@@ -264,6 +267,9 @@ class LogManager:
         log = _log_of(partition)
         if to < log.end_offset:
             await self._cut(partition, log.truncation_floor(to), to, partial(log.truncate, to))
+        else:
+            # No record goes, but an epoch that began there without one does.
+            log.truncate(to)
 
     async def truncate_fully_and_start_at(self, partition: Partition, offset: Offset) -> None:
         log = _log_of(partition)
@@ -440,7 +446,7 @@ class LogManager:
             # not find the old folder.
             self._work[directory].insert(0, Doom(partition, result))
         elif not partition.offline:
-            self._opened(partition, result, directory)
+            self._opened(partition, result, directory, NO_OFFSET)
             directory.changes += 1
 
 

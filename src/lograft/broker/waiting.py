@@ -5,8 +5,12 @@ append costs nothing for them when nobody waits (one truth test), and O(waiters)
 """
 
 import asyncio
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from typing import Protocol
+
+from lograft.broker.errors import WaitTimedOut
+from lograft.model.errors import ErrorCode, LograftError
+from lograft.model.types import Offset
 
 
 class Waitable(Protocol):
@@ -50,3 +54,41 @@ async def wait_any(partitions: Iterable[Waitable], *, bytes_missing: int, wait_m
         timer.cancel()
         for partition in hung:
             partition.fetch_waits.pop(wait, None)
+
+
+class OffsetWaits:
+    """Whoever waits until something (a commit, an fsync, a deletion) has reached an offset."""
+
+    __slots__ = ("waits",)
+
+    def __init__(self) -> None:
+        #: Empty most of the time: a truth test is all that the hot path pays.
+        self.waits: list[tuple[Offset, asyncio.Future[ErrorCode]]] = []
+
+    def release(self, reached: Offset, code: ErrorCode = ErrorCode.none) -> None:
+        waiting = []
+        for entry in self.waits:
+            if entry[0] > reached:
+                waiting.append(entry)
+            elif not entry[1].done():
+                entry[1].set_result(code)
+        self.waits = waiting
+
+    def dismiss(self, make_error: Callable[[], LograftError]) -> None:
+        waits, self.waits = self.waits, []
+        for _, future in waits:
+            if not future.done():
+                future.set_exception(make_error())
+
+    async def wait(self, offset: Offset, *, timeout_ms: int, what: str) -> ErrorCode:
+        """What `release` brings; raises WaitTimedOut, or what `dismiss` brings."""
+        future: asyncio.Future[ErrorCode] = asyncio.get_running_loop().create_future()
+        self.waits.append((offset, future))
+        try:
+            async with asyncio.timeout(timeout_ms / 1000):
+                return await future
+        except TimeoutError:
+            raise WaitTimedOut(f"not {what} within {timeout_ms} ms") from None
+        finally:
+            if not future.done() or future.cancelled():
+                self.waits = [wait for wait in self.waits if wait[1] is not future]

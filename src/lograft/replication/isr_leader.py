@@ -39,10 +39,11 @@ from lograft.replication.types import (
 
 
 class IsrLeader:
-    """Satisfies `leader.CommitRule`."""
+    """A `roles.LeaderRole`."""
 
     __slots__ = (
         "_brokers",
+        "_commits_alone",
         "_followers",
         "_now_ms",
         "_replica_count",
@@ -54,6 +55,7 @@ class IsrLeader:
         "isr",
         "leader_epoch",
         "me",
+        "min_isr",
         "settings",
     )
 
@@ -83,6 +85,11 @@ class IsrLeader:
         self._brokers = brokers
         self._followers: dict[NodeId, FollowerView] = {}
         self._replica_count = 0
+        #: min.insync.replicas, or all replicas where there are fewer.
+        self.min_isr = 0
+        #: One replica that needs no flush: what it appends is committed. Most topics of a
+        #: single node are so, and appends are many.
+        self._commits_alone = False
         #: The newest time told; appends do not bring one of their own.
         self._now_ms = now_ms
         self._set_replicas(assignment, now_ms=now_ms)
@@ -94,6 +101,12 @@ class IsrLeader:
     # The commit rule: called for every append, so without Effects.
 
     def on_appended(self, end: Offset) -> bool:
+        if self._commits_alone:
+            self.end = end
+            if end <= self.high_watermark:
+                return False
+            self.high_watermark = end
+            return True
         assert end >= self.end, (end, self.end)
         before, self.end = self.end, end
         if before > self.high_watermark or self.durable_only:
@@ -105,17 +118,7 @@ class IsrLeader:
         self.durable = max(self.durable, durable)
         return self._advance()
 
-    def require_durable(self, durable_only: bool, *, end: Offset) -> bool:
-        self.durable_only = durable_only
-        self.end = end
-        return self._advance()
-
     # Acknowledgements.
-
-    @property
-    def min_isr(self) -> int:
-        """min.insync.replicas, or all replicas where there are fewer."""
-        return min(self.settings.min_insync_replicas, self._replica_count)
 
     @property
     def is_below_min_isr(self) -> bool:
@@ -199,6 +202,14 @@ class IsrLeader:
         effects = self._settle(propose, log_start_moved=log_start_moved)
         return ACCEPTED if effects is NO_EFFECTS else FetchVerdict(ErrorCode.none, None, effects)
 
+    def on_follower_polls(self, node_id: NodeId, *, now_ms: int) -> None:
+        """A follower that asks for nothing new within its session: where it has all there is, it
+        is caught up now, and an append that follows finds it so."""
+        self._now_ms = max(self._now_ms, now_ms)
+        view = self._followers.get(node_id)
+        if view is not None:
+            view.on_poll(leader_end=self.end, now_ms=now_ms)
+
     def _check_fetch(
         self,
         fetch: FollowerFetch,
@@ -257,7 +268,10 @@ class IsrLeader:
 
     def on_granted(self, proposal: IsrProposal, granted: IsrGranted, *, now_ms: int) -> Effects:
         self._now_ms = max(self._now_ms, now_ms)
-        return self._settle(None) if self.isr.on_granted(proposal, granted) else NO_EFFECTS
+        if not self.isr.on_granted(proposal, granted):
+            return NO_EFFECTS
+        self._refresh()
+        return self._settle(None)
 
     def on_refused(self, proposal: IsrProposal, error: ErrorCode) -> Effects:
         """Also for a request that got no answer: any code that names no refusal is asked again."""
@@ -273,13 +287,14 @@ class IsrLeader:
         if assignment.partition_epoch < self.isr.partition_epoch:
             return NO_EFFECTS
         # The answer to a proposal may have brought this epoch already, but not its replicas.
-        self._set_replicas(assignment, now_ms=now_ms)
         self.isr.on_assignment(assignment)
+        self._set_replicas(assignment, now_ms=now_ms)
         return self._settle(self._propose_recovered())
 
     def on_settings(self, settings: ReplicationSettings) -> Effects:
         self.settings = settings
         self.durable_only = settings.durable_only
+        self._refresh()
         return self._settle(None)
 
     def _set_replicas(self, assignment: Assignment, *, now_ms: int) -> None:
@@ -291,6 +306,14 @@ class IsrLeader:
             for node_id in assignment.replicas
             if node_id != self.me
         }
+        self._refresh()
+
+    def _refresh(self) -> None:
+        """Settings or replicas changed."""
+        self.min_isr = min(self.settings.min_insync_replicas, self._replica_count)
+        self._commits_alone = (
+            not self._followers and not self.durable_only and self.isr.committed == {self.me}
+        )
 
     def _propose_expand(self, view: FollowerView) -> IsrProposal | None:
         if view.node_id in self.isr.committed or self.isr.pending is not None:

@@ -6,12 +6,12 @@ follower's object serves one leader epoch and is thrown away with it, so nothing
 epoch can be mistaken for news of the next.
 """
 
-from enum import Enum
 from typing import ClassVar
 
 from lograft.model.types import BrokerEpoch, NodeId, Offset
 from lograft.replication.isr_follower import IsrFollower
 from lograft.replication.isr_leader import IsrLeader
+from lograft.replication.roles import RoleChange
 from lograft.replication.types import (
     NO_ASSIGNMENT,
     NO_EFFECTS,
@@ -21,20 +21,6 @@ from lograft.replication.types import (
     ReplicaLog,
     ReplicationSettings,
 )
-
-
-class RoleChange(Enum):
-    #: Older than what is known, or the same: nothing happens.
-    STALE = "stale"
-    #: The role goes on; its ISR or its replicas changed.
-    UPDATED = "updated"
-    #: A new leadership: the shell notes (leader epoch, end of the log) as the start of the epoch
-    #: in its log and dismisses whoever waited on an older one.
-    LEADS = "leads"
-    #: A new leader elsewhere: the shell dismisses waits and fetches from it.
-    FOLLOWS = "follows"
-    #: Nobody leads, or this node is no replica: the shell dismisses waits and rests.
-    RESTS = "rests"
 
 
 class IsrReplica:
@@ -134,6 +120,11 @@ class IsrReplica:
             )
             return RoleChange.FOLLOWS, NO_EFFECTS
         return RoleChange.RESTS, NO_EFFECTS
+
+    def on_registered(self, broker_epoch: BrokerEpoch) -> None:
+        self.broker_epoch = broker_epoch
+        if self.follower is not None:
+            self.follower.broker_epoch = broker_epoch
 
     def on_settings(self, settings: ReplicationSettings) -> Effects:
         self.settings = settings

@@ -63,6 +63,13 @@ class FollowerView:
         self.broker_epoch = fetch.broker_epoch
         self._end_at_last_fetch = max(self._end_at_last_fetch, leader_end)
 
+    def on_poll(self, *, leader_end: Offset, now_ms: int) -> None:
+        """Its end is still what its last fetch said."""
+        self.last_fetch_ms = now_ms
+        if self.end_offset >= leader_end:
+            self.last_caught_up_ms = max(self.last_caught_up_ms, now_ms)
+        self._end_at_last_fetch = max(self._end_at_last_fetch, leader_end)
+
     def is_caught_up(self, *, leader_end: Offset, lag_ms_max: int, now_ms: int) -> bool:
         if self.end_offset == leader_end:
             return True

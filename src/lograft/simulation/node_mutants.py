@@ -6,7 +6,7 @@ from typing import Any, Final
 from lograft.broker.checkpoints import Checkpoints
 from lograft.broker.producer_ids import ProducerIds
 from lograft.broker.raft_driver import RaftDriver
-from lograft.replication.leader import SoleReplica
+from lograft.replication.isr_leader import IsrLeader
 from lograft.simulation.mutants import Patch, hunt_with
 from lograft.simulation.node import Fault, NodeOptions, run_node
 from lograft.storage import flushing
@@ -19,7 +19,8 @@ def _nothing(*_: Any, **__: Any) -> None:
     return None
 
 
-def _commit_at_once(self: SoleReplica, end: Any) -> bool:
+def _commit_at_once(self: IsrLeader, end: Any) -> bool:
+    self.end = end
     self.high_watermark = max(self.high_watermark, end)
     return True
 
@@ -44,7 +45,7 @@ _TAKE: Final[Any] = Checkpoints.take
 NODE_MUTANTS: Final[dict[str, tuple[str, list[Patch]]]] = {
     "acknowledged before its fsync": (
         "flush.messages=1 does not hold acks=all back",
-        [(SoleReplica, "on_appended", _commit_at_once)],
+        [(IsrLeader, "on_appended", _commit_at_once)],
     ),
     "flushes do nothing": (
         "no log is ever fsynced",

@@ -17,6 +17,8 @@ if TYPE_CHECKING:
 
 def truncate(log: "Log", to: Offset) -> None:
     if to >= log.end_offset:
+        # A leader that wrote nothing has left its epoch behind: it may not be the cluster's.
+        log.epochs.truncate_end(to)
         return
     if to < log.segments[0].base_offset:
         restart_at(log, to, 0)

@@ -7,7 +7,7 @@ from lograft.broker.partition import Partition
 from lograft.model.errors import ErrorCode
 from lograft.model.exchange import Answer, Waiting
 from lograft.model.seams import FileSlice
-from lograft.model.types import Epoch, NodeId, Offset
+from lograft.model.types import Offset
 from lograft.storage.types import Origin
 from lograft.wire.batches import Record, build_batch, iterate_headers
 from lograft.wire.messages.fetch import (
@@ -19,7 +19,7 @@ from lograft.wire.messages.fetch import (
     PartitionData,
     ReplicaState,
 )
-from tests.unit.broker.bench import Bench, batch_of, run
+from tests.unit.broker.bench import Bench, batch_of, run, set_leader
 
 VERSIONS = range(4, 19)
 
@@ -170,7 +170,7 @@ def test_a_poll_is_woken_when_its_topic_goes() -> None:
         (partition,) = await bench.create_topic("a")
         poll = asyncio.ensure_future(fetch(bench, request_of(bench, max_wait_ms=30_000)))
         await asyncio.sleep(0.1)
-        partition.on_leader_changed(NodeId(2), Epoch(4), 1)
+        set_leader(partition, 2, epoch=4)
         (answer,) = await poll
         assert answer.error_code == ErrorCode.not_leader_or_follower
         assert bench.broker.clock.mono_ms() < 1000
@@ -241,7 +241,7 @@ def test_unknown_topics_partitions_and_epochs() -> None:
         assert await code(missing) == ErrorCode.unknown_topic_or_partition
         newer = request_of(bench, current_leader_epoch=9)
         assert await code(newer) == ErrorCode.unknown_leader_epoch
-        bench.partition("a").on_leader_changed(NodeId(1), Epoch(5), 1)
+        set_leader(bench.partition("a"), 1, epoch=5)
         older = request_of(bench, current_leader_epoch=4)
         assert await code(older) == ErrorCode.fenced_leader_epoch
         response = await bench.ask(older, 16, FetchResponse)
@@ -255,7 +255,7 @@ def test_a_reader_that_took_another_turn_is_sent_back() -> None:
     async def scenario(bench: Bench) -> None:
         (partition,) = await bench.create_topic("a")
         fill(bench, partition, b"1", b"2")
-        partition.on_leader_changed(NodeId(1), Epoch(5), 1)
+        set_leader(partition, 1, epoch=5)
         fill(bench, partition, b"3")
         request = request_of(bench, offsets={0: 3}, last_fetched_epoch=0, max_wait_ms=1000)
         (answer,) = await fetch(bench, request)
@@ -451,7 +451,7 @@ def test_a_session_that_goes_on_in_an_older_version_is_not_sent_back() -> None:
     async def scenario(bench: Bench) -> None:
         (partition,) = await bench.create_topic("a")
         fill(bench, partition, b"1", b"2")
-        partition.on_leader_changed(NodeId(1), Epoch(5), 1)
+        set_leader(partition, 1, epoch=5)
         fill(bench, partition, b"3")
         request = request_of(bench, offsets={0: 3}, last_fetched_epoch=0, session=(0, 0))
         opened = await bench.ask(request, 12, FetchResponse)

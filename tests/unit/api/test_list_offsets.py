@@ -2,7 +2,7 @@ import pytest
 
 from lograft.broker.partition import Partition
 from lograft.model.errors import ErrorCode
-from lograft.model.types import Epoch, NodeId, Offset
+from lograft.model.types import Offset
 from lograft.simulation.disk import DiskFault
 from lograft.wire.messages.list_offsets import (
     ListOffsetsPartition,
@@ -11,7 +11,7 @@ from lograft.wire.messages.list_offsets import (
     ListOffsetsResponse,
     ListOffsetsTopic,
 )
-from tests.unit.broker.bench import Bench, batch_of, run
+from tests.unit.broker.bench import Bench, batch_of, run, set_leader
 
 START = 1_767_225_600_000
 LATEST, EARLIEST, MAX_TIMESTAMP, EARLIEST_LOCAL, LATEST_TIERED, PENDING = -1, -2, -3, -4, -5, -6
@@ -141,7 +141,7 @@ def test_what_is_not_durable_is_not_visible_with_flush_before_ack() -> None:
 def test_errors() -> None:
     async def scenario(bench: Bench) -> None:
         (partition,) = await bench.create_topic("a")
-        partition.on_leader_changed(NodeId(1), Epoch(3), 1)
+        set_leader(partition, 1, epoch=3)
         (unknown,) = await ask(bench, LATEST, topic="b")
         (fenced,) = await ask(bench, LATEST, epoch=2)
         (ahead,) = await ask(bench, LATEST, epoch=4)
@@ -149,7 +149,7 @@ def test_errors() -> None:
         assert (unknown.offset, unknown.timestamp) == (-1, -1)
         assert fenced.error_code == ErrorCode.fenced_leader_epoch
         assert ahead.error_code == ErrorCode.unknown_leader_epoch
-        partition.on_leader_changed(NodeId(2), Epoch(4), 2)
+        set_leader(partition, 2, epoch=4)
         (moved,) = await ask(bench, LATEST)
         assert moved.error_code == ErrorCode.not_leader_or_follower
 

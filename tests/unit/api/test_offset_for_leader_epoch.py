@@ -1,7 +1,6 @@
 import pytest
 
 from lograft.model.errors import ErrorCode
-from lograft.model.types import Epoch, NodeId
 from lograft.wire.messages.offset_for_leader_epoch import (
     EpochEndOffset,
     OffsetForLeaderEpochRequest,
@@ -9,7 +8,7 @@ from lograft.wire.messages.offset_for_leader_epoch import (
     OffsetForLeaderPartition,
     OffsetForLeaderTopic,
 )
-from tests.unit.broker.bench import Bench, batch_of, run
+from tests.unit.broker.bench import Bench, batch_of, run, set_leader
 
 
 async def ask(
@@ -38,7 +37,7 @@ def test_where_epochs_end(version: int) -> None:
     async def scenario(bench: Bench) -> None:
         (partition,) = await bench.create_topic("a")
         for epoch, count in ((0, 2), (3, 1), (5, 4)):
-            partition.on_leader_changed(NodeId(1), Epoch(epoch), epoch)
+            set_leader(partition, 1, epoch=epoch)
             for _ in range(count):
                 partition.append(
                     memoryview(bytearray(batch_of(b"x"))), now_ms=bench.broker.clock.wall_ms()
@@ -65,7 +64,7 @@ def test_where_epochs_end(version: int) -> None:
 def test_errors() -> None:
     async def scenario(bench: Bench) -> None:
         (partition,) = await bench.create_topic("a")
-        partition.on_leader_changed(NodeId(1), Epoch(3), 1)
+        set_leader(partition, 1, epoch=3)
         assert (await ask(bench, 0, topic="b")).error_code == ErrorCode.unknown_topic_or_partition
         assert (await ask(bench, 0, current=2)).error_code == ErrorCode.fenced_leader_epoch
         assert (await ask(bench, 0, current=9)).error_code == ErrorCode.unknown_leader_epoch

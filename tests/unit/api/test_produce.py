@@ -6,7 +6,7 @@ import pytest
 from lograft.broker.topic_creation import create_on_demand
 from lograft.model.errors import ErrorCode
 from lograft.model.exchange import CloseConnection, Waiting
-from lograft.model.types import Epoch, NodeId, Offset
+from lograft.model.types import Offset
 from lograft.simulation.disk import DiskFault
 from lograft.wire.compression import Codec
 from lograft.wire.messages.produce import (
@@ -16,7 +16,7 @@ from lograft.wire.messages.produce import (
     ProduceResponse,
     TopicProduceData,
 )
-from tests.unit.broker.bench import Bench, batch_of, run
+from tests.unit.broker.bench import Bench, batch_of, run, set_leader
 
 VERSIONS = range(3, 14)
 
@@ -236,7 +236,7 @@ def test_clients_cannot_write_internal_topics() -> None:
 def test_a_new_leader_is_named_in_the_answer() -> None:
     async def scenario(bench: Bench) -> None:
         (partition,) = await bench.create_topic("a")
-        partition.on_leader_changed(NodeId(2), Epoch(7), 1)
+        set_leader(partition, 2, epoch=7)
         for version in (9, 12, 13):
             request = request_of(bench, "a", batch_of(b"1"))
             response = await bench.ask(request, version, ProduceResponse)

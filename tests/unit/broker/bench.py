@@ -270,6 +270,18 @@ class Bench:
         return read_all(kind, version, data, position)
 
 
+def set_leader(partition: Partition, node: int, *, epoch: int) -> None:
+    """As if the metadata said so."""
+    before = partition.assignment
+    partition.on_assignment(
+        before._replace(
+            leader=NodeId(node),
+            leader_epoch=Epoch(epoch),
+            partition_epoch=before.partition_epoch + 1,
+        )
+    )
+
+
 def directory_id(path: str) -> UUID:
     return UUID(bytes=path.encode().rjust(16, b"\1")[-16:])
 

@@ -12,10 +12,10 @@ from lograft.broker.errors import (
 from lograft.broker.partition import Partition
 from lograft.broker.waiting import wait_any
 from lograft.model.errors import DiskFailed
-from lograft.model.types import Epoch, NodeId, Offset
+from lograft.model.types import Offset
 from lograft.simulation.disk import DiskFault
 from lograft.storage.types import AppendResult
-from tests.unit.broker.bench import Bench, batch_of, run
+from tests.unit.broker.bench import Bench, batch_of, run, set_leader
 
 
 def append(bench: Bench, partition: Partition, *values: bytes) -> AppendResult:
@@ -29,7 +29,7 @@ def test_an_append_is_committed_at_once_with_one_replica() -> None:
         result = append(bench, partition, b"x", b"y")
         assert (result.base_offset, result.end_offset) == (0, 2)
         assert partition.high_watermark == 2
-        assert partition.is_committed(Offset(2))
+        assert partition.is_acknowledged(Offset(2), acks_all=True)
         part = partition.read(
             Offset(0), bytes_max=10_000, bound=partition.high_watermark, at_least_one=True
         )
@@ -91,7 +91,7 @@ def test_a_rolled_segment_is_flushed_in_the_background() -> None:
 def test_leader_epochs_are_compared() -> None:
     async def scenario(bench: Bench) -> None:
         (partition,) = await bench.create_topic("a")
-        partition.on_leader_changed(NodeId(1), Epoch(5), 9)
+        set_leader(partition, 1, epoch=5)
         partition.check_epoch(-1)
         partition.check_epoch(5)
         with pytest.raises(FencedLeaderEpoch):
@@ -111,14 +111,14 @@ def test_a_new_leader_sends_everyone_away() -> None:
         )
         poll = asyncio.ensure_future(wait_any([partition], bytes_missing=100, wait_ms=10_000))
         await asyncio.sleep(0)
-        partition.on_leader_changed(NodeId(2), Epoch(1), 1)
+        set_leader(partition, 2, epoch=1)
         with pytest.raises(NotLeader):
             await commit
         await poll
         with pytest.raises(NotLeader):
             append(bench, partition, b"y")
         with pytest.raises(NotLeader):
-            partition.read(Offset(0), bytes_max=1, bound=Offset(1), at_least_one=True)
+            partition.leader_log()
 
     run(scenario)
 

@@ -2,12 +2,22 @@ from uuid import UUID
 
 from lograft.broker.partition import Partition
 from lograft.broker.partition_table import PartitionTable
+from lograft.broker.replicas import Replicas
+from lograft.metadata.image import MetadataImage
 from lograft.model.topic_configs import TopicConfig
 from lograft.model.types import NodeId
+from lograft.runtime.clock import SystemClock
+from tests.unit.broker.bench import make_config
 
 
 def partition(topic: str, index: int, topic_id: int) -> Partition:
-    return Partition(topic, index, topic_id=UUID(int=topic_id), me=NodeId(1), config=TopicConfig())
+    me = NodeId(1)
+    host = Replicas(
+        me, clock=SystemClock(), config=lambda: make_config(), image=lambda: MetadataImage()
+    )
+    return Partition(
+        topic, index, topic_id=UUID(int=topic_id), me=me, config=TopicConfig(), host=host
+    )
 
 
 def test_partitions_are_found_by_name_and_by_id() -> None:

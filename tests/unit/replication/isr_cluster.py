@@ -13,7 +13,8 @@ from typing import NamedTuple
 
 from lograft.model.errors import ErrorCode
 from lograft.model.types import BrokerEpoch, Epoch, NodeId, Offset
-from lograft.replication.replica import IsrReplica, RoleChange
+from lograft.replication.replica import IsrReplica
+from lograft.replication.roles import RoleChange
 from lograft.replication.types import (
     Effects,
     EpochEnd,

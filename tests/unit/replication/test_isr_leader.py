@@ -6,7 +6,6 @@ from hypothesis import strategies as st
 from lograft.model.errors import ErrorCode
 from lograft.model.types import BrokerEpoch, Epoch, NodeId, Offset
 from lograft.replication.isr_leader import IsrLeader
-from lograft.replication.leader import CommitRule, SoleReplica
 from lograft.replication.types import (
     Assignment,
     Effects,
@@ -163,21 +162,25 @@ def test_the_watermark_waits_for_everyone_who_counts(
     st.booleans(),
     st.lists(st.tuples(st.sampled_from(["append", "flush", "switch"]), st.integers(1, 9))),
 )
-def test_alone_it_is_the_rule_of_a_sole_replica(
+def test_alone_all_that_it_holds_is_committed(
     durable_only: bool, steps: list[tuple[str, int]]
 ) -> None:
     log = ListLog()
-    sole: CommitRule = SoleReplica(end=Offset(0), durable=Offset(0), durable_only=durable_only)
     leader = new_leader((ME,), log, min_isr=1, durable_only=durable_only)
-    rules: tuple[CommitRule, CommitRule] = (sole, leader)
+    expected = Offset(0)
     for kind, number in steps:
+        before = leader.high_watermark
         if kind == "append":
             log.append(log.end_offset, [Entry(0, 0)] * number)
-            moved = [rule.on_appended(log.end_offset) for rule in rules]
+            moved = leader.on_appended(log.end_offset)
         elif kind == "flush":
             log.flush()
-            moved = [rule.on_durable(log.durable_offset) for rule in rules]
+            moved = leader.on_durable(log.durable_offset)
         else:
-            moved = [rule.require_durable(number % 2 == 0, end=log.end_offset) for rule in rules]
-        assert moved[0] == moved[1]
-        assert sole.high_watermark == leader.high_watermark
+            durable_only = number % 2 == 0
+            changed = leader.settings._replace(durable_only=durable_only)
+            moved = leader.on_settings(changed).high_watermark is not None
+        # What was committed stays so when the setting changes.
+        expected = max(expected, log.durable_offset if durable_only else log.end_offset)
+        assert leader.high_watermark == expected
+        assert moved == (expected > before)
