@@ -17,6 +17,7 @@ API: Final = Api(key=64, versions=range(1))
 
 async def handle(context: Context, request: UnregisterBrokerRequest) -> UnregisterBrokerResponse:
     try:
-        return await decide(context, lambda image: unregister_broker(image, request))
+        config = context.broker.config
+        return await decide(context, lambda image: unregister_broker(image, request, config=config))
     except LograftError as error:
         return UnregisterBrokerResponse(error_code=code_of(error), error_message=str(error))

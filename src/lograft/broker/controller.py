@@ -135,7 +135,11 @@ class Controller:
                 and self.sessions.is_alive(before.broker_id, epoch=before.epoch, now_ms=now_ms)
             )
             return register_broker(
-                image, request, cluster_id=self._cluster_id, predecessor_alive=alive
+                image,
+                request,
+                cluster_id=self._cluster_id,
+                config=self._config,
+                predecessor_alive=alive,
             )
 
         reply = await self.submit(decide)
@@ -149,7 +153,7 @@ class Controller:
 
     async def heartbeat(self, request: BrokerHeartbeatRequest) -> BrokerHeartbeatResponse:
         def decide(image: MetadataImage) -> Outcome[BrokerHeartbeatResponse]:
-            outcome = heartbeat(image, request)
+            outcome = heartbeat(image, request, config=self._config)
             if outcome.reply.should_shut_down:
                 self.sessions.forget(request.broker_id)
             else:
@@ -192,7 +196,9 @@ class Controller:
                     self._config.broker_session_timeout_ms,
                 )
                 try:
-                    await self.submit(partial(fence_broker, broker_id=broker_id))
+                    await self.submit(
+                        partial(fence_broker, broker_id=broker_id, config=self._config)
+                    )
                 except NotController:
                     break
 

@@ -3,10 +3,12 @@
 from collections.abc import Iterator
 from uuid import UUID
 
-from lograft.metadata.elections import arrive, is_reserved_directory, leave, without
+from lograft.metadata.broker_partitions import arrive, leave, lose, lose_directories
+from lograft.metadata.conditions import is_reserved_directory
 from lograft.metadata.errors import Refused
 from lograft.metadata.image import MetadataImage
 from lograft.metadata.types import METADATA_VERSION, BrokerState, Outcome
+from lograft.model.broker_configs import BrokerConfig
 from lograft.model.errors import ErrorCode
 from lograft.wire.message import Message
 from lograft.wire.messages.broker_heartbeat import BrokerHeartbeatRequest, BrokerHeartbeatResponse
@@ -23,7 +25,6 @@ from lograft.wire.messages.unregister_broker import (
     UnregisterBrokerResponse,
 )
 from lograft.wire.records.broker_registration_change_record import BrokerRegistrationChangeRecord
-from lograft.wire.records.partition_change_record import PartitionChangeRecord
 from lograft.wire.records.register_broker_record import (
     BrokerEndpoint,
     BrokerFeature,
@@ -42,11 +43,14 @@ def register_broker(
     request: BrokerRegistrationRequest,
     *,
     cluster_id: str,
+    config: BrokerConfig,
     predecessor_alive: bool = False,
 ) -> Outcome[BrokerRegistrationResponse]:
     """`predecessor_alive`: the broker with this id that is registered now spoke to us lately.
 
-    A new incarnation starts fenced and leads nothing: its unflushed records may be gone.
+    A new incarnation starts fenced and leads nothing. Unless it names the registration before it,
+    which it remembers only if it closed its logs, its unflushed records may be gone: then nobody
+    relies on what it once had.
     """
     _check_registration(image, request, cluster_id=cluster_id)
     before = image.brokers.get(request.broker_id)
@@ -82,12 +86,13 @@ def register_broker(
     )
     records: list[Message] = [record]
     if before is not None and not is_same:
-        records += leave(image, request.broker_id)
+        is_clean = request.previous_broker_epoch == before.epoch
+        records += (leave if is_clean else lose)(image, request.broker_id, config)
     return Outcome(tuple(records), BrokerRegistrationResponse(broker_epoch=epoch))
 
 
 def heartbeat(
-    image: MetadataImage, request: BrokerHeartbeatRequest
+    image: MetadataImage, request: BrokerHeartbeatRequest, *, config: BrokerConfig
 ) -> Outcome[BrokerHeartbeatResponse]:
     """One step of a broker's life: unfence it, let it hand over its partitions, let it go."""
     broker = _registered(image, request.broker_id, request.broker_epoch)
@@ -97,12 +102,12 @@ def heartbeat(
     offline = [d for d in request.offline_log_dirs if d in broker.log_dirs]
     has_disk = len(offline) < len(broker.log_dirs) or not broker.log_dirs
     if offline and has_disk:
-        records += _lose_directories(image, broker, offline)
+        records += _lose_directories(image, broker, offline, config)
     if request.want_shut_down:
         if fenced or image.leader_counts.get(broker.broker_id, 0) == 0:
             may_go = True
             if not fenced:
-                records += _fence(image, broker)
+                records += _fence(image, broker, config)
                 fenced = True
         elif not broker.in_controlled_shutdown:
             records.append(
@@ -112,10 +117,10 @@ def heartbeat(
                     in_controlled_shutdown=1,
                 )
             )
-            records += leave(image, broker.broker_id)
+            records += leave(image, broker.broker_id, config)
     elif request.want_fence or not has_disk:
         if not fenced:
-            records += _fence(image, broker)
+            records += _fence(image, broker, config)
             fenced = True
     elif fenced and is_caught_up and not offline and not broker.in_controlled_shutdown:
         # (One that was shutting down comes back by registering again.)
@@ -124,7 +129,7 @@ def heartbeat(
                 broker_id=broker.broker_id, broker_epoch=broker.epoch, fenced=-1
             )
         )
-        records += arrive(image, broker.broker_id)
+        records += arrive(image, broker.broker_id, config)
         fenced = False
     reply = BrokerHeartbeatResponse(
         is_caught_up=is_caught_up, is_fenced=fenced, should_shut_down=may_go
@@ -132,23 +137,23 @@ def heartbeat(
     return Outcome(tuple(records), reply)
 
 
-def fence_broker(image: MetadataImage, broker_id: int) -> Outcome[None]:
+def fence_broker(image: MetadataImage, broker_id: int, *, config: BrokerConfig) -> Outcome[None]:
     """The broker was silent for too long."""
     broker = image.brokers.get(broker_id)
     if broker is None or broker.fenced:
         return Outcome((), None)
-    return Outcome(tuple(_fence(image, broker)), None)
+    return Outcome(tuple(_fence(image, broker, config)), None)
 
 
 def unregister_broker(
-    image: MetadataImage, request: UnregisterBrokerRequest
+    image: MetadataImage, request: UnregisterBrokerRequest, *, config: BrokerConfig
 ) -> Outcome[UnregisterBrokerResponse]:
     broker = image.brokers.get(request.broker_id)
     if broker is None:
         raise Refused(
             ErrorCode.broker_id_not_registered, f"Broker {request.broker_id} is not registered."
         )
-    records: list[Message] = [*leave(image, request.broker_id)]
+    records: list[Message] = [*lose(image, request.broker_id, config)]
     records.append(UnregisterBrokerRecord(broker_id=broker.broker_id, broker_epoch=broker.epoch))
     return Outcome(tuple(records), UnregisterBrokerResponse(error_message=None))
 
@@ -231,29 +236,19 @@ def _registered(image: MetadataImage, broker_id: int, epoch: int) -> BrokerState
     return broker
 
 
-def _fence(image: MetadataImage, broker: BrokerState) -> Iterator[Message]:
+def _fence(image: MetadataImage, broker: BrokerState, config: BrokerConfig) -> Iterator[Message]:
     yield BrokerRegistrationChangeRecord(
         broker_id=broker.broker_id, broker_epoch=broker.epoch, fenced=1
     )
-    yield from leave(image, broker.broker_id)
+    yield from leave(image, broker.broker_id, config)
 
 
 def _lose_directories(
-    image: MetadataImage, broker: BrokerState, offline: list[UUID]
+    image: MetadataImage, broker: BrokerState, offline: list[UUID], config: BrokerConfig
 ) -> Iterator[Message]:
     yield BrokerRegistrationChangeRecord(
         broker_id=broker.broker_id,
         broker_epoch=broker.epoch,
         log_dirs=[directory for directory in broker.log_dirs if directory not in offline],
     )
-    for topic in image.topics.values():
-        for index, partition in topic.partitions.items():
-            if broker.broker_id not in partition.replicas:
-                continue
-            place = partition.replicas.index(broker.broker_id)
-            if partition.directories[place] in offline:
-                change: PartitionChangeRecord | None = without(
-                    image, topic.topic_id, index, partition, broker.broker_id
-                )
-                if change is not None:
-                    yield change
+    yield from lose_directories(image, broker.broker_id, offline, config)

@@ -1,98 +1,227 @@
-"""Who leads a partition when a broker goes or comes: from the in-sync replicas, else nobody."""
+"""Every change of a partition goes through here, so that what belongs together changes together:
+a reassignment that has become possible is completed, a leader that cannot stay is replaced, and
+the replicas that hold all committed records are remembered (KIP-966).
 
-from collections.abc import Iterator
-from typing import Final
+Who may lead, in this order:
+1. a member of the ISR;
+2. with an empty ISR, an eligible leader replica (ELR): it left the ISR when that was too small for
+   anything to be committed without it, so it still holds everything;
+3. with both empty, the leader that was there last: all holders crashed and lost their page cache,
+   and it is the one that lost least;
+4. any replica at all, where unclean elections are allowed.
+
+After 3 and 4 the partition is `recovering`: records may be gone.
+"""
+
+from enum import Enum
 from uuid import UUID
 
-from lograft.metadata.image import MetadataImage
-from lograft.metadata.types import LOST_DIRECTORY, PartitionState
+from lograft.metadata.conditions import Conditions
+from lograft.metadata.replay import LEADER_UNCHANGED, RECOVERY_UNCHANGED
+from lograft.metadata.types import LeaderRecovery, PartitionState, TopicState
+from lograft.model.types import NO_NODE
 from lograft.wire.records.partition_change_record import PartitionChangeRecord
 
-#: Directory ids below are reserved: unassigned, lost, migrating (KIP-858).
-RESERVED_DIRECTORIES: Final = 100
+
+class Election(Enum):
+    #: The first replica leads if it can.
+    PREFERRED = "preferred"
+    #: The present leader stays if it can.
+    ONLINE = "online"
+    #: The present leader stays if it can; if nobody holds everything, whoever is there leads.
+    UNCLEAN = "unclean"
 
 
-def is_reserved_directory(directory: UUID) -> bool:
-    return directory.int < RESERVED_DIRECTORIES
+class PartitionChange:
+    """What a partition shall become: set the fields that shall differ, then `build`, once.
 
+    Invariants of what is built: the leader is in the ISR, ISR and ELR are replicas and have no
+    member in common, the leader epoch grows whenever the leader changes or a replica is removed.
+    """
 
-def may_lead(
-    image: MetadataImage, partition: PartitionState, broker_id: int, *, leaving: int = -1
-) -> bool:
-    """Whether the broker is up and the replica's disk works."""
-    broker = image.brokers.get(broker_id)
-    if broker is None or broker_id == leaving or not broker.is_active:
-        return False
-    directory = partition.directories[partition.replicas.index(broker_id)]
-    if is_reserved_directory(directory):
-        return directory != LOST_DIRECTORY
-    return directory in broker.log_dirs or not broker.log_dirs
+    __slots__ = (
+        "_conditions",
+        "adding",
+        "before",
+        "directories",
+        "election",
+        "elr",
+        "index",
+        "isr",
+        "lost",
+        "recovery",
+        "removing",
+        "replicas",
+        "topic",
+    )
 
+    def __init__(self, conditions: Conditions, topic: TopicState, index: int) -> None:
+        before = topic.partitions[index]
+        self._conditions = conditions
+        self.topic = topic
+        self.index = index
+        self.before: PartitionState = before
+        self.replicas = before.replicas
+        self.removing = before.removing_replicas
+        self.adding = before.adding_replicas
+        self.isr = before.isr
+        self.elr = before.elr
+        self.recovery = before.leader_recovery
+        self.election = Election.ONLINE
+        #: A broker that stopped without closing its logs: it may lack what it once had.
+        self.lost: int = NO_NODE
+        #: Where replicas lie that are new or have moved.
+        self.directories: dict[int, UUID] = {}
 
-def leave(image: MetadataImage, broker_id: int) -> Iterator[PartitionChangeRecord]:
-    """The broker leads nothing any more and leaves every ISR that has another member. A last
-    member stays: it alone has all the records."""
-    for topic in image.topics.values():
-        for index, partition in topic.partitions.items():
-            if broker_id in partition.isr or partition.leader == broker_id:
-                change = without(image, topic.topic_id, index, partition, broker_id)
-                if change is not None:
-                    yield change
+    def elect_uncleanly_if_allowed(self) -> None:
+        """What the topic's settings say about elections that nobody asked for by name."""
+        if self._conditions.rules_of(self.topic.name).unclean_elections:
+            self.election = Election.UNCLEAN
 
+    def without(self, broker_id: int) -> None:
+        """The broker is not in sync any more."""
+        self.isr = tuple(member for member in self.isr if member != broker_id)
 
-def without(
-    image: MetadataImage, topic_id: UUID, index: int, partition: PartitionState, broker_id: int
-) -> PartitionChangeRecord | None:
-    """One partition without the broker; None if nothing changes."""
-    remaining = tuple(r for r in partition.isr if r != broker_id)
-    isr = remaining or partition.isr
-    leader = partition.leader
-    if leader == broker_id or leader not in isr:
-        leader = next(
-            (
-                r
-                for r in partition.replicas
-                if r in isr and may_lead(image, partition, r, leaving=broker_id)
-            ),
-            -1,
+    def build(self) -> PartitionChangeRecord | None:
+        """The record that makes the change; None if nothing changes."""
+        before = self.before
+        self._complete_reassignment()
+        self._keep_eligible()
+        leader = self._elect()
+        if not self.isr and not self._conditions.elr_enabled:
+            # Nothing else would remember who has everything.
+            self.isr = before.isr
+        return self._record(leader, last_known=self._last_known(leader))
+
+    def _complete_reassignment(self) -> None:
+        """Done when every replica to be added is in sync; if the partition gets fewer replicas,
+        when all that stay are."""
+        if not self.removing and not self.adding:
+            return
+        isr = tuple(member for member in self.isr if member not in self.removing)
+        replicas = tuple(replica for replica in self.replicas if replica not in self.removing)
+        if not isr or not replicas:
+            return
+        needed = replicas if len(self.adding) < len(self.removing) else self.adding
+        if all(replica in isr for replica in needed):
+            self.isr, self.replicas = isr, replicas
+            self.removing = self.adding = ()
+
+    def _keep_eligible(self) -> None:
+        """Below the minimum the leader commits nothing, so whoever leaves the ISR then, or takes
+        it below with its leaving, holds everything that is committed."""
+        self.elr = ()
+        if not self._conditions.elr_enabled:
+            return
+        rules = self._conditions.rules_of(self.topic.name)
+        if len(self.isr) < min(rules.min_insync_replicas, len(self.replicas)):
+            holders = sorted({*self.before.elr, *self.before.isr})
+            self.elr = tuple(
+                replica
+                for replica in holders
+                if replica not in self.isr and replica != self.lost and replica in self.replicas
+            )
+
+    def _elect(self) -> int:
+        before = self.before
+        first = (self.replicas[0],) if self.election is Election.PREFERRED else ()
+        candidate: int
+        for candidate in (*first, before.leader, *self.replicas):
+            if self._holds_everything(candidate) and self._may_lead(candidate):
+                if candidate not in self.isr:
+                    self.isr = (candidate,)
+                    self.elr = tuple(replica for replica in self.elr if replica != candidate)
+                return candidate
+        unclean = self._elect_last_known()
+        if unclean == NO_NODE and self.election is Election.UNCLEAN:
+            unclean = next((r for r in self.replicas if self._may_lead(r)), NO_NODE)
+        if unclean != NO_NODE:
+            self.isr = (unclean,)
+            self.elr = ()
+            self.recovery = LeaderRecovery.recovering
+        return unclean
+
+    def _elect_last_known(self) -> int:
+        last = self.before.last_known_elr
+        if self._conditions.elr_enabled and not self.isr and not self.elr and len(last) == 1:
+            return last[0] if last[0] in self.replicas and self._may_lead(last[0]) else NO_NODE
+        return NO_NODE
+
+    def _holds_everything(self, replica: int) -> bool:
+        return replica in self.isr or (not self.isr and replica in self.elr)
+
+    def _may_lead(self, replica: int) -> bool:
+        return self._conditions.may_lead(self.before, replica)
+
+    def _last_known(self, leader: int) -> tuple[int, ...]:
+        """Who led when the ISR became empty; forgotten as soon as somebody leads."""
+        before = self.before
+        if not self._conditions.elr_enabled:
+            return before.last_known_elr
+        if leader != NO_NODE:
+            return ()
+        if not self.isr and before.isr and before.leader != NO_NODE:
+            return (before.leader,)
+        return before.last_known_elr
+
+    def _record(self, leader: int, *, last_known: tuple[int, ...]) -> PartitionChangeRecord | None:
+        before = self.before
+        record = PartitionChangeRecord(partition_id=self.index, topic_id=self.topic.topic_id)
+        if leader != before.leader or self._needs_epoch():
+            record.leader = leader
+        if self.isr != before.isr:
+            record.isr = list(self.isr)
+        if self.replicas != before.replicas:
+            record.replicas = list(self.replicas)
+        if self.replicas != before.replicas or self.directories:
+            directories = self._directories_now()
+            if directories != before.directories:
+                record.directories = list(directories)
+        if self.removing != before.removing_replicas:
+            record.removing_replicas = list(self.removing)
+        if self.adding != before.adding_replicas:
+            record.adding_replicas = list(self.adding)
+        if self.recovery != before.leader_recovery:
+            record.leader_recovery_state = self.recovery
+        if self.elr != before.elr:
+            record.eligible_leader_replicas = list(self.elr)
+        if last_known != before.last_known_elr:
+            record.last_known_elr = list(last_known)
+        return record if _says_something(record) else None
+
+    def _needs_epoch(self) -> bool:
+        """A replica that is gone and comes back must not be taken for its former self."""
+        before = self.before
+        if self.replicas != before.replicas and _loses(before.replicas, self.replicas):
+            return True
+        return self._conditions.epoch_per_shrink and _loses(before.isr, self.isr)
+
+    def _directories_now(self) -> tuple[UUID, ...]:
+        known = dict(zip(self.before.replicas, self.before.directories, strict=True))
+        known.update(self.directories)
+        return tuple(
+            known[replica] if replica in known else self._conditions.default_directory(replica)
+            for replica in self.replicas
         )
-    return _change(topic_id, index, partition, isr=isr, leader=leader)
 
 
-def arrive(image: MetadataImage, broker_id: int) -> Iterator[PartitionChangeRecord]:
-    """The broker is up (again): it leads what nobody leads and it has all the records of."""
-    for topic in image.topics.values():
-        for index, partition in topic.partitions.items():
-            if partition.leader >= 0 or broker_id not in partition.replicas:
-                continue
-            change = None
-            if broker_id in partition.isr:
-                change = _change(topic.topic_id, index, partition, leader=broker_id)
-            elif not partition.isr and broker_id in partition.elr:
-                change = _change(
-                    topic.topic_id, index, partition, isr=(broker_id,), leader=broker_id
-                )
-                assert change is not None
-                change.eligible_leader_replicas = [r for r in partition.elr if r != broker_id]
-                change.last_known_elr = []
-            if change is not None:
-                yield change
+def _loses(before: tuple[int, ...], after: tuple[int, ...]) -> bool:
+    return any(replica not in after for replica in before)
 
 
-def _change(
-    topic_id: UUID,
-    index: int,
-    before: PartitionState,
-    *,
-    isr: tuple[int, ...] | None = None,
-    leader: int,
-) -> PartitionChangeRecord | None:
-    record = PartitionChangeRecord(partition_id=index, topic_id=topic_id)
-    changed = False
-    if isr is not None and isr != before.isr:
-        record.isr = list(isr)
-        changed = True
-    if leader != before.leader:
-        record.leader = leader
-        changed = True
-    return record if changed else None
+def _says_something(record: PartitionChangeRecord) -> bool:
+    return (
+        record.leader != LEADER_UNCHANGED
+        or record.isr is not None
+        or record.replicas is not None
+        or record.directories is not None
+        or record.removing_replicas is not None
+        or record.adding_replicas is not None
+        or record.leader_recovery_state != RECOVERY_UNCHANGED
+        or record.eligible_leader_replicas is not None
+        or record.last_known_elr is not None
+    )
+
+
+def is_reassigning(partition: PartitionState) -> bool:
+    return bool(partition.adding_replicas or partition.removing_replicas)

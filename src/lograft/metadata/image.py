@@ -21,7 +21,7 @@ from lograft.metadata.types import (
     QuotaEntity,
     TopicState,
 )
-from lograft.model.types import NO_EPOCH, NO_OFFSET, Epoch, Offset
+from lograft.model.types import NO_EPOCH, NO_OFFSET, Epoch, Offset, TopicIdPartition
 from lograft.wire.message import Message
 from lograft.wire.records.abort_transaction_record import AbortTransactionRecord
 from lograft.wire.records.access_control_entry_record import AccessControlEntryRecord
@@ -57,9 +57,15 @@ class MetadataImage:
     topic_ids: dict[str, UUID] = field(default_factory=dict)
     #: Names with '.' or '_', by the form in which the two are the same.
     similar_names: dict[str, dict[str, None]] = field(default_factory=dict)
-    #: How many partitions each broker leads, and how many replicas it holds.
+    #: How many partitions each broker leads.
     leader_counts: dict[int, int] = field(default_factory=dict)
-    replica_counts: dict[int, int] = field(default_factory=dict)
+    #: By broker: the partitions that it holds a replica of. (Dicts serve as sets with an order.)
+    held_by: dict[int, dict[TopicIdPartition, None]] = field(default_factory=dict)
+    #: Partitions that nobody leads, that another than their first replica leads, whose replicas
+    #: are changing.
+    leaderless: dict[TopicIdPartition, None] = field(default_factory=dict)
+    not_preferred: dict[TopicIdPartition, None] = field(default_factory=dict)
+    reassigning: dict[TopicIdPartition, None] = field(default_factory=dict)
 
     #: Records after a BeginTransactionRecord: they wait here for the record that ends it.
     _transaction: list[Message] | None = None
@@ -154,7 +160,10 @@ class MetadataImage:
             topic_ids=self.topic_ids.copy(),
             similar_names={form: names.copy() for form, names in self.similar_names.items()},
             leader_counts=self.leader_counts.copy(),
-            replica_counts=self.replica_counts.copy(),
+            held_by={broker_id: held.copy() for broker_id, held in self.held_by.items()},
+            leaderless=self.leaderless.copy(),
+            not_preferred=self.not_preferred.copy(),
+            reassigning=self.reassigning.copy(),
             _transaction=None if self._transaction is None else self._transaction.copy(),
         )
 

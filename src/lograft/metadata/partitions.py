@@ -103,7 +103,7 @@ def placed(
                 broker.rack,
                 broker.is_active,
                 image.leader_counts.get(broker.broker_id, 0),
-                image.replica_counts.get(broker.broker_id, 0),
+                len(image.held_by.get(broker.broker_id, ())),
             )
             for broker in image.brokers.values()
         ],

@@ -7,6 +7,7 @@ from uuid import UUID
 
 from lograft.metadata.delta import MetadataDelta
 from lograft.metadata.errors import InconsistentRecord
+from lograft.metadata.indexes import forget, note
 from lograft.metadata.names import similar_form
 from lograft.metadata.types import (
     UNASSIGNED_DIRECTORY,
@@ -20,7 +21,7 @@ from lograft.metadata.types import (
     TopicState,
     VersionRange,
 )
-from lograft.model.types import NO_EPOCH, BrokerEpoch, ReplicationMode
+from lograft.model.types import NO_EPOCH, BrokerEpoch, ReplicationMode, TopicIdPartition
 from lograft.wire.message import Message
 from lograft.wire.records.access_control_entry_record import AccessControlEntryRecord
 from lograft.wire.records.broker_registration_change_record import BrokerRegistrationChangeRecord
@@ -81,8 +82,8 @@ def remove_topic(image: "MetadataImage", record: RemoveTopicRecord, delta: Metad
         del names[removed.name]
         if not names:
             del image.similar_names[form]
-    for partition in removed.partitions.values():
-        _count(image, partition, -1)
+    for index, state in removed.partitions.items():
+        forget(image, TopicIdPartition(removed.topic_id, index), state)
     resource = ConfigResource(ResourceType.topic, removed.name)
     if image.configs.pop(resource, None) is not None:
         delta.configs[resource] = None
@@ -117,6 +118,10 @@ def partition_change(
     before = owner.partitions.get(record.partition_id)
     if before is None:
         raise InconsistentRecord(f"there is no partition {owner.name}-{record.partition_id}")
+    _put_partition(image, owner, record.partition_id, changed_partition(before, record), delta)
+
+
+def changed_partition(before: PartitionState, record: PartitionChangeRecord) -> PartitionState:
     replicas = before.replicas if record.replicas is None else tuple(record.replicas)
     if record.directories:
         directories = tuple(record.directories)
@@ -128,7 +133,7 @@ def partition_change(
     new_leader = record.leader != LEADER_UNCHANGED
     new_recovery = record.leader_recovery_state != RECOVERY_UNCHANGED
     new_mode = record.replication_mode != MODE_UNCHANGED
-    state = PartitionState(
+    return PartitionState(
         replicas=replicas,
         directories=directories,
         isr=_changed(before.isr, record.isr),
@@ -143,7 +148,6 @@ def partition_change(
         mode=ReplicationMode(record.replication_mode) if new_mode else before.mode,
         life=before.life if record.raft_life == NO_EPOCH else record.raft_life,
     )
-    _put_partition(image, owner, record.partition_id, state, delta)
 
 
 def clear_elr(image: "MetadataImage", record: ClearElrRecord, delta: MetadataDelta) -> None:
@@ -365,25 +369,9 @@ def _put_partition(
     state: PartitionState,
     delta: MetadataDelta,
 ) -> None:
-    before = owner.partitions.get(index)
-    if before is not None:
-        _count(image, before, -1)
-    _count(image, state, +1)
+    note(image, TopicIdPartition(owner.topic_id, index), owner.partitions.get(index), state)
     owner.partitions[index] = state
     delta.partition_changed(owner.topic_id, index)
-
-
-def _count(image: "MetadataImage", state: PartitionState, by: int) -> None:
-    counts = image.leader_counts
-    if state.leader >= 0:
-        counts[state.leader] = counts.get(state.leader, 0) + by
-        if not counts[state.leader]:
-            del counts[state.leader]
-    counts = image.replica_counts
-    for replica in state.replicas:
-        counts[replica] = counts.get(replica, 0) + by
-        if not counts[replica]:
-            del counts[replica]
 
 
 REPLAY: Final[dict[type[Message], Callable[["MetadataImage", Any, MetadataDelta], None]]] = {

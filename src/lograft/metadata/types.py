@@ -17,6 +17,8 @@ LOST_DIRECTORY: Final = UUID(int=1)
 
 METADATA_VERSION: Final = "metadata.version"
 KRAFT_VERSION: Final = "kraft.version"
+#: From level 1 on ISRs may become empty, and the log says who else may lead (KIP-966).
+ELR_VERSION: Final = "eligible.leader.replicas.version"
 
 #: Topic setting: up to how many partitions the topic grows when someone produces beyond its last.
 #: Only topics that were created on demand have it.
@@ -55,6 +57,7 @@ class PartitionState(NamedTuple):
     adding_replicas: tuple[int, ...]
     #: Replicas outside the ISR that still hold all committed records (KIP-966).
     elr: tuple[int, ...]
+    #: The leader of the moment when the ISR became empty, or ().
     last_known_elr: tuple[int, ...]
     #: -1: nobody leads.
     leader: int

@@ -28,7 +28,7 @@ def test_lists_brokers(version: int) -> None:
 
 def test_fenced_brokers_on_request() -> None:
     async def scenario(bench: Bench) -> None:
-        await bench.controller.submit(lambda image: fence_broker(image, 1))
+        await bench.controller.submit(lambda image: fence_broker(image, 1, config=bench.config))
         plain = await bench.ask(DescribeClusterRequest(), 2, DescribeClusterResponse)
         assert plain.brokers == []
         request = DescribeClusterRequest(include_fenced_brokers=True)

@@ -149,7 +149,7 @@ def test_authorized_operations_on_request() -> None:
 def test_a_leader_that_is_fenced_is_no_leader(version: int) -> None:
     async def scenario(bench: Bench) -> None:
         await bench.create_topic("a")
-        await bench.controller.submit(lambda image: fence_broker(image, 1))
+        await bench.controller.submit(lambda image: fence_broker(image, 1, config=bench.config))
         response = await ask(bench, "a", version=version)
         assert response.brokers == []
         (partition,) = response.topics[0].partitions

@@ -66,12 +66,12 @@ class StandInController:
     ) -> BrokerRegistrationResponse:
         return await self.submit(
             lambda image: register_broker(
-                image, request, cluster_id=CLUSTER_ID, predecessor_alive=False
+                image, request, cluster_id=CLUSTER_ID, config=make_config()
             )
         )
 
     async def heartbeat(self, request: BrokerHeartbeatRequest) -> BrokerHeartbeatResponse:
-        return await self.submit(lambda image: heartbeat(image, request))
+        return await self.submit(lambda image: heartbeat(image, request, config=make_config()))
 
     async def submit(self, decision: Callable[[MetadataImage], Outcome[T]]) -> T:
         if self.down:

@@ -13,7 +13,7 @@ def test_partitions_follow_the_metadata_log() -> None:
     async def scenario(bench: Bench) -> None:
         (partition,) = await bench.create_topic("a")
         assert (partition.leads, partition.leader_epoch) == (True, 0)
-        await bench.controller.submit(lambda image: fence_broker(image, 1))
+        await bench.controller.submit(lambda image: fence_broker(image, 1, config=bench.config))
         assert (partition.leads, partition.leader_epoch) == (False, 1)
         assert partition.log is not None
         assert partition.log.directory == "/data/a-0"

@@ -184,7 +184,9 @@ def test_a_broker_that_was_unregistered_registers_again() -> None:
         node = await (await ControlNode.start(life)).with_broker()
         first = node.image.brokers[1].epoch
         request = UnregisterBrokerRequest(broker_id=1)
-        await node.controller.submit(partial(unregister_broker, request=request))
+        await node.controller.submit(
+            partial(unregister_broker, request=request, config=node.config)
+        )
         assert node.image.brokers == {}
         await asyncio.sleep(5)
         assert not is_fenced(node)

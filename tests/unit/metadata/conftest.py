@@ -7,7 +7,7 @@ from uuid import UUID
 import pytest
 
 from lograft.metadata.image import MetadataImage
-from lograft.metadata.types import Outcome
+from lograft.metadata.types import ELR_VERSION, Outcome
 from lograft.model.broker_configs import BrokerConfig, broker_config
 from lograft.model.types import Offset
 from lograft.wire.message import Message
@@ -63,10 +63,14 @@ def append(image: MetadataImage, records: Iterable[Message]) -> None:
 
 @pytest.fixture
 def cluster() -> Callable[..., MetadataImage]:
-    def make(*active: int, fenced: Iterable[int] = (), racks: str = "") -> MetadataImage:
+    def make(
+        *active: int, fenced: Iterable[int] = (), racks: str = "", elr: bool = True
+    ) -> MetadataImage:
         """`racks`: a letter for each broker, in the order given."""
         image = MetadataImage()
         append(image, [FeatureLevelRecord(name="metadata.version", feature_level=30)])
+        if elr:
+            append(image, [FeatureLevelRecord(name=ELR_VERSION, feature_level=1)])
         fenced = list(fenced)
         for place, broker_id in enumerate([*active, *fenced]):
             append(

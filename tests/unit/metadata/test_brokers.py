@@ -17,7 +17,7 @@ from lograft.metadata.directories import assign_directories
 from lograft.metadata.errors import Refused
 from lograft.metadata.image import MetadataImage
 from lograft.metadata.sessions import BrokerSessions
-from lograft.metadata.types import Outcome
+from lograft.metadata.types import LeaderRecovery, Outcome
 from lograft.model.errors import ErrorCode
 from lograft.model.types import TopicIdPartition
 from lograft.wire.messages.broker_heartbeat import BrokerHeartbeatRequest, BrokerHeartbeatResponse
@@ -31,7 +31,9 @@ from lograft.wire.messages.unregister_broker import UnregisterBrokerRequest
 from lograft.wire.records.partition_record import PartitionRecord
 from lograft.wire.records.register_broker_record import RegisterBrokerRecord
 from lograft.wire.records.topic_record import TopicRecord
+from tests.unit.metadata.conftest import make_config
 
+CONFIG = make_config()
 Cluster = Callable[..., MetadataImage]
 Apply = Callable[..., None]
 T = UUID(int=7)
@@ -55,7 +57,9 @@ def beat(image: MetadataImage, broker_id: int = 1, **more: Any) -> Outcome[Broke
         "broker_epoch": image.brokers[broker_id].epoch,
         "current_metadata_offset": image.offset,
     }
-    return heartbeat(image, BrokerHeartbeatRequest(broker_id=broker_id, **(values | more)))
+    return heartbeat(
+        image, BrokerHeartbeatRequest(broker_id=broker_id, **(values | more)), config=CONFIG
+    )
 
 
 def with_partition(
@@ -90,7 +94,7 @@ def state(image: MetadataImage) -> str:
 
 def test_a_brokers_life(cluster: Cluster, apply: Apply) -> None:
     image = cluster()
-    outcome = register_broker(image, registration(), cluster_id="c")
+    outcome = register_broker(image, registration(), cluster_id="c", config=CONFIG)
     epoch = outcome.reply.broker_epoch
     assert epoch == image.offset + 1
     apply(image, outcome.records)
@@ -112,29 +116,51 @@ def test_a_brokers_life(cluster: Cluster, apply: Apply) -> None:
     apply(image, first.records)
     assert not first.reply.should_shut_down
     assert state(image) == "shutting down"
-    assert leader_and_isr(image) == (-1, 1, (1,))
+    assert leader_and_isr(image) == (-1, 1, ())
+    assert image.topics[T].partitions[0].elr == (1,)
     second = beat(image, want_shut_down=True)
     apply(image, second.records)
     assert second.reply.should_shut_down
     assert state(image) == "fenced"
 
-    again = register_broker(image, registration(incarnation_id=UUID(int=1)), cluster_id="c")
-    apply(image, again.records)
+    again = registration(incarnation_id=UUID(int=1), previous_broker_epoch=epoch)
+    apply(image, register_broker(image, again, cluster_id="c", config=CONFIG).records)
     apply(image, beat(image).records)
     assert state(image) == "active"
     assert leader_and_isr(image) == (1, 2, (1,))
+    assert image.topics[T].partitions[0].leader_recovery == LeaderRecovery.recovered
 
 
 def test_a_new_incarnation_leads_nothing_at_first(cluster: Cluster, apply: Apply) -> None:
     """After a crash: the old registration was never fenced."""
     image = with_partition(cluster(1, 2), apply, [1, 2])
-    outcome = register_broker(image, registration(), cluster_id="c")
+    outcome = register_broker(image, registration(), cluster_id="c", config=CONFIG)
     assert isinstance(outcome.records[0], RegisterBrokerRecord)
     apply(image, outcome.records)
     assert leader_and_isr(image) == (2, 1, (2,))
 
-    alone = with_partition(cluster(1), apply, [1])
-    apply(alone, register_broker(alone, registration(), cluster_id="c").records)
+
+@pytest.mark.parametrize("fenced_before", [False, True])
+def test_who_crashed_is_not_relied_on(cluster: Cluster, apply: Apply, fenced_before: bool) -> None:
+    """Nobody else has the records: it leads again, but the partition has to recover."""
+    image = with_partition(cluster(1), apply, [1])
+    if fenced_before:
+        apply(image, fence_broker(image, 1, config=CONFIG).records)
+        assert image.topics[T].partitions[0].elr == (1,)
+    apply(image, register_broker(image, registration(), cluster_id="c", config=CONFIG).records)
+    assert leader_and_isr(image) == (-1, 1, ())
+    partition = image.topics[T].partitions[0]
+    assert (partition.elr, partition.last_known_elr) == ((), (1,))
+    apply(image, beat(image).records)
+    assert leader_and_isr(image) == (1, 2, (1,))
+    partition = image.topics[T].partitions[0]
+    assert (partition.elr, partition.last_known_elr) == ((), ())
+    assert partition.leader_recovery == LeaderRecovery.recovering
+
+
+def test_without_elr_the_last_member_stays_in_sync(cluster: Cluster, apply: Apply) -> None:
+    alone = with_partition(cluster(1, elr=False), apply, [1])
+    apply(alone, register_broker(alone, registration(), cluster_id="c", config=CONFIG).records)
     assert leader_and_isr(alone) == (-1, 1, (1,))
     apply(alone, beat(alone).records)
     assert leader_and_isr(alone) == (1, 2, (1,))
@@ -144,7 +170,7 @@ def test_the_same_incarnation_keeps_its_epoch(cluster: Cluster, apply: Apply) ->
     image = with_partition(cluster(1), apply, [1])
     epoch = image.brokers[1].epoch
     same = registration(incarnation_id=image.brokers[1].incarnation_id)
-    outcome = register_broker(image, same, cluster_id="c", predecessor_alive=True)
+    outcome = register_broker(image, same, cluster_id="c", config=CONFIG, predecessor_alive=True)
     assert outcome.reply.broker_epoch == epoch
     assert len(outcome.records) == 1
 
@@ -169,14 +195,16 @@ def test_registrations_that_cannot_be(
     cluster: Cluster, request_: BrokerRegistrationRequest, alive: bool, code: ErrorCode
 ) -> None:
     with pytest.raises(Refused) as refusal:
-        register_broker(cluster(1, 2), request_, cluster_id="c", predecessor_alive=alive)
+        register_broker(
+            cluster(1, 2), request_, cluster_id="c", config=CONFIG, predecessor_alive=alive
+        )
     assert refusal.value.code == code
 
 
 def test_heartbeats_of_strangers_are_refused(cluster: Cluster) -> None:
     image = cluster(1)
     with pytest.raises(Refused) as refusal:
-        heartbeat(image, BrokerHeartbeatRequest(broker_id=2, broker_epoch=1))
+        heartbeat(image, BrokerHeartbeatRequest(broker_id=2, broker_epoch=1), config=CONFIG)
     assert refusal.value.code == ErrorCode.broker_id_not_registered
     with pytest.raises(Refused) as refusal:
         beat(image, broker_epoch=999)
@@ -185,15 +213,15 @@ def test_heartbeats_of_strangers_are_refused(cluster: Cluster) -> None:
 
 def test_fencing_moves_leaders_within_the_isr(cluster: Cluster, apply: Apply) -> None:
     image = with_partition(cluster(1, 2, 3), apply, [1, 2, 3], isr=[1, 3])
-    apply(image, fence_broker(image, 1).records)
+    apply(image, fence_broker(image, 1, config=CONFIG).records)
     assert leader_and_isr(image) == (3, 1, (3,))
-    assert fence_broker(image, 1).records == ()
-    assert fence_broker(image, 9).records == ()
-    apply(image, fence_broker(image, 3).records)
-    assert leader_and_isr(image) == (-1, 2, (3,))
+    assert fence_broker(image, 1, config=CONFIG).records == ()
+    assert fence_broker(image, 9, config=CONFIG).records == ()
+    apply(image, fence_broker(image, 3, config=CONFIG).records)
+    assert leader_and_isr(image) == (-1, 2, ())
     # Broker 1 comes back, but only 3 has all the records.
     apply(image, beat(image, 1).records)
-    assert leader_and_isr(image) == (-1, 2, (3,))
+    assert leader_and_isr(image) == (-1, 2, ())
     apply(image, beat(image, 3).records)
     assert leader_and_isr(image) == (3, 3, (3,))
 
@@ -229,7 +257,7 @@ def test_an_eligible_replica_leads_when_the_isr_is_empty(cluster: Cluster, apply
 def test_a_broken_disk_takes_its_partitions_along(cluster: Cluster, apply: Apply) -> None:
     image = cluster(1, 2)
     both = registration(log_dirs=[UUID(int=5001), UUID(int=666)])
-    apply(image, register_broker(image, both, cluster_id="c").records)
+    apply(image, register_broker(image, both, cluster_id="c", config=CONFIG).records)
     apply(image, beat(image).records)
     with_partition(image, apply, [1, 2])
     outcome = beat(image, offline_log_dirs=[UUID(int=5001), UUID(int=404)])
@@ -267,11 +295,13 @@ def test_replicas_are_told_apart_by_directory(cluster: Cluster, apply: Apply) ->
 
 def test_an_unregistered_broker_is_gone(cluster: Cluster, apply: Apply) -> None:
     image = with_partition(cluster(1, 2), apply, [1, 2])
-    apply(image, unregister_broker(image, UnregisterBrokerRequest(broker_id=1)).records)
+    apply(
+        image, unregister_broker(image, UnregisterBrokerRequest(broker_id=1), config=CONFIG).records
+    )
     assert list(image.brokers) == [2]
     assert leader_and_isr(image) == (2, 1, (2,))
     with pytest.raises(Refused) as refusal:
-        unregister_broker(image, UnregisterBrokerRequest(broker_id=1))
+        unregister_broker(image, UnregisterBrokerRequest(broker_id=1), config=CONFIG)
     assert refusal.value.code == ErrorCode.broker_id_not_registered
 
 

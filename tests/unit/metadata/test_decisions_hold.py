@@ -91,7 +91,7 @@ def random_decision(chance: Random) -> Decision:
                 incarnation_id=new_id(),
                 log_dirs=[UUID(int=1000 + broker_id)],
             )
-            return lambda image: register_broker(image, registration, cluster_id="c")
+            return lambda image: register_broker(image, registration, cluster_id="c", config=CONFIG)
         case 6 | 7:
             shut_down = chance.random() < 0.2
             return lambda image: heartbeat(
@@ -102,12 +102,13 @@ def random_decision(chance: Random) -> Decision:
                     current_metadata_offset=image.offset,
                     want_shut_down=shut_down,
                 ),
+                config=CONFIG,
             )
         case _:
             if chance.random() < 0.2:
                 removal = UnregisterBrokerRequest(broker_id=broker_id)
-                return lambda image: unregister_broker(image, removal)
-            return lambda image: fence_broker(image, broker_id)
+                return lambda image: unregister_broker(image, removal, config=CONFIG)
+            return lambda image: fence_broker(image, broker_id, config=CONFIG)
 
 
 def check(image: MetadataImage, before: MetadataImage) -> None:

@@ -110,7 +110,8 @@ def test_a_topic_lives_and_goes_with_its_settings() -> None:
     assert image.similar_names == {"a_b": {"a.b": None}}
     assert image.config_of(2, "a.b") == {"retention.ms": "5"}
     assert image.leader_counts == {1: 1, 2: 1}
-    assert image.replica_counts == {1: 2, 2: 2}
+    assert [list(held) for held in image.held_by.values()] == [[(A, 0), (A, 1)]] * 2
+    assert list(image.not_preferred) == [(A, 1)]
     state = image.partition(A, 0)
     assert state is not None
     assert state.replicas == (1, 2)
@@ -131,6 +132,7 @@ def test_a_new_leader_moves_both_epochs_another_change_only_one() -> None:
     assert state is not None
     assert (state.isr, state.leader, state.leader_epoch, state.partition_epoch) == ((), -1, 1, 2)
     assert image.leader_counts == {}
+    assert list(image.leaderless) == [(A, 0)]
 
 
 def test_replicas_that_change_keep_their_directories() -> None:
@@ -142,7 +144,8 @@ def test_replicas_that_change_keep_their_directories() -> None:
     assert state is not None
     assert state.directories == (UUID(int=0), DISK)
     assert state.adding_replicas == (3,)
-    assert image.replica_counts == {1: 1, 3: 1}
+    assert image.held_by == {1: {(A, 0): None}, 3: {(A, 0): None}}
+    assert list(image.reassigning) == [(A, 0)]
 
 
 def test_the_mode_of_replication_stays_until_a_record_names_another() -> None:

@@ -1,0 +1,25 @@
+"""AlterPartition, versions 2-3, controller listener: a leader proposes another ISR.
+
+v3: with the registration (broker epoch) of every member.
+"""
+
+from typing import Final
+
+from lograft.api.context import Api, Context
+from lograft.api.decisions import decide
+from lograft.api.errors import code_of
+from lograft.metadata.alter_partition import alter_partition
+from lograft.model.errors import LograftError
+from lograft.wire.messages.alter_partition import AlterPartitionRequest, AlterPartitionResponse
+
+API: Final = Api(key=56, versions=range(2, 4))
+
+
+async def handle(context: Context, request: AlterPartitionRequest) -> AlterPartitionResponse:
+    config, version = context.broker.config, context.api_version
+    try:
+        return await decide(
+            context, lambda image: alter_partition(image, request, version, config=config)
+        )
+    except LograftError as error:
+        return AlterPartitionResponse(error_code=code_of(error))

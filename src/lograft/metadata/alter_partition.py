@@ -1,0 +1,171 @@
+"""The decision about a leader's proposal of a new ISR (KIP-497, KIP-903, KIP-704)."""
+
+from collections.abc import Iterable
+from typing import Final
+
+from lograft.metadata.conditions import Conditions
+from lograft.metadata.elections import PartitionChange
+from lograft.metadata.errors import Refused
+from lograft.metadata.image import MetadataImage
+from lograft.metadata.replay import changed_partition
+from lograft.metadata.types import LeaderRecovery, Outcome, PartitionState, TopicState
+from lograft.model.broker_configs import BrokerConfig
+from lograft.model.errors import ErrorCode
+from lograft.model.types import TopicIdPartition
+from lograft.wire.messages.alter_partition import (
+    AlterPartitionRequest,
+    AlterPartitionRequestPartitionData,
+    AlterPartitionResponse,
+    AlterPartitionResponsePartitionData,
+    AlterPartitionResponseTopicData,
+    BrokerState,
+)
+from lograft.wire.records.partition_change_record import PartitionChangeRecord
+
+#: From this version on the proposal names the registration of each member.
+WITH_BROKER_EPOCHS: Final = 3
+#: In a proposal: whichever registration the broker has.
+ANY_EPOCH: Final = -1
+
+
+def alter_partition(
+    image: MetadataImage, request: AlterPartitionRequest, version: int, *, config: BrokerConfig
+) -> Outcome[AlterPartitionResponse]:
+    """Each partition by itself. Refuses the whole request if it does not come from the broker's
+    present registration."""
+    _check_sender(image, request.broker_id, request.broker_epoch)
+    conditions = Conditions(image, config)
+    records: list[PartitionChangeRecord] = []
+    changed: dict[TopicIdPartition, None] = {}
+    response = AlterPartitionResponse()
+    for asked in request.topics:
+        answers = []
+        topic = image.topics.get(asked.topic_id)
+        for proposal in asked.partitions:
+            index = proposal.partition_index
+            try:
+                if topic is None:
+                    raise _refused(ErrorCode.unknown_topic_id)
+                state = topic.partitions.get(index)
+                if state is None:
+                    raise _refused(ErrorCode.unknown_topic_or_partition)
+                isr = _members(proposal, version)
+                _check_proposal(request.broker_id, state, proposal, isr)
+                _check_members(image, isr)
+                key = TopicIdPartition(topic.topic_id, index)
+                if key in changed:
+                    # Named twice: what it was proposed on is gone with the first.
+                    raise _refused(ErrorCode.invalid_update_version)
+                record = _build(conditions, topic, proposal, isr)
+                if record is not None:
+                    records.append(record)
+                    changed[key] = None
+                answers.append(_answer(request.broker_id, index, state, record))
+            except Refused as refusal:
+                answers.append(
+                    AlterPartitionResponsePartitionData(
+                        partition_index=index, error_code=refusal.code
+                    )
+                )
+        response.topics.append(
+            AlterPartitionResponseTopicData(topic_id=asked.topic_id, partitions=answers)
+        )
+    return Outcome(tuple(records), response)
+
+
+def _check_sender(image: MetadataImage, broker_id: int, broker_epoch: int) -> None:
+    broker = image.brokers.get(broker_id)
+    if broker is None or broker.epoch != broker_epoch:
+        raise Refused(
+            ErrorCode.stale_broker_epoch,
+            f"Broker {broker_id} is not registered with epoch {broker_epoch}.",
+        )
+
+
+def _members(proposal: AlterPartitionRequestPartitionData, version: int) -> list[BrokerState]:
+    if version >= WITH_BROKER_EPOCHS:
+        return proposal.new_isr_with_epochs
+    return [BrokerState(broker_id=member, broker_epoch=ANY_EPOCH) for member in proposal.new_isr]
+
+
+def _check_proposal(
+    sender: int,
+    state: PartitionState,
+    proposal: AlterPartitionRequestPartitionData,
+    isr: Iterable[BrokerState],
+) -> None:
+    if (
+        proposal.leader_epoch > state.leader_epoch
+        or proposal.partition_epoch > state.partition_epoch
+    ):
+        # The leader knows more than this controller: another one must be active by now.
+        raise _refused(ErrorCode.not_controller)
+    if proposal.leader_epoch < state.leader_epoch:
+        raise _refused(ErrorCode.fenced_leader_epoch)
+    if sender != state.leader:
+        raise _refused(ErrorCode.invalid_request)
+    if proposal.partition_epoch < state.partition_epoch:
+        raise _refused(ErrorCode.invalid_update_version)
+    members = [member.broker_id for member in isr]
+    recovery = proposal.leader_recovery_state
+    if (
+        state.leader not in members
+        or len(set(members)) != len(members)
+        or any(member not in state.replicas for member in members)
+        or recovery not in (LeaderRecovery.recovered, LeaderRecovery.recovering)
+    ):
+        raise _refused(ErrorCode.invalid_request)
+    if recovery == LeaderRecovery.recovering and (
+        len(members) > 1 or state.leader_recovery == LeaderRecovery.recovered
+    ):
+        raise _refused(ErrorCode.invalid_request)
+
+
+def _check_members(image: MetadataImage, isr: Iterable[BrokerState]) -> None:
+    """A member must be up, and be the registration that the leader saw catching up: a later one
+    may have lost what that one had."""
+    for member in isr:
+        broker = image.brokers.get(member.broker_id)
+        if (
+            broker is None
+            or not broker.is_active
+            or member.broker_epoch not in (ANY_EPOCH, broker.epoch)
+        ):
+            raise _refused(ErrorCode.ineligible_replica)
+
+
+def _build(
+    conditions: Conditions,
+    topic: TopicState,
+    proposal: AlterPartitionRequestPartitionData,
+    isr: Iterable[BrokerState],
+) -> PartitionChangeRecord | None:
+    change = PartitionChange(conditions, topic, proposal.partition_index)
+    change.isr = tuple(member.broker_id for member in isr)
+    change.recovery = proposal.leader_recovery_state
+    change.elect_uncleanly_if_allowed()
+    return change.build()
+
+
+def _answer(
+    sender: int, index: int, before: PartitionState, record: PartitionChangeRecord | None
+) -> AlterPartitionResponsePartitionData:
+    after = before if record is None else changed_partition(before, record)
+    if after.leader != sender:
+        # The change completed a reassignment that the sender is no part of.
+        return AlterPartitionResponsePartitionData(
+            partition_index=index, error_code=ErrorCode.new_leader_elected
+        )
+    return AlterPartitionResponsePartitionData(
+        partition_index=index,
+        leader_id=after.leader,
+        leader_epoch=after.leader_epoch,
+        isr=list(after.isr),
+        leader_recovery_state=after.leader_recovery,
+        partition_epoch=after.partition_epoch,
+    )
+
+
+def _refused(code: ErrorCode) -> Refused:
+    """AlterPartition has codes only, no room for a sentence."""
+    return Refused(code, code.name)

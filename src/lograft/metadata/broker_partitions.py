@@ -1,0 +1,98 @@
+"""What becomes of a broker's partitions when it goes or comes."""
+
+from collections.abc import Callable, Collection, Iterable, Iterator
+from uuid import UUID
+
+from lograft.metadata.conditions import Conditions
+from lograft.metadata.elections import PartitionChange
+from lograft.metadata.image import MetadataImage
+from lograft.metadata.types import PartitionState
+from lograft.model.broker_configs import BrokerConfig
+from lograft.model.types import NO_NODE, TopicIdPartition
+from lograft.wire.records.partition_change_record import PartitionChangeRecord
+
+
+def leave(
+    image: MetadataImage, broker_id: int, config: BrokerConfig
+) -> Iterator[PartitionChangeRecord]:
+    """The broker is fenced, or shuts down: it leads nothing any more and is in no ISR. It still
+    has its records: what it alone has in full waits for it."""
+    return _without(
+        image,
+        broker_id,
+        config,
+        lambda state: broker_id in state.isr or state.leader == broker_id,
+    )
+
+
+def lose(
+    image: MetadataImage, broker_id: int, config: BrokerConfig
+) -> Iterator[PartitionChangeRecord]:
+    """The broker stopped without closing its logs, or is gone for good: records that were not
+    flushed are gone, so it is neither in sync nor eligible for anything."""
+    return _without(
+        image,
+        broker_id,
+        config,
+        lambda state: broker_id in state.isr or broker_id in state.elr or state.leader == broker_id,
+        lost=broker_id,
+    )
+
+
+def lose_directories(
+    image: MetadataImage, broker_id: int, directories: Collection[UUID], config: BrokerConfig
+) -> Iterator[PartitionChangeRecord]:
+    """Some of the broker's disks are gone, and their replicas with them; the rest goes on."""
+    return _without(
+        image,
+        broker_id,
+        config,
+        lambda state: state.directories[state.replicas.index(broker_id)] in directories,
+    )
+
+
+def arrive(
+    image: MetadataImage, broker_id: int, config: BrokerConfig
+) -> Iterator[PartitionChangeRecord]:
+    """The broker is up (again): what nobody leads may have a leader now."""
+    for change in _concerned(
+        image,
+        image.leaderless,
+        Conditions(image, config, arriving=broker_id),
+        lambda state: broker_id in state.replicas,
+    ):
+        record = change.build()
+        if record is not None:
+            yield record
+
+
+def _without(
+    image: MetadataImage,
+    broker_id: int,
+    config: BrokerConfig,
+    concerns: Callable[[PartitionState], bool],
+    *,
+    lost: int = NO_NODE,
+) -> Iterator[PartitionChangeRecord]:
+    conditions = Conditions(image, config, leaving=broker_id)
+    for change in _concerned(image, image.held_by.get(broker_id, ()), conditions, concerns):
+        change.without(broker_id)
+        change.lost = lost
+        record = change.build()
+        if record is not None:
+            yield record
+
+
+def _concerned(
+    image: MetadataImage,
+    keys: Iterable[TopicIdPartition],
+    conditions: Conditions,
+    concerns: Callable[[PartitionState], bool],
+) -> Iterator[PartitionChange]:
+    topics = image.topics
+    for topic_id, index in keys:
+        topic = topics[topic_id]
+        if concerns(topic.partitions[index]):
+            change = PartitionChange(conditions, topic, index)
+            change.elect_uncleanly_if_allowed()
+            yield change

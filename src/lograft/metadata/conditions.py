@@ -1,0 +1,117 @@
+"""What a decision about partitions rests on: who may lead, how many must be in sync, what is
+allowed when nobody is."""
+
+from typing import Final, NamedTuple
+from uuid import UUID
+
+from lograft.metadata.image import MetadataImage
+from lograft.metadata.types import (
+    ELR_VERSION,
+    LOST_DIRECTORY,
+    UNASSIGNED_DIRECTORY,
+    PartitionState,
+    ResourceType,
+)
+from lograft.model.broker_configs import BrokerConfig
+from lograft.model.topic_configs import TOPIC_CONFIGS
+from lograft.model.types import NO_NODE
+
+MIN_ISR: Final = "min.insync.replicas"
+UNCLEAN_ELECTIONS: Final = "unclean.leader.election.enable"
+
+#: Directory ids below are reserved: unassigned, lost, migrating (KIP-858).
+RESERVED_DIRECTORIES: Final = 100
+
+#: Up to 3.6-IV0 brokers relied on a new leader epoch whenever the ISR shrank (KAFKA-15021).
+EPOCH_PER_SHRINK_UNTIL: Final = 12
+
+
+def is_reserved_directory(directory: UUID) -> bool:
+    return directory.int < RESERVED_DIRECTORIES
+
+
+class TopicRules(NamedTuple):
+    #: As set: a partition with fewer replicas needs only those.
+    min_insync_replicas: int
+    unclean_elections: bool
+
+
+class Conditions:
+    """Made anew for each decision. `leaving` and `arriving` are brokers whose state the decision's
+    own records change: the one may not lead any more, the other may lead already."""
+
+    __slots__ = (
+        "_active",
+        "_defaults",
+        "_image",
+        "_rules",
+        "elr_enabled",
+        "epoch_per_shrink",
+    )
+
+    def __init__(
+        self,
+        image: MetadataImage,
+        config: BrokerConfig,
+        *,
+        leaving: int = NO_NODE,
+        arriving: int = NO_NODE,
+    ) -> None:
+        self._image = image
+        self._active = {
+            broker_id: None
+            for broker_id, broker in image.brokers.items()
+            if (broker.is_active or broker_id == arriving) and broker_id != leaving
+        }
+        self._rules: dict[str, TopicRules] = {}
+        self._defaults = _cluster_rules(image, config)
+        #: Whether replicas that left the ISR with all committed records are remembered (KIP-966).
+        self.elr_enabled = image.features.get(ELR_VERSION, 0) >= 1
+        self.epoch_per_shrink = image.metadata_version < EPOCH_PER_SHRINK_UNTIL
+
+    def rules_of(self, topic: str) -> TopicRules:
+        rules = self._rules.get(topic)
+        if rules is None:
+            overrides = self._image.config_of(ResourceType.topic, topic)
+            rules = _overridden(self._defaults, overrides) if overrides else self._defaults
+            self._rules[topic] = rules
+        return rules
+
+    def may_lead(self, partition: PartitionState, broker_id: int) -> bool:
+        """Whether the broker is up and the replica's disk works."""
+        if broker_id not in self._active:
+            return False
+        if broker_id not in partition.replicas:
+            return True
+        directory = partition.directories[partition.replicas.index(broker_id)]
+        log_dirs = self._image.brokers[broker_id].log_dirs
+        if directory in log_dirs or not log_dirs:
+            return directory != LOST_DIRECTORY
+        return is_reserved_directory(directory) and directory != LOST_DIRECTORY
+
+    def default_directory(self, broker_id: int) -> UUID:
+        broker = self._image.brokers.get(broker_id)
+        return UNASSIGNED_DIRECTORY if broker is None else broker.default_directory
+
+
+def _cluster_rules(image: MetadataImage, config: BrokerConfig) -> TopicRules:
+    """For topics without settings of their own, as this controller sees it: what is set for this
+    node, for all nodes, in its file."""
+    rules = TopicRules(
+        config.topic_defaults.min_insync_replicas,
+        config.topic_defaults.unclean_leader_election_enable,
+    )
+    for name in ("", str(config.node_id)):
+        rules = _overridden(rules, image.config_of(ResourceType.broker, name))
+    return rules
+
+
+def _overridden(rules: TopicRules, values: dict[str, str]) -> TopicRules:
+    if MIN_ISR in values:
+        number = TOPIC_CONFIGS[MIN_ISR].parse(values[MIN_ISR])
+        assert isinstance(number, int), number
+        rules = rules._replace(min_insync_replicas=number)
+    if UNCLEAN_ELECTIONS in values:
+        allowed = TOPIC_CONFIGS[UNCLEAN_ELECTIONS].parse(values[UNCLEAN_ELECTIONS])
+        rules = rules._replace(unclean_elections=bool(allowed))
+    return rules

@@ -1,0 +1,68 @@
+"""What an image can find without a search: kept up by replay with every partition that changes."""
+
+from typing import TYPE_CHECKING
+
+from lograft.metadata.types import PartitionState
+from lograft.model.types import NO_NODE, TopicIdPartition
+
+if TYPE_CHECKING:
+    from lograft.metadata.image import MetadataImage
+
+#: How a partition counts before it is there and after it is gone.
+_NOTHING = PartitionState((), (), (), (), (), (), (), NO_NODE, 0, 0, 0)
+
+
+def note(
+    image: "MetadataImage",
+    key: TopicIdPartition,
+    before: PartitionState | None,
+    after: PartitionState,
+) -> None:
+    if before is None:
+        before = _NOTHING
+    if before.leader != after.leader:
+        _count(image.leader_counts, before.leader, -1)
+        _count(image.leader_counts, after.leader, +1)
+    if before.replicas != after.replicas:
+        _hold(image, key, before.replicas, after.replicas)
+    _mark(image.leaderless, key, bool(after.replicas) and after.leader == NO_NODE)
+    _mark(image.not_preferred, key, after.leader != NO_NODE and after.leader != after.replicas[0])
+    _mark(image.reassigning, key, bool(after.adding_replicas or after.removing_replicas))
+
+
+def forget(image: "MetadataImage", key: TopicIdPartition, before: PartitionState) -> None:
+    note(image, key, before, _NOTHING)
+
+
+def _count(counts: dict[int, int], broker_id: int, by: int) -> None:
+    if broker_id == NO_NODE:
+        return
+    count = counts.get(broker_id, 0) + by
+    if count:
+        counts[broker_id] = count
+    else:
+        del counts[broker_id]
+
+
+def _hold(
+    image: "MetadataImage",
+    key: TopicIdPartition,
+    before: tuple[int, ...],
+    after: tuple[int, ...],
+) -> None:
+    for broker_id in before:
+        if broker_id not in after:
+            held = image.held_by[broker_id]
+            del held[key]
+            if not held:
+                del image.held_by[broker_id]
+    for broker_id in after:
+        if broker_id not in before:
+            image.held_by.setdefault(broker_id, {})[key] = None
+
+
+def _mark(keys: dict[TopicIdPartition, None], key: TopicIdPartition, is_so: bool) -> None:
+    if is_so:
+        keys[key] = None
+    elif keys:
+        keys.pop(key, None)
