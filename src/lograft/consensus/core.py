@@ -190,6 +190,14 @@ class RaftCore(LeaderSide):
             self._on_leader_gone(fetcher, now_ms)
         return self._finish(now_ms)
 
+    def on_disconnected(self, node_id: NodeId, now_ms: int) -> Effects:
+        """The connection to it broke, and with it goes the answer to what it was asked: ask again
+        soon. Says nothing about the other process; whether it lives shows the next connection."""
+        fetcher = self.fetcher
+        if fetcher is not None and fetcher.target == node_id and fetcher.in_flight is not None:
+            fetcher.on_failure(now_ms)
+        return self._finish(now_ms)
+
     def on_alive(self, node_id: NodeId, now_ms: int) -> Effects:
         """For many groups on one pair of nodes: the stream between them stands for fetches that
         have nothing to bring. As a follower: that node still leads this epoch; as a leader: that

@@ -47,12 +47,12 @@ class FollowerSide(VoterSide):
 
     def _stand_in_turn(self, position: int, now_ms: int) -> None:
         """The leader is known to be gone: the successors stand one slot apart, and meanwhile help
-        each other."""
+        each other. Hearing of it again, as of every refused connection, puts nothing off."""
         slot_ms = self.settings.succession_slot_ms
         when_ms = now_ms + position * slot_ms + self._chance(max(slot_ms // 2, 1))
         if self.fetcher is not None:
             self.fetcher.heard = False
-            self.fetcher.silence_deadline_ms = when_ms
+            self.fetcher.silence_deadline_ms = min(self.fetcher.silence_deadline_ms, when_ms)
         else:
             self._stand_ms = when_ms
 

@@ -10,7 +10,7 @@ deliver 1>2 · deliver · drop 1>2 · again 1>2    messages that are on their wa
 run 2000                                   time passes, messages and disks work at once
 cut 1|2,3 · heal                           lost without a trace; the other way with 1>2,3
 slow 1 · fast 1                            in `run`, its disk does nothing
-append 1 3 · resign 1 · resign 1 3 · snapshot 1 · unreachable 2 1
+append 1 3 · resign 1 · resign 1 3 · snapshot 1 · unreachable 2 1 · disconnected 2 1
 add 1 4 · remove 1 2 · update 1 2          asks the first one for a change of the voters
 replace 2                                  the same number with an empty disk
 begin_life 1 5 leader=1 · leave_life 1 7 · state
@@ -274,6 +274,13 @@ class ClusterScenario:
         replica = self.nodes[int(node)]
         assert replica.core is not None
         effects = replica.core.on_unreachable(NodeId(int(gone)), self.now_ms)
+        replica.do(effects, self.now_ms)
+        self.after(int(node))
+
+    def do_disconnected(self, node: str, other: str) -> None:
+        replica = self.nodes[int(node)]
+        assert replica.core is not None
+        effects = replica.core.on_disconnected(NodeId(int(other)), self.now_ms)
         replica.do(effects, self.now_ms)
         self.after(int(node))
 
