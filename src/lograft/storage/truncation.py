@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 from lograft.model.types import Offset
 from lograft.storage import recovery
+from lograft.storage.log_dirs import write_epochs
 from lograft.storage.producer_snapshots import snapshot_path
 from lograft.storage.segment import Segment
 
@@ -76,10 +77,14 @@ def restart_at(log: "Log", offset: Offset, now_ms: int) -> None:
         _remove_segment(log, segments.pop())
     log.set_segments([])
     log.unflushed_files.clear()
+    # What comes next may be of lower epochs than what is gone: a start that knew those would give
+    # it a wrong one, or take it for torn.
+    log.epochs.clear()
+    write_epochs(log.disk, log.directory, [])
+    log.epochs_written = log.epochs.changes
     log.begin_segment(offset, now_ms)
     log.disk.fsync_dir(log.directory)
     log.directory_changed = False
-    log.epochs.clear()
     log.producers.clear()
     log.end_offset = log.durable_offset = log.log_start_offset = offset
 

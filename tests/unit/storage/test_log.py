@@ -5,7 +5,7 @@ import pytest
 from crc32c import crc32c
 
 from lograft.model.errors import DiskFailed
-from lograft.model.types import Offset
+from lograft.model.types import NO_EPOCH, Offset
 from lograft.storage.errors import (
     BatchCorruptBelowRecoveryPoint,
     CorruptBatch,
@@ -190,6 +190,23 @@ def test_an_empty_log_that_begins_inside_a_batch_takes_it_whole() -> None:
     log.append_as_follower(memoryview(bytearray(numbered(10, count=5))))
     assert (log.log_start_offset, log.end_offset) == (12, 15)
     assert [record.offset for record in read_all(log)] == [12, 13, 14]
+
+
+def test_an_emptied_log_forgets_its_epochs_on_disk_too() -> None:
+    """Else the next start would give a tail that is gone, of an epoch 7 that was never committed,
+    to what follows: the log of the leader goes on in epoch 6."""
+    disk = MemoryDisk()
+    log = open_log(disk)
+    log.append_as_leader(make_batch(), leader_epoch=7, now_ms=NOW_MS)
+    flush(log)
+    log.truncate_fully_and_start_at(Offset(20))
+    log = open_log(disk)
+    assert log.latest_epoch == NO_EPOCH
+    log.append_as_follower(memoryview(bytearray(numbered(20, 6))))
+    assert log.epoch_for_offset(20) == 6
+    # Not flushed: only the process was killed.
+    log = open_log(disk)
+    assert log.end_offset == 21
 
 
 # ── reading ──────────────────────────────────────────────────────────────────────────────────
