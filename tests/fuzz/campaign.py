@@ -295,6 +295,8 @@ class Campaign:
         finally:
             # The connection reads the next frame into the same place.
             buffer[:] = b"\xee" * len(buffer)
+        if isinstance(reply, bytes):
+            reply = Answer((reply,))
         if isinstance(reply, Answer):
             self._take(sent, reply)
         elif isinstance(reply, Waiting):

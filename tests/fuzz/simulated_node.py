@@ -138,6 +138,8 @@ class SimulatedNode:
         reply = self.session().handle_frame(memoryview(bytearray(frame[4:])))
         if isinstance(reply, Waiting):
             reply = await reply.answer
+        if isinstance(reply, bytes):
+            reply = Answer((reply,))
         assert reply is not None
         response = read_answer(reply, request.KEY, version, CORRELATION_ID)
         assert isinstance(response, kind)

@@ -15,6 +15,8 @@ from typing import TYPE_CHECKING, Any, Final, Protocol, cast
 from lograft import api
 from lograft.api.context import ANONYMOUS, Context
 from lograft.api.errors import code_of
+from lograft.api.produce import resume as resume_produce
+from lograft.api.produce_patterns import FRAME_BYTES_MIN, Appended, ProducePatterns
 from lograft.model.errors import ErrorCode, LograftError
 from lograft.model.exchange import Answer, CloseConnection, Reply, Waiting
 from lograft.model.printable import printable
@@ -22,6 +24,7 @@ from lograft.model.seams import Address, Channel
 from lograft.wire.apis import (
     API_VERSIONS,
     API_VERSIONS_KEY,
+    PRODUCE_KEY,
     ApiSpec,
     request_class,
     response_class,
@@ -31,6 +34,7 @@ from lograft.wire.codec import read
 from lograft.wire.errors import UnwritableMessage
 from lograft.wire.headers import RequestHeader, frame_response, read_request_header
 from lograft.wire.message import Message
+from lograft.wire.messages.produce import ProduceRequest
 
 if TYPE_CHECKING:
     from lograft.broker.broker import Broker
@@ -100,6 +104,7 @@ class Router:
         "broker",
         "frame_bytes_max",
         "listener",
+        "produce_patterns",
         "role",
         "served",
         "throttle",
@@ -124,6 +129,7 @@ class Router:
         self.throttle = throttle
         self.served = served_apis(role) if served is None else served
         self._routes: dict[int, Route] = {}
+        self.produce_patterns = ProducePatterns(broker)
 
     def __call__(self, channel: Channel) -> "Session":
         return Session(self, channel.peer)
@@ -139,7 +145,10 @@ class Router:
 
     def statistics(self) -> dict[str, int]:
         """Requests by API."""
-        return {route.spec.name: route.requests for route in self._routes.values()}
+        counts = {key: route.requests for key, route in self._routes.items()}
+        if PRODUCE_KEY in counts:
+            counts[PRODUCE_KEY] += self.produce_patterns.served
+        return {self._routes[key].spec.name: count for key, count in counts.items()}
 
 
 def served_apis(role: str, *, withheld: frozenset[int] = frozenset()) -> tuple[ApiSpec, ...]:
@@ -164,18 +173,50 @@ class Session:
         self.frame_bytes_max = router.frame_bytes_max
 
     def handle_frame(self, frame: memoryview) -> Reply:
-        header = read_request_header(frame)
         router = self._router
+        if (
+            len(frame) >= FRAME_BYTES_MIN
+            and not frame[0]
+            and not frame[1]
+            and router.throttle is no_throttle
+        ):
+            # API key 0: a Produce, and most need no more than this.
+            served = router.produce_patterns.serve(frame)
+            if type(served) is bytes:
+                return served
+            if type(served) is Appended:
+                return self._resume(frame, served)
+        header = read_request_header(frame)
         route = router.route(header.api_key)
         version = header.api_version
         if version not in route.versions:
             return self._refuse_version(route, header)
         route.requests += 1
         request, _ = read(route.request_kind, version, frame, header.body_position)
-        context = Context(
+        if type(request) is ProduceRequest:
+            router.produce_patterns.learn(frame, version, header.client_id, request)
+        context = self._context(header)
+        try:
+            outcome = route.handle(context, request)
+        except Exception as error:
+            return self._answer(route, header, context, request, _refusal(route, request, error))
+        return self._reply(route, header, context, request, outcome)
+
+    def _resume(self, frame: memoryview, appended: Appended) -> Reply:
+        """A Produce that left the short road after its append."""
+        header = read_request_header(frame)
+        route = self._router.route(PRODUCE_KEY)
+        request, _ = read(ProduceRequest, header.api_version, frame, header.body_position)
+        context = self._context(header)
+        outcome = resume_produce(context, request, appended.partition, appended.result)
+        return self._reply(route, header, context, request, outcome)
+
+    def _context(self, header: RequestHeader) -> Context:
+        router = self._router
+        return Context(
             router.broker,
             api_key=header.api_key,
-            api_version=version,
+            api_version=header.api_version,
             client_id=header.client_id,
             listener=router.listener,
             role=router.role,
@@ -183,10 +224,15 @@ class Session:
             principal=self._principal,
             served=router.served,
         )
-        try:
-            outcome = route.handle(context, request)
-        except Exception as error:
-            return self._answer(route, header, context, request, _refusal(route, request, error))
+
+    def _reply(
+        self,
+        route: Route,
+        header: RequestHeader,
+        context: Context,
+        request: Message,
+        outcome: Message | Coroutine[Any, Any, Message | None] | None,
+    ) -> Reply:
         if outcome is None:
             return None
         if type(outcome) is route.response_kind:

@@ -32,7 +32,8 @@ class Waiting(NamedTuple):
 
 #: For requests that the protocol leaves without a response (acks=0).
 NO_REPLY: Final = None
-Reply: TypeAlias = Answer | Waiting | None
+#: Plain bytes are an Answer of one part that mutes nobody: the cheapest kind.
+Reply: TypeAlias = bytes | Answer | Waiting | None
 
 
 class CloseConnection(LograftError):

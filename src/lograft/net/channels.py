@@ -25,6 +25,8 @@ WRITE_BYTES_PER_WAKE: Final = 4 << 20
 #: A larger sendfile would keep the loop busy for as long as a fast peer keeps reading.
 _SENDFILE_BYTES_MAX: Final = 2 << 20
 _VECTOR_PARTS_MAX: Final = 64
+#: Up to this size copying is cheaper than more system calls.
+_JOINED_BYTES_MAX: Final = 16 << 10
 _COPY_BYTES: Final = 256 << 10
 #: How long a channel that was closed tries to send what is queued.
 _LINGER_S: Final = 10.0
@@ -105,13 +107,37 @@ class SocketChannel:
             return
         queue = self._queue
         idle = not queue
+        total = 0
         for part in parts:
             size = part.size if type(part) is FileSlice else len(part)
             if size:
-                self._unsent_bytes += size
+                total += size
                 queue.append(part)
+        self._unsent_bytes += total
         if idle and queue:
+            if total <= _JOINED_BYTES_MAX and len(queue) > 1:
+                self._join()
             self._write()
+
+    def _join(self) -> None:
+        """Small answers, and those with a small slice of a file, leave in one system call."""
+        queue = self._queue
+        pieces: list[bytes | bytearray | memoryview] = []
+        for part in queue:
+            if type(part) is FileSlice:
+                file, position, size = part
+                try:
+                    piece = file.pread(size, position)
+                except OSError:
+                    return
+                if len(piece) != size:
+                    return
+                pieces.append(piece)
+            else:
+                assert not isinstance(part, FileSlice)
+                pieces.append(part)
+        queue.clear()
+        queue.append(b"".join(pieces))
 
     def close(self) -> None:
         if self._closing:
@@ -164,6 +190,13 @@ class SocketChannel:
                 part = queue[0]
                 if type(part) is FileSlice:
                     count = self._send_slice(part)
+                elif len(queue) == 1:
+                    assert not isinstance(part, FileSlice)
+                    count = self._socket.send(part)
+                    if count == len(part):
+                        queue.clear()
+                    else:
+                        queue[0] = memoryview(part)[count:]
                 else:
                     count = self._send_bytes()
                 self._unsent_bytes -= count

@@ -246,6 +246,7 @@ class Connection:
 
     def _handle_frames(self) -> None:
         handler = self._handler
+        slots = self._slots
         try:
             while not self._is_held_back():
                 frame = self._held
@@ -259,14 +260,20 @@ class Connection:
                 reply = handler.handle_frame(frame)
                 if handler.frame_bytes_max != self._buffer.limit:
                     self._buffer.limit = handler.frame_bytes_max
-                if reply is None:
-                    continue
-                if type(reply) is Answer:
-                    if self._slots:
-                        self._slots.append(_Slot(reply, None))
+                if type(reply) is bytes:
+                    if slots:
+                        slots.append(_Slot(Answer((reply,)), None))
+                        continue
+                    self._out.append(reply)
+                    self._out_bytes += len(reply)
+                    if self._out_bytes > _GATHER_BYTES:
+                        self._flush()
+                elif type(reply) is Answer:
+                    if slots:
+                        slots.append(_Slot(reply, None))
                     else:
                         self._put(reply)
-                else:
+                elif reply is not None:
                     assert isinstance(reply, Waiting)
                     self._wait_for(reply)
             self._flush()

@@ -10,6 +10,7 @@ from lograft.wire.errors import UnsupportedVersion
 from lograft.wire.message import Message
 from lograft.wire.messages.index import APIS
 
+PRODUCE_KEY: Final = 0
 API_VERSIONS_KEY: Final = 18
 
 

@@ -242,7 +242,8 @@ class Bench:
             listener = LISTENER if role == "broker" else "CONTROLLER"
             router = Router(self.broker, listener=listener, role=role)
             session = self._routers[role] = router(cast(Channel, Peer()))
-        return session.handle_frame(memoryview(bytearray(frame)))
+        reply = session.handle_frame(memoryview(bytearray(frame)))
+        return Answer((reply,)) if isinstance(reply, bytes) else reply
 
     async def ask(
         self,

@@ -1,0 +1,236 @@
+"""The short road of the common Produce request: one batch for one partition, no transaction.
+
+A client's requests for one partition are equal but for their correlation id and their records. The
+first one takes the generic road and leaves a pattern: the bytes that all of them share, and those
+that all answers share. A later frame that has these bytes needs no decoding, and its answer is one
+`pack`. Patterns are made by the generic codec, so both roads give the same bytes.
+
+Whatever is not a plain success goes the generic road: a frame without a pattern, an error (nothing
+has been appended then, so it may begin again) or an acknowledgement that must wait. The rules of
+the partition are asked for every request; a pattern knows names, not permissions. Listeners with a
+throttle have no short road.
+"""
+
+from struct import Struct
+from typing import Final, NamedTuple
+
+from lograft.api import produce
+from lograft.api.produce import ATTRIBUTES_AT, MAGIC_AT, TOPIC_IDS_SINCE
+from lograft.broker.broker import Broker
+from lograft.broker.partition import Partition
+from lograft.model.errors import LograftError
+from lograft.model.types import INTERNAL_TOPICS
+from lograft.storage.types import AppendResult
+from lograft.wire.apis import PRODUCE_KEY, response_header_version
+from lograft.wire.batches import HEADER_SIZE, MAGIC, TRANSACTIONAL_FLAG
+from lograft.wire.codec import write
+from lograft.wire.headers import frame_response, write_request_header
+from lograft.wire.messages.produce import (
+    PartitionProduceData,
+    PartitionProduceResponse,
+    ProduceRequest,
+    ProduceResponse,
+    TopicProduceData,
+    TopicProduceResponse,
+)
+
+#: Compact lengths and tags: the versions of current clients.
+VERSIONS: Final = range(9, 14)
+#: Shared by the connections of a listener. Beyond it all are forgotten and learned again.
+PATTERNS_MAX: Final = 4096
+#: A pattern holds the client's id; nobody needs a longer one for the short road.
+SHARED_BYTES_MAX: Final = 512
+#: No request that fits the short road is shorter, and reading its first bytes needs no care.
+FRAME_BYTES_MIN: Final = 100
+#: API key, version, correlation id, size of the client id.
+_HEAD: Final = Struct(">hhih").unpack_from
+#: Patterns compare what follows the correlation id, up to the size of the records.
+_COMPARED_FROM: Final = 8
+#: From the end of the client id to the topic: tags, transactional id, acks, timeout, count.
+_TO_TOPIC: Final = 10 + 9
+#: Topic id, count, partition.
+_ID_TO_RECORDS: Final = 16 + 1 + 4
+#: The name's own size byte counts itself; then count, partition.
+_NAME_TO_RECORDS: Final = 1 + 4
+#: Four bytes say how long the longest frame's records are.
+_LENGTH_SHIFT_MAX: Final = 21
+#: Tags of the partition, of the topic, of the request.
+_TAGS_BYTES: Final = 3
+_OFFSETS: Final = Struct(">qqq")
+#: Stands where an answer has its offsets while its pattern is made.
+_MARK: Final = (0x5A1F_00D1_2B3C_4D5E, 0x6B2E_11C2_3A4B_5C6D, 0x7C3D_22B3_495A_6B7C)
+
+
+class Pattern:
+    """One client's requests for one partition."""
+
+    __slots__ = ("acks", "head", "index", "name", "pack", "size", "tail", "topic_id")
+
+    def __init__(self, topic: TopicProduceData, index: int, acks: int, answer: bytes) -> None:
+        self.name = topic.name
+        self.topic_id = topic.topic_id
+        self.index = index
+        self.acks = acks
+        at = answer.index(_OFFSETS.pack(*_MARK))
+        self.head = answer[8:at]
+        self.tail = answer[at + _OFFSETS.size :]
+        self.size = len(answer) - 4
+        self.pack = Struct(f">ii{len(self.head)}sqqq{len(self.tail)}s").pack
+
+
+class Appended(NamedTuple):
+    """On the short road so far; its acknowledgement must wait, or went wrong."""
+
+    partition: Partition
+    result: AppendResult
+
+
+class ProducePatterns:
+    __slots__ = ("_broker", "_count", "_patterns", "served")
+
+    def __init__(self, broker: Broker) -> None:
+        self._broker = broker
+        #: By version, then by the bytes that requests share.
+        self._patterns: tuple[dict[bytes, Pattern], ...] = ()
+        self.forget()
+        #: Requests that came this way.
+        self.served = 0
+
+    def forget(self) -> None:
+        self._count = 0
+        self._patterns = tuple({} for _ in range(VERSIONS.stop))
+
+    def serve(self, frame: memoryview) -> bytes | Appended | None:
+        """The whole answer; or None, and nothing has happened."""
+        size = len(frame)
+        if size < FRAME_BYTES_MIN:
+            return None
+        _, version, correlation_id, at = _HEAD(frame)
+        at += _TO_TOPIC
+        if not 9 <= version <= 13 or at + _ID_TO_RECORDS >= size:
+            return None
+        at += _ID_TO_RECORDS if version == TOPIC_IDS_SINCE else frame[at] + _NAME_TO_RECORDS
+        pattern = self._patterns[version].get(bytes(frame[_COMPARED_FROM:at]))
+        if pattern is None or at + HEADER_SIZE >= size:
+            return None
+        length = shift = 0
+        while (byte := frame[at]) >= 0x80 and shift < _LENGTH_SHIFT_MAX:
+            length |= (byte & 0x7F) << shift
+            shift += 7
+            at += 1
+        at += 1
+        # Compact: one more than there are bytes.
+        end = at + (length | byte << shift) - 1
+        if end + _TAGS_BYTES != size or end - at < HEADER_SIZE:
+            return None
+        if frame[end] or frame[end + 1] or frame[end + 2]:
+            return None
+        records = frame[at:end]
+        if records[MAGIC_AT] != MAGIC or records[ATTRIBUTES_AT] & TRANSACTIONAL_FLAG:
+            return None
+        return self._append(pattern, version, correlation_id, records)
+
+    def _append(
+        self, pattern: Pattern, version: int, correlation_id: int, records: memoryview
+    ) -> bytes | Appended | None:
+        broker = self._broker
+        acks = pattern.acks
+        if version == TOPIC_IDS_SINCE:
+            partition = broker.partitions.get_by_id(pattern.topic_id, pattern.index)
+        else:
+            partition = broker.partitions.get(pattern.name, pattern.index)
+        if partition is None or partition.topic in INTERNAL_TOPICS:
+            return None
+        try:
+            result = produce.append(partition, records, broker.clock.wall_ms(), acks)
+        except LograftError:
+            return None
+        self.served += 1
+        base, end, log_append_time_ms, log_start, _, _ = result
+        try:
+            if not produce.is_acknowledged(partition, end, acks):
+                return Appended(partition, result)
+        except LograftError:
+            return Appended(partition, result)
+        return pattern.pack(
+            pattern.size,
+            correlation_id,
+            pattern.head,
+            base,
+            log_append_time_ms,
+            log_start,
+            pattern.tail,
+        )
+
+    def learn(
+        self, frame: memoryview, version: int, client_id: str | None, request: ProduceRequest
+    ) -> None:
+        """Makes the pattern of a request that came the generic road, if it is a common one."""
+        if version not in VERSIONS or client_id is None or len(request.topic_data) != 1:
+            return
+        (topic,) = request.topic_data
+        if (
+            len(topic.partition_data) != 1
+            or request.transactional_id is not None
+            or request.acks not in (produce.ACKS_LEADER, produce.ACKS_ALL)
+        ):
+            return
+        index = topic.partition_data[0].index
+        # The same request without records, in the one way in which we write it.
+        bare = _bare_request(request, topic, index)
+        head = write_request_header(PRODUCE_KEY, version, 0, client_id)
+        shared = (head + write(bare, version))[_COMPARED_FROM : -1 - _TAGS_BYTES]
+        if (
+            len(shared) > SHARED_BYTES_MAX
+            or shared in self._patterns[version]
+            or frame[_COMPARED_FROM : _COMPARED_FROM + len(shared)] != shared
+        ):
+            return
+        if self._count == PATTERNS_MAX:
+            self.forget()
+        self._count += 1
+        self._patterns[version][shared] = Pattern(
+            topic, index, request.acks, _marked_answer(topic, index, version)
+        )
+
+
+def _bare_request(request: ProduceRequest, topic: TopicProduceData, index: int) -> ProduceRequest:
+    return ProduceRequest(
+        acks=request.acks,
+        timeout_ms=request.timeout_ms,
+        topic_data=[
+            TopicProduceData(
+                name=topic.name,
+                topic_id=topic.topic_id,
+                partition_data=[PartitionProduceData(index=index, records=b"")],
+            )
+        ],
+    )
+
+
+def _marked_answer(topic: TopicProduceData, index: int, version: int) -> bytes:
+    base, log_append_time_ms, log_start = _MARK
+    response = ProduceResponse(
+        responses=[
+            TopicProduceResponse(
+                name=topic.name,
+                topic_id=topic.topic_id,
+                partition_responses=[
+                    PartitionProduceResponse(
+                        index=index,
+                        base_offset=base,
+                        log_append_time_ms=log_append_time_ms,
+                        log_start_offset=log_start,
+                    )
+                ],
+            )
+        ]
+    )
+    (whole,) = frame_response(
+        response,
+        version,
+        correlation_id=0,
+        header_version=response_header_version(PRODUCE_KEY, version),
+    )
+    assert isinstance(whole, bytes)
+    return whole

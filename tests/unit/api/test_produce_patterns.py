@@ -1,0 +1,216 @@
+"""The short road of Produce must not be seen: same answers, same log as on the generic road."""
+
+import random
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Final, cast
+from uuid import UUID
+
+import pytest
+
+from lograft.api.produce_patterns import PATTERNS_MAX
+from lograft.api.router import Router, Session
+from lograft.model.exchange import Answer, CloseConnection, Waiting
+from lograft.model.seams import Channel
+from lograft.wire.errors import WireError
+from lograft.wire.headers import frame_request
+from lograft.wire.messages.produce import (
+    PartitionProduceData,
+    ProduceRequest,
+    TopicProduceData,
+)
+from tests.unit.broker.bench import Bench, Peer, batch_of, run
+
+STEPS: Final = 150
+TOPICS: Final = ("a", "flushed", "stamped", "__consumer_offsets", "missing")
+
+
+@dataclass
+class Frames:
+    """A stream of requests, most of them common, some not, some broken."""
+
+    chance: random.Random
+    version: int
+    topic_ids: dict[str, UUID]
+    sequences: dict[int, int] = field(default_factory=dict)
+
+    def next(self) -> bytes:
+        chance = self.chance
+        odd = chance.random() < 0.3
+        topics = [self._topic(odd) for _ in range(2 if odd and chance.random() < 0.2 else 1)]
+        request = ProduceRequest(
+            transactional_id="t" if odd and chance.random() < 0.1 else None,
+            acks=chance.choice((1, 0, 2) if odd else (-1,)),
+            timeout_ms=chance.choice((0, 1000) if odd else (1000,)),
+            topic_data=topics,
+        )
+        client_id = chance.choice(("other", "", None, "__admin_client") if odd else ("client",))
+        frame = bytearray(
+            frame_request(
+                request, self.version, correlation_id=chance.getrandbits(31), client_id=client_id
+            )[4:]
+        )
+        match chance.randrange(20):
+            case 0 | 1:
+                frame[chance.randrange(len(frame))] ^= 1 << chance.randrange(8)
+            case 2:
+                del frame[chance.randrange(8, len(frame)) :]
+            case 3:
+                frame += bytes(chance.choice((1, 100)))
+            case _:
+                pass
+        return bytes(frame)
+
+    def _topic(self, odd: bool) -> TopicProduceData:
+        chance = self.chance
+        name = chance.choice(TOPICS if odd else ("a", "a", "flushed", "stamped"))
+        return TopicProduceData(
+            name=name,
+            topic_id=self.topic_ids.get(name, UUID(int=404)),
+            partition_data=[
+                PartitionProduceData(
+                    index=chance.choice((0, 1, 7)) if odd else 0, records=self._records(odd)
+                )
+                for _ in range(2 if odd and chance.random() < 0.2 else 1)
+            ],
+        )
+
+    def _records(self, odd: bool) -> bytes | None:
+        chance = self.chance
+        values = [bytes(chance.choice((1, 50, 3000))) for _ in range(chance.randrange(1, 4))]
+        match chance.randrange(8) if odd else 8:
+            case 0:
+                return None
+            case 1:
+                return b""
+            case 2:
+                return batch_of(*values) + batch_of(*values)
+            case 3:
+                return batch_of(
+                    *values,
+                    producer_id=9,
+                    producer_epoch=0,
+                    base_sequence=0,
+                    transactional=True,
+                )
+            case _:
+                pass
+        if chance.random() < 0.5:
+            return batch_of(*values)
+        producer = chance.randrange(3)
+        sequence = self.sequences.get(producer, 0)
+        if chance.random() < 0.2:
+            sequence = max(0, sequence + chance.choice((-1, 1)) * len(values))
+        self.sequences[producer] = sequence + len(values)
+        return batch_of(
+            *values,
+            producer_id=producer,
+            producer_epoch=chance.choice((0, 0, 0, 0, 1)),
+            base_sequence=sequence,
+        )
+
+
+async def outcome(session: Session, frame: bytes) -> object:
+    try:
+        reply = session.handle_frame(memoryview(bytearray(frame)))
+        if isinstance(reply, Waiting):
+            reply = await reply.answer
+    except (CloseConnection, WireError) as error:
+        return type(error), str(error)
+    return b"".join(cast(tuple[bytes, ...], reply.parts)) if isinstance(reply, Answer) else reply
+
+
+def play(
+    seed: int, version: int, before_each: Callable[[Router], None]
+) -> tuple[list[object], int]:
+    """All that can be seen of one life (answers, logs), and how many went the short road."""
+    seen: list[object] = []
+    short_roads: list[int] = []
+
+    async def scenario(bench: Bench) -> None:
+        await bench.create_topic("a", partitions=2)
+        await bench.create_topic("flushed", flush_messages="1")
+        await bench.create_topic("stamped", message_timestamp_type="LogAppendTime")
+        router = Router(bench.broker, listener="PLAINTEXT")
+        session = router(cast(Channel, Peer()))
+        frames = Frames(random.Random(seed), version, dict(bench.broker.image.topic_ids))
+        for _ in range(STEPS):
+            before_each(router)
+            seen.append(await outcome(session, frames.next()))
+        for partition in bench.broker.partitions:
+            assert partition.log is not None
+            file = partition.log.active.file
+            seen.append((repr(partition), file.pread(file.size, 0)))
+            seen.append(partition.log.producers.derived())
+        short_roads.append(router.produce_patterns.served)
+        seen.append(router.statistics())
+
+    run(scenario)
+    return seen, short_roads[0]
+
+
+@pytest.mark.parametrize("version", [3, 8, 9, 10, 12, 13])
+@pytest.mark.parametrize("seed", range(4))
+def test_both_roads_give_the_same(seed: int, version: int) -> None:
+    short, served = play(seed, version, lambda router: None)
+    generic, none_served = play(seed, version, lambda router: router.produce_patterns.forget())
+    assert none_served == 0
+    assert (served > STEPS // 8) == (version >= 9), "the short road was hardly taken"
+    assert short == generic
+
+
+def test_a_long_client_id_leaves_no_pattern() -> None:
+    async def scenario(bench: Bench) -> None:
+        await bench.create_topic("a")
+        router = Router(bench.broker, listener="PLAINTEXT")
+        session = router(cast(Channel, Peer()))
+        for client_id in ("c" * 1000, "c" * 1000, "c", "c"):
+            frame = one_batch("a", client_id)
+            assert isinstance(await outcome(session, frame), bytes)
+        assert router.produce_patterns.served == 1
+
+    run(scenario)
+
+
+def test_patterns_are_bounded() -> None:
+    async def scenario(bench: Bench) -> None:
+        await bench.create_topic("a")
+        router = Router(bench.broker, listener="PLAINTEXT")
+        session = router(cast(Channel, Peer()))
+        for number in range(PATTERNS_MAX + 1):
+            session.handle_frame(memoryview(bytearray(one_batch("a", f"client-{number:05}"))))
+        assert await outcome(session, one_batch("a", "client-00000")) is not None
+        assert router.produce_patterns.served == 0, "the first one was forgotten"
+
+    run(scenario)
+
+
+def test_a_broken_length_ends_nowhere() -> None:
+    """A size of the records that never ends, in a frame that has a pattern otherwise."""
+
+    async def scenario(bench: Bench) -> None:
+        await bench.create_topic("a")
+        session = Router(bench.broker, listener="PLAINTEXT")(cast(Channel, Peer()))
+        good = one_batch("a", "c" * 60)
+        await outcome(session, good)
+        at = good.index(batch_of(b"v")) - 1
+        for cut in range(at, len(good) + 10):
+            broken = good[:at] + b"\xff" * (cut - at)
+            with pytest.raises((CloseConnection, WireError)):
+                session.handle_frame(memoryview(bytearray(broken)))
+
+    run(scenario)
+
+
+def one_batch(topic: str, client_id: str) -> bytes:
+    request = ProduceRequest(
+        acks=1,
+        timeout_ms=1,
+        topic_data=[
+            TopicProduceData(
+                name=topic,
+                partition_data=[PartitionProduceData(index=0, records=batch_of(b"v"))],
+            )
+        ],
+    )
+    return frame_request(request, 9, correlation_id=1, client_id=client_id)[4:]
