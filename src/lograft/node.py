@@ -17,17 +17,22 @@ from typing import Any, Final
 from lograft.api.router import Router, served_apis
 from lograft.broker.broker import Broker
 from lograft.broker.controller import Controller
+from lograft.broker.controller_link import ControllerLink
 from lograft.broker.directory_assignment import DirectoryAssigner
 from lograft.broker.formatting import check_identities
 from lograft.broker.metadata_loading import load_metadata
+from lograft.broker.peers import Peers
 from lograft.broker.producer_ids import ProducerIds
 from lograft.broker.raft_driver import RaftDriver
-from lograft.broker.registration import BrokerRegistration, controller_registration_request
+from lograft.broker.registration import (
+    CONTROLLER_REGISTRATION_VERSION,
+    BrokerRegistration,
+    controller_registration_request,
+)
 from lograft.broker.snapshotting import Snapshotter
-from lograft.metadata.producer_ids import allocate_producer_ids
 from lograft.metadata.types import Endpoint as RegisteredEndpoint
 from lograft.model.broker_configs import BrokerConfig
-from lograft.model.errors import InvalidConfig, InvalidInput, LograftError
+from lograft.model.errors import ErrorCode, InvalidConfig, InvalidInput, LograftError
 from lograft.model.listeners import Endpoint
 from lograft.model.seams import Address, DirectoryLock, Runtime, Task, Transport
 from lograft.model.types import Offset
@@ -35,6 +40,7 @@ from lograft.net.channels import BufferSizes
 from lograft.net.frame_memory import FrameBudget
 from lograft.net.serving import ConnectionQuota, Server, ServerLimits
 from lograft.storage.log_dirs import LOCK, MetaProperties, write_meta_properties
+from lograft.wire.messages.controller_registration import ControllerRegistrationResponse
 
 LOGGER: Final = logging.getLogger(__name__)
 #: Settings that promise protection or another place for data: ignoring them would be a lie.
@@ -53,7 +59,7 @@ NOT_YET: Final = {"broker": frozenset[int](), "controller": frozenset({FETCH})}
 class Node:
     """One node with a quorum of one: broker and controller, or a controller alone.
 
-    start: folders → listeners, which let clients wait → metadata log → logs → registration →
+    start: folders → listeners, which let clients wait → metadata log → registration → logs →
     serving.
     stop: the same way back, so that nothing is acknowledged that a closed log cannot keep.
     """
@@ -77,6 +83,7 @@ class Node:
         self._servers: dict[str, Server] = {}
         self._tasks: list[Task] = []
         self._driver: RaftDriver | None = None
+        self._peers: Peers | None = None
         self._broker: Broker | None = None
         self._registration: BrokerRegistration | None = None
         self._quota = ConnectionQuota(
@@ -104,8 +111,6 @@ class Node:
         await self._listen()
         driver.start()
         await driver.wait_ready()
-        if self.config.is_broker:
-            await broker.load()
         await self._control()
         self._serve(self.config.controller_listeners)
         if self.config.is_broker:
@@ -123,6 +128,8 @@ class Node:
             await self._broker.stop()
         if self._driver is not None:
             await self._driver.stop()
+        if self._peers is not None:
+            self._peers.close()
         for lock in self._locks:
             lock.release()
 
@@ -177,12 +184,11 @@ class Node:
             committed=lambda: self.broker.image,
             bootstrap=self._bootstrap,
         )
+        self._peers = Peers(self._runtime, client_id=f"lograft-{config.node_id}")
+        controller_listener = config.controller_listeners[0].name
+        link = ControllerLink(self._runtime, driver, self._peers, listener=controller_listener)
         producer_ids = ProducerIds(
-            config.node_id,
-            broker_epoch=lambda: self._registered().broker_epoch,
-            allocate=lambda request: controller.submit(
-                lambda image: allocate_producer_ids(image, request)
-            ),
+            config.node_id, broker_epoch=lambda: self._registered().broker_epoch, link=link
         )
         directory_ids = {
             path: identity.directory_id
@@ -195,16 +201,18 @@ class Node:
             cluster_id=cluster_id,
             directory_ids=directory_ids,
             controller=controller,
+            link=link,
             producer_ids=producer_ids,
             quorum=driver,
             halt=self._halt,
         )
+        link.call_here = Router(broker, listener=controller_listener, role="controller").call
         self._broker, self._controller, self._directory_ids = broker, controller, directory_ids
         self._assigner = assigner = DirectoryAssigner(
             config.node_id,
             broker_epoch=lambda: self._registered().broker_epoch,
             image=lambda: broker.image,
-            submit=controller.submit,
+            link=link,
         )
         broker.logs.on_partition_opened = lambda partition, directory: assigner.opened(
             partition.topic_id, partition.index, directory.directory_id
@@ -229,6 +237,7 @@ class Node:
                     role=role,
                     served=served_apis(role, withheld=NOT_YET[role]),
                     frame_bytes_max=self.config.socket_request_max_bytes,
+                    link=self.broker.link,
                 ),
                 runtime=self._runtime,
                 quota=self._quota,
@@ -253,17 +262,20 @@ class Node:
         return TlsTransport(self._runtime.transport, server=context)
 
     async def _control(self) -> None:
-        """Returns when this node is the active controller and the cluster knows it as one."""
-        controller = self._controller
-        await controller.wait_active()
-        await controller.register_controller(
+        """Returns when the cluster knows this node as a controller."""
+        reply = await self.broker.link.request(
             controller_registration_request(
                 self.config,
                 incarnation_id=self._runtime.randomness.uuid(),
                 endpoints=self._bound(self.config.advertised_controller_listeners),
-            )
+            ),
+            CONTROLLER_REGISTRATION_VERSION,
+            ControllerRegistrationResponse,
         )
-        self._spawn(controller.run(), name="controller")
+        if reply.error_code:
+            code = ErrorCode(reply.error_code)
+            raise LograftError(f"this controller is not taken: {code.name} {reply.error_message}")
+        self._spawn(self._controller.run(), name="controller")
         self._spawn(self._snapshotter.run(), name="metadata snapshots")
 
     async def _join(self, broker: Broker) -> None:
@@ -271,17 +283,20 @@ class Node:
         registration = BrokerRegistration(
             self._runtime,
             self.config,
-            self._controller,
+            broker.link,
             cluster_id=broker.cluster_id,
             endpoints=self._bound(self.config.advertised_listeners),
             directory_ids=self._directory_ids.values(),
             applied_offset=lambda: Offset(broker.image.offset),
-            previous_epoch=broker.logs.previous_broker_epoch,
+            previous_epoch=await broker.logs.read_previous_epoch(),
             offline_directories=broker.logs.offline_ids,
         )
         self._registration = registration
         broker.logs.on_directory_failed = registration.report_soon
-        await registration.register()
+        epoch = await registration.register()
+        # Not before: what an older image says of leaders is not true any more.
+        await broker.wait_image(lambda image: image.offset >= epoch)
+        await broker.load(epoch)
         self._spawn(registration.run(), name="broker registration")
         self._spawn(self._assigner.run(), name="directory assignment")
         await registration.wait_unfenced()

@@ -7,6 +7,7 @@ from typing import Final
 from lograft.api.context import Api, Context
 from lograft.api.decisions import decide
 from lograft.api.errors import code_of
+from lograft.api.forwarding import forward, must_forward
 from lograft.api.own_resources import check_may_alter
 from lograft.metadata.configs import alter_configs
 from lograft.metadata.errors import Refused
@@ -43,6 +44,8 @@ async def _decide(
 ) -> list[AlterConfigsResourceResponse]:
     """A response for each resource, in their order."""
     try:
+        if must_forward(context):
+            return (await forward(context, request, AlterConfigsResponse)).responses
         reply = await decide(
             context, lambda image: alter_configs(image, request, config=context.broker.config)
         )

@@ -3,6 +3,7 @@
 from typing import Final
 
 from lograft.api.context import Api, Context
+from lograft.api.decisions import controller_of
 from lograft.api.errors import code_of
 from lograft.model.errors import LograftError
 from lograft.wire.messages.broker_heartbeat import BrokerHeartbeatRequest, BrokerHeartbeatResponse
@@ -12,6 +13,6 @@ API: Final = Api(key=63, versions=range(3))
 
 async def handle(context: Context, request: BrokerHeartbeatRequest) -> BrokerHeartbeatResponse:
     try:
-        return await context.broker.controller.heartbeat(request)
+        return await controller_of(context).heartbeat(request)
     except LograftError as error:
         return BrokerHeartbeatResponse(error_code=code_of(error))

@@ -1,14 +1,19 @@
 """BrokerRegistration, versions 0-4, controller listener: a broker joins, or comes back."""
 
+import logging
 from typing import Final
 
 from lograft.api.context import Api, Context
+from lograft.api.decisions import controller_of
 from lograft.api.errors import code_of
+from lograft.broker.errors import NotController
 from lograft.model.errors import LograftError
 from lograft.wire.messages.broker_registration import (
     BrokerRegistrationRequest,
     BrokerRegistrationResponse,
 )
+
+LOGGER: Final = logging.getLogger(__name__)
 
 API: Final = Api(key=62, versions=range(5))
 
@@ -17,6 +22,10 @@ async def handle(
     context: Context, request: BrokerRegistrationRequest
 ) -> BrokerRegistrationResponse:
     try:
-        return await context.broker.controller.register_broker(request)
+        return await controller_of(context).register_broker(request)
+    except NotController as error:
+        return BrokerRegistrationResponse(error_code=code_of(error))
     except LograftError as error:
+        # The response has no place for the reason.
+        LOGGER.warning("broker %d is not taken: %s", request.broker_id, error)
         return BrokerRegistrationResponse(error_code=code_of(error))

@@ -1,5 +1,6 @@
 """Who asks, through which listener, in which version: what a handler knows beside the request."""
 
+from collections.abc import Callable
 from enum import IntEnum
 from typing import TYPE_CHECKING, Final
 
@@ -8,6 +9,7 @@ from lograft.model.seams import Address
 from lograft.wire.apis import ApiSpec
 
 if TYPE_CHECKING:
+    from lograft.api.router import Router
     from lograft.broker.broker import Broker
 
 __all__ = ["ANONYMOUS", "Api", "Context", "Resource", "authorize"]
@@ -29,7 +31,9 @@ class Context:
         "peer",
         "principal",
         "role",
+        "router",
         "served",
+        "when_closed",
     )
 
     def __init__(
@@ -44,6 +48,8 @@ class Context:
         peer: Address,
         principal: str,
         served: tuple[ApiSpec, ...],
+        router: "Router | None" = None,
+        when_closed: Callable[[Callable[[], None]], None] | None = None,
     ) -> None:
         self.broker = broker
         self.api_key = api_key
@@ -56,6 +62,11 @@ class Context:
         self.principal = principal
         #: What this listener serves.
         self.served = served
+        #: For requests that carry others inside, and those that the controller decides.
+        self.router = router
+        #: Sets what is called when the connection ends; the last one that was set counts. None:
+        #: the request came through no connection.
+        self.when_closed = when_closed
         #: A handler that returns a coroutine may set this when all that depends on the order of
         #: requests has already happened (Produce has appended): the connection's next requests are
         #: then handled while this one waits.

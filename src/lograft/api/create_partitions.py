@@ -6,7 +6,7 @@ from lograft.api.context import Api, Context
 from lograft.api.decisions import decide
 from lograft.api.errors import code_of
 from lograft.metadata.partitions import create_partitions
-from lograft.model.errors import LograftError
+from lograft.model.errors import ErrorCode, LograftError
 from lograft.wire.messages.create_partitions import (
     CreatePartitionsRequest,
     CreatePartitionsResponse,
@@ -24,10 +24,15 @@ async def handle(context: Context, request: CreatePartitionsRequest) -> CreatePa
             timeout_ms=request.timeout_ms,
         )
     except LograftError as error:
-        code, message = code_of(error), str(error)
-        return CreatePartitionsResponse(
-            results=[
-                CreatePartitionsTopicResult(name=name, error_code=code, error_message=message)
-                for name in dict.fromkeys(topic.name for topic in request.topics)
-            ]
-        )
+        return error_response(request, code_of(error), str(error))
+
+
+def error_response(
+    request: CreatePartitionsRequest, code: ErrorCode, message: str
+) -> CreatePartitionsResponse:
+    return CreatePartitionsResponse(
+        results=[
+            CreatePartitionsTopicResult(name=name, error_code=code, error_message=message)
+            for name in dict.fromkeys(topic.name for topic in request.topics)
+        ]
+    )

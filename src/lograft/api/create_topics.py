@@ -10,7 +10,7 @@ from lograft.api.context import Api, Context
 from lograft.api.decisions import decide
 from lograft.api.errors import code_of
 from lograft.metadata.topics import create_topics
-from lograft.model.errors import LograftError
+from lograft.model.errors import ErrorCode, LograftError
 from lograft.wire.messages.create_topics import (
     CreatableTopicResult,
     CreateTopicsRequest,
@@ -33,10 +33,15 @@ async def handle(context: Context, request: CreateTopicsRequest) -> CreateTopics
             timeout_ms=request.timeout_ms,
         )
     except LograftError as error:
-        code, message = code_of(error), str(error)
-        return CreateTopicsResponse(
-            topics=[
-                CreatableTopicResult(name=name, error_code=code, error_message=message)
-                for name in dict.fromkeys(topic.name for topic in request.topics)
-            ]
-        )
+        return error_response(request, code_of(error), str(error))
+
+
+def error_response(
+    request: CreateTopicsRequest, code: ErrorCode, message: str
+) -> CreateTopicsResponse:
+    return CreateTopicsResponse(
+        topics=[
+            CreatableTopicResult(name=name, error_code=code, error_message=message)
+            for name in dict.fromkeys(topic.name for topic in request.topics)
+        ]
+    )

@@ -5,7 +5,8 @@ from collections.abc import Callable
 from typing import Final, TypeVar
 
 from lograft.api.context import Context
-from lograft.broker.errors import WaitTimedOut
+from lograft.broker.broker import ControllerPort
+from lograft.broker.errors import NotController, WaitTimedOut
 from lograft.metadata.image import MetadataImage
 from lograft.metadata.types import Outcome
 
@@ -13,6 +14,14 @@ R = TypeVar("R")
 
 #: For requests that bring no timeout of their own.
 TIMEOUT_MS: Final = 30_000
+
+
+def controller_of(context: Context) -> ControllerPort:
+    """The controller in this process, active or not."""
+    controller = context.broker.controller_here
+    if controller is None:
+        raise NotController(f"node {context.broker.node_id} is not a controller")
+    return controller
 
 
 async def decide(
@@ -25,6 +34,6 @@ async def decide(
     the records may still become committed later."""
     try:
         async with asyncio.timeout(max(0, timeout_ms) / 1000):
-            return await context.broker.controller.submit(decision)
+            return await controller_of(context).submit(decision)
     except TimeoutError:
         raise WaitTimedOut(f"not committed within {timeout_ms} ms") from None

@@ -10,7 +10,7 @@ from lograft.api.context import Api, Context
 from lograft.api.decisions import decide
 from lograft.api.errors import code_of
 from lograft.metadata.topics import delete_topics
-from lograft.model.errors import LograftError
+from lograft.model.errors import ErrorCode, LograftError
 from lograft.wire.messages.delete_topics import (
     DeletableTopicResult,
     DeleteTopicsRequest,
@@ -29,16 +29,18 @@ async def handle(context: Context, request: DeleteTopicsRequest) -> DeleteTopics
             timeout_ms=request.timeout_ms,
         )
     except LograftError as error:
-        code, message = code_of(error), str(error)
-        wanted = request.topics or [DeleteTopicState(name=name) for name in request.topic_names]
-        return DeleteTopicsResponse(
-            responses=[
-                DeletableTopicResult(
-                    name=topic.name,
-                    topic_id=topic.topic_id,
-                    error_code=code,
-                    error_message=message,
-                )
-                for topic in wanted
-            ]
-        )
+        return error_response(request, code_of(error), str(error))
+
+
+def error_response(
+    request: DeleteTopicsRequest, code: ErrorCode, message: str
+) -> DeleteTopicsResponse:
+    wanted = request.topics or [DeleteTopicState(name=name) for name in request.topic_names]
+    return DeleteTopicsResponse(
+        responses=[
+            DeletableTopicResult(
+                name=topic.name, topic_id=topic.topic_id, error_code=code, error_message=message
+            )
+            for topic in wanted
+        ]
+    )

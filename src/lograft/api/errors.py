@@ -72,6 +72,7 @@ CODE_OF: Final[dict[type[LograftError], ErrorCode]] = {
     broker.InvalidTopic: ErrorCode.invalid_topic_exception,
     broker.RecordsNotDeletable: ErrorCode.policy_violation,
     # Other nodes.
+    broker.ControllerUnreachable: ErrorCode.request_timed_out,
     broker.PeerUnreachable: ErrorCode.network_exception,
     broker.PeerLost: ErrorCode.request_timed_out,
     # The controller and its quorum.

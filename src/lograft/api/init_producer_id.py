@@ -9,7 +9,8 @@ from typing import Final
 
 from lograft.api.context import Api, Context
 from lograft.api.errors import code_of
-from lograft.broker.errors import NotController
+from lograft.broker.errors import ControllerUnreachable
+from lograft.metadata.errors import Refused
 from lograft.model.errors import ErrorCode, LograftError
 from lograft.model.types import NO_PRODUCER_EPOCH, NO_PRODUCER_ID
 from lograft.wire.messages.init_producer_id import InitProducerIdRequest, InitProducerIdResponse
@@ -28,7 +29,7 @@ async def handle(context: Context, request: InitProducerIdRequest) -> InitProduc
         return _refused(ErrorCode.coordinator_not_available)
     try:
         producer_id = await context.broker.producer_ids.next()
-    except NotController:
+    except (ControllerUnreachable, Refused):
         # What clients wait out; they do not expect to need the controller here.
         return _refused(ErrorCode.coordinator_load_in_progress)
     except LograftError as error:

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any, Final, Protocol, cast
 from lograft import api
 from lograft.api.context import ANONYMOUS, Context
 from lograft.api.errors import code_of
+from lograft.api.forwarding import FORWARDED, forward_frame, read_answer
 from lograft.api.produce import resume as resume_produce
 from lograft.api.produce_patterns import FRAME_BYTES_MIN, Appended, ProducePatterns
 from lograft.model.errors import ErrorCode, LograftError
@@ -38,9 +39,12 @@ from lograft.wire.messages.produce import ProduceRequest
 
 if TYPE_CHECKING:
     from lograft.broker.broker import Broker
+    from lograft.broker.controller_link import ControllerLink
 
 #: socket.request.max.bytes
 FRAME_BYTES_MAX: Final = 100 << 20
+#: The peer of a request that came through no connection.
+NOBODY: Final = Address("", 0)
 
 logger = logging.getLogger(__name__)
 
@@ -63,6 +67,7 @@ class Route:
     __slots__ = (
         "error_response",
         "handle",
+        "is_forwarded",
         "request_kind",
         "requests",
         "response_kind",
@@ -71,8 +76,10 @@ class Route:
         "versions",
     )
 
-    def __init__(self, spec: ApiSpec) -> None:
+    def __init__(self, spec: ApiSpec, *, is_forwarded: bool = False) -> None:
         self.spec = spec
+        #: Only the active controller decides it, and this listener is not one of its own.
+        self.is_forwarded = is_forwarded
         self.versions = range(spec.min_version, spec.max_version + 1)
         self.requests = 0
         module = import_module(f"{api.__name__}.{spec.module}")
@@ -103,6 +110,7 @@ class Router:
         "_routes",
         "broker",
         "frame_bytes_max",
+        "link",
         "listener",
         "produce_patterns",
         "role",
@@ -119,15 +127,18 @@ class Router:
         frame_bytes_max: int = FRAME_BYTES_MAX,
         throttle: Throttle = no_throttle,
         served: tuple[ApiSpec, ...] | None = None,
+        link: "ControllerLink | None" = None,
     ) -> None:
         """`role` is what the listener is for, "broker" or "controller"; it serves all that
-        `served_apis` finds for that, unless told otherwise."""
+        `served_apis` finds for that, unless told otherwise. `link`: the way to the active
+        controller, for requests on a broker's listener that only it can decide."""
         self.broker = broker
         self.listener = listener
         self.role = role
         self.frame_bytes_max = frame_bytes_max
         self.throttle = throttle
         self.served = served_apis(role) if served is None else served
+        self.link = link if role == "broker" else None
         self._routes: dict[int, Route] = {}
         self.produce_patterns = ProducePatterns(broker)
 
@@ -140,8 +151,51 @@ class Router:
             spec = API_VERSIONS.get(key)
             if spec is None or spec not in self.served:
                 raise CloseConnection(f"API {key} is not served on listener {self.listener}")
-            found = self._routes[key] = Route(spec)
+            is_forwarded = self.link is not None and key in FORWARDED
+            found = self._routes[key] = Route(spec, is_forwarded=is_forwarded)
         return found
+
+    def context(
+        self,
+        key: int,
+        version: int,
+        *,
+        client_id: str | None = None,
+        peer: Address = NOBODY,
+        principal: str = ANONYMOUS,
+        when_closed: Callable[[Callable[[], None]], None] | None = None,
+    ) -> Context:
+        return Context(
+            self.broker,
+            api_key=key,
+            api_version=version,
+            client_id=client_id,
+            listener=self.listener,
+            role=self.role,
+            peer=peer,
+            principal=principal,
+            served=self.served,
+            router=self,
+            when_closed=when_closed,
+        )
+
+    async def answer(self, route: Route, context: Context, request: Message) -> Message | None:
+        """The handler's answer to a request that came in no frame of its own."""
+        route.requests += 1
+        try:
+            outcome = route.handle(context, request)
+            if outcome is None or type(outcome) is route.response_kind:
+                return outcome
+            return await cast(Coroutine[Any, Any, Message | None], outcome)
+        except Exception as error:
+            return _refusal(route, request, error)
+
+    async def call(self, message: Message, version: int) -> Message:
+        """A request of this very process, as if it had come over a connection."""
+        route = self.route(message.KEY)
+        response = await self.answer(route, self.context(message.KEY, version), message)
+        assert response is not None, message
+        return response
 
     def statistics(self) -> dict[str, int]:
         """Requests by API."""
@@ -164,12 +218,13 @@ def served_apis(role: str, *, withheld: frozenset[int] = frozenset()) -> tuple[A
 class Session:
     """The frame handler of one connection."""
 
-    __slots__ = ("_peer", "_principal", "_router", "frame_bytes_max")
+    __slots__ = ("_at_end", "_peer", "_principal", "_router", "frame_bytes_max")
 
     def __init__(self, router: Router, peer: Address) -> None:
         self._router = router
         self._peer = peer
         self._principal = ANONYMOUS
+        self._at_end: Callable[[], None] | None = None
         self.frame_bytes_max = router.frame_bytes_max
 
     def handle_frame(self, frame: memoryview) -> Reply:
@@ -196,6 +251,9 @@ class Session:
         if type(request) is ProduceRequest:
             router.produce_patterns.learn(frame, version, header.client_id, request)
         context = self._context(header)
+        if route.is_forwarded:
+            # The frame is ours only during this call.
+            return Waiting(self._forward(route, header, context, request, bytes(frame)))
         try:
             outcome = route.handle(context, request)
         except Exception as error:
@@ -223,6 +281,8 @@ class Session:
             peer=self._peer,
             principal=self._principal,
             served=router.served,
+            router=router,
+            when_closed=self._when_closed,
         )
 
     def _reply(
@@ -241,7 +301,31 @@ class Session:
         return Waiting(self._finish(route, header, context, request, work), context.lets_next, work)
 
     def on_closed(self) -> None:
-        pass
+        at_end, self._at_end = self._at_end, None
+        if at_end is not None:
+            at_end()
+
+    def _when_closed(self, callback: Callable[[], None]) -> None:
+        self._at_end = callback
+
+    async def _forward(
+        self,
+        route: Route,
+        header: RequestHeader,
+        context: Context,
+        request: Message,
+        frame: bytes,
+    ) -> Answer:
+        """The active controller's answer, as it came."""
+        try:
+            data = await forward_frame(context, frame, request)
+        except Exception as error:
+            return self._answer(route, header, context, request, _refusal(route, request, error))
+        mute_ms = self._router.throttle(context, request)
+        if mute_ms > 0 and route.throttles:
+            response = read_answer(data, header.api_key, header.api_version)
+            return self._answer(route, header, context, request, response)
+        return Answer([len(data).to_bytes(4, "big") + data], mute_ms)
 
     async def _finish(
         self,

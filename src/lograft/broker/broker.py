@@ -7,15 +7,16 @@ How the composition root uses it, in this order:
         config,                      # BrokerConfig
         cluster_id=...,              # str, as in meta.properties
         directory_ids=...,           # Mapping[path, UUID]: the log dirs that can be used
-        controller=...,              # .submit(decision) -> awaitable reply (broker/controller.py)
+        controller=...,              # of this process, or None (broker/controller.py)
+        link=...,                    # the way to the active one (broker/controller_link.py)
         quorum=...,                  # the RaftDriver, to be described
         producer_ids=...,            # broker/producer_ids.py
         halt=...,                    # Callable[[str], None]: stop the node, with the reason
     )
     driver.add_listener(broker.on_committed)   # sync, in order, from the first record on
-    ... wait until the driver has delivered what is committed ...
-    await broker.load()              # opens and recovers every log, makes missing ones
-    ... register (logs.previous_broker_epoch, logs.offline_ids), unfence, open the listeners ...
+    ... register (logs.read_previous_epoch), wait until the image has that registration ...
+    await broker.load(epoch)         # opens and recovers every log, makes missing ones
+    ... heartbeats (logs.offline_ids), unfenced, open the listeners ...
     await broker.stop()              # after the listeners are closed: flush, snapshots, checkpoints
 
 `on_committed(offset, epoch, records)` before `load()` only builds the image; after it each call
@@ -23,7 +24,8 @@ also creates, changes and deletes partitions. It never blocks: files are made by
 partition whose log is still being made lets its requests wait.
 
 What `api/` uses: `config`, `image`, `cluster_id`, `node_id`, `partitions` (PartitionTable),
-`logs` (LogManager), `controller`, `fetch_sessions`, `producer_ids`, `runtime`, `clock`.
+`logs` (LogManager), `controller_here`, `link`, `fetch_sessions`, `producer_ids`, `runtime`,
+`clock`.
 """
 
 import asyncio
@@ -32,6 +34,7 @@ from collections.abc import Awaitable, Callable, Mapping, Sequence
 from typing import Final, NamedTuple, Protocol, TypeVar
 from uuid import UUID
 
+from lograft.broker.controller_link import ControllerLink
 from lograft.broker.errors import (
     NotLeader,
     PartitionMissing,
@@ -59,7 +62,7 @@ from lograft.model.broker_configs import BrokerConfig, with_dynamic
 from lograft.model.errors import InvalidInput, LograftError
 from lograft.model.seams import Runtime, Task
 from lograft.model.topic_configs import TopicConfig, resolve_topic_config
-from lograft.model.types import ZERO_UUID, Epoch, NodeId, Offset
+from lograft.model.types import ZERO_UUID, BrokerEpoch, Epoch, NodeId, Offset
 from lograft.replication.types import NO_BROKER_EPOCH, Assignment
 from lograft.storage.log import Log
 from lograft.wire.message import Message
@@ -80,7 +83,7 @@ class NodeAddress(NamedTuple):
 
 
 class ControllerPort(Protocol):
-    """The way to the active controller, wherever it is."""
+    """The controller in this process, which may be the active one."""
 
     def submit(self, decision: Callable[[MetadataImage], Outcome[T]]) -> Awaitable[T]:
         """The decision's reply, once its records are committed. Raises NotController."""
@@ -129,7 +132,8 @@ class Broker:
         *,
         cluster_id: str,
         directory_ids: Mapping[str, UUID],
-        controller: ControllerPort,
+        controller: ControllerPort | None,
+        link: ControllerLink,
         quorum: QuorumView,
         producer_ids: ProducerIdSource,
         halt: Callable[[str], None],
@@ -138,7 +142,10 @@ class Broker:
         self.clock = runtime.clock
         self.node_id: NodeId = config.node_id
         self.cluster_id = cluster_id
-        self.controller = controller
+        #: In this process; None on a node that is a broker only.
+        self.controller_here = controller
+        #: The way to the active one, wherever it is.
+        self.link = link
         self.quorum = quorum
         self.producer_ids = producer_ids
         #: The settings of the file, without the dynamic ones.
@@ -160,8 +167,7 @@ class Broker:
             runtime.randomness, count_max=config.max_incremental_fetch_session_cache_slots
         )
         self._loaded = False
-        #: Of this broker's registration as the image has it. One that was there before `load` is
-        #: of an earlier life: what the image says of this broker's partitions was meant for that.
+        #: Of this broker's registration as the image has it.
         self._registered = NO_BROKER_EPOCH
         self._tasks: list[Task] = []
         self._image_waits: list[ImageWait] = []
@@ -171,13 +177,15 @@ class Broker:
         """Of the metadata quorum; it lies in control records, which are not part of the image."""
         return self.quorum.quorum.kraft_version
 
-    async def load(self) -> None:
-        """Once, when the image has everything that is committed."""
+    async def load(self, broker_epoch: BrokerEpoch) -> None:
+        """Once, when the image has the registration of this life, which got `broker_epoch`: what
+        it said before of this broker's partitions was meant for an earlier life."""
+        assert self.image.offset >= broker_epoch, (self.image.offset, broker_epoch)
         self._follow_dynamic_config()
         await self.logs.load(self._config_of_found, self.image.topic_ids.__getitem__)
         self._loaded = True
-        me = self.image.brokers.get(self.node_id)
-        self._registered = NO_BROKER_EPOCH if me is None else me.epoch
+        self._registered = broker_epoch
+        self.replicas.on_registered(broker_epoch)
         for topic in list(self.image.topics.values()):
             config = self.topic_config(topic.name)
             for index, state in topic.partitions.items():
@@ -206,8 +214,7 @@ class Broker:
             self._image_waits = [wait for wait in self._image_waits if not self._is_over(wait)]
 
     def _follow_registration(self) -> None:
-        """The first one after `load` lets partitions take their roles; a later one (the controller
-        had forgotten this broker) is told to whoever fetches."""
+        """A later one (the controller had forgotten this broker) is told to whoever fetches."""
         me = self.image.brokers.get(self.node_id)
         if me is None or me.epoch <= self._registered:
             return
@@ -221,14 +228,16 @@ class Broker:
             wait.future.set_result(None)
         return wait.future.done()
 
-    async def wait_image(self, is_met: Callable[[MetadataImage], bool], *, timeout_ms: int) -> None:
+    async def wait_image(
+        self, is_met: Callable[[MetadataImage], bool], *, timeout_ms: int | None = None
+    ) -> None:
         """Until the image is as wanted, or the time is over: look again to know which."""
         if is_met(self.image):
             return
         wait = ImageWait(is_met, asyncio.get_running_loop().create_future())
         self._image_waits.append(wait)
         try:
-            async with asyncio.timeout(timeout_ms / 1000):
+            async with asyncio.timeout(None if timeout_ms is None else timeout_ms / 1000):
                 await wait.future
         except TimeoutError:
             pass

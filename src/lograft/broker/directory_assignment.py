@@ -5,24 +5,28 @@ the broker when one of its disks fails.
 """
 
 import asyncio
-from collections.abc import Awaitable, Callable
-from functools import partial
-from typing import Final, Protocol, TypeVar
+import logging
+from collections.abc import Callable
+from typing import Final
 from uuid import UUID
 
-from lograft.broker.errors import NotController
-from lograft.metadata.directories import assign_directories
-from lograft.metadata.errors import Refused
+from lograft.broker.controller_link import ControllerLink
 from lograft.metadata.image import MetadataImage
-from lograft.metadata.types import Outcome
 from lograft.model.types import NodeId, TopicIdPartition
+from lograft.wire.messages.assign_replicas_to_dirs import (
+    AssignReplicasToDirsRequest,
+    AssignReplicasToDirsRequestDirectoryData,
+    AssignReplicasToDirsRequestPartitionData,
+    AssignReplicasToDirsRequestTopicData,
+    AssignReplicasToDirsResponse,
+)
 
+LOGGER: Final = logging.getLogger(__name__)
+
+VERSION: Final = 0
 RETRY_MS: Final = 500
-R = TypeVar("R")
-
-
-class Submit(Protocol):
-    def __call__(self, decision: Callable[[MetadataImage], Outcome[R]]) -> Awaitable[R]: ...
+#: Of one request.
+REPLICAS_MAX: Final = 2_000
 
 
 class DirectoryAssigner:
@@ -32,12 +36,12 @@ class DirectoryAssigner:
         *,
         broker_epoch: Callable[[], int],
         image: Callable[[], MetadataImage],
-        submit: Submit,
+        link: ControllerLink,
     ) -> None:
         self._node_id = node_id
         self._broker_epoch = broker_epoch
         self._image = image
-        self._submit = submit
+        self._link = link
         #: The newest place of each replica that the controller may not know.
         self._pending: dict[TopicIdPartition, UUID] = {}
         self._wake = asyncio.Event()
@@ -58,26 +62,42 @@ class DirectoryAssigner:
         while True:
             await self._wake.wait()
             self._wake.clear()
-            pending, self._pending = self._pending, {}
-            try:
-                await self._tell(pending)
-            except (NotController, Refused):
-                # Another controller or another registration: what is newer goes before.
-                self._pending = pending | self._pending
-                self._wake.set()
-                await asyncio.sleep(RETRY_MS / 1000)
-
-    async def _tell(self, pending: dict[TopicIdPartition, UUID]) -> None:
-        by_directory: dict[UUID, list[TopicIdPartition]] = {}
-        for key, directory_id in pending.items():
-            by_directory.setdefault(directory_id, []).append(key)
-        if by_directory:
-            # What is refused one by one was deleted or moved meanwhile.
-            await self._submit(
-                partial(
-                    assign_directories,
-                    broker_id=self._node_id,
-                    broker_epoch=self._broker_epoch(),
-                    assignments=by_directory,
+            while self._pending:
+                chosen = dict(list(self._pending.items())[:REPLICAS_MAX])
+                reply = await self._link.request(
+                    self._request(chosen), VERSION, AssignReplicasToDirsResponse
                 )
-            )
+                if reply.error_code:
+                    # Of another registration than the controller knows; that is on its way.
+                    LOGGER.debug("places of replicas are not taken: error %d", reply.error_code)
+                    await asyncio.sleep(RETRY_MS / 1000)
+                    continue
+                # What is refused one by one was deleted or moved meanwhile.
+                for key, directory_id in chosen.items():
+                    if self._pending.get(key) == directory_id:
+                        del self._pending[key]
+
+    def _request(self, chosen: dict[TopicIdPartition, UUID]) -> AssignReplicasToDirsRequest:
+        places: dict[UUID, dict[UUID, list[int]]] = {}
+        for (topic_id, index), directory_id in chosen.items():
+            places.setdefault(directory_id, {}).setdefault(topic_id, []).append(index)
+        return AssignReplicasToDirsRequest(
+            broker_id=self._node_id,
+            broker_epoch=self._broker_epoch(),
+            directories=[
+                AssignReplicasToDirsRequestDirectoryData(
+                    id=directory_id,
+                    topics=[
+                        AssignReplicasToDirsRequestTopicData(
+                            topic_id=topic_id,
+                            partitions=[
+                                AssignReplicasToDirsRequestPartitionData(partition_index=index)
+                                for index in indexes
+                            ],
+                        )
+                        for topic_id, indexes in topics.items()
+                    ],
+                )
+                for directory_id, topics in places.items()
+            ],
+        )

@@ -102,3 +102,7 @@ class PeerUnreachable(LograftError):
 
 class PeerLost(LograftError):
     """A request to another node was sent and no answer came: it may or may not have happened."""
+
+
+class ControllerUnreachable(LograftError):
+    """No active controller answered in time; the last request may or may not have happened."""

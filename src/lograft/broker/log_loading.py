@@ -26,6 +26,7 @@ from lograft.storage.log_dirs import (
     is_doomed_folder,
     parse_folder_name,
     read_checkpoint,
+    read_clean_shutdown,
     read_partition_metadata,
     take_clean_shutdown,
     write_partition_metadata,
@@ -97,6 +98,15 @@ def _survey(disk: Disk, log_dir: str) -> Survey:
         logs.append(FoundLog(topic_partition, topic_id, path, plan, high_watermark))
     names = {*recovery_points, *log_starts, *cleaner_offsets, *high_watermarks}
     return Survey(logs, doomed, clean_epoch, names, cleaner_offsets)
+
+
+def clean_epoch_of_all(disk: Disk, log_dirs: Sequence[str]) -> int:
+    """The epoch of the last life if every dir was closed cleanly in it, else -1."""
+    try:
+        epochs = [read_clean_shutdown(disk, log_dir) for log_dir in log_dirs]
+    except OSError:
+        return -1
+    return -1 if None in epochs else min(epoch for epoch in epochs if epoch is not None)
 
 
 def _checkpoint(disk: Disk, path: str) -> dict[TopicPartition, Offset]:

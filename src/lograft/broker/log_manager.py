@@ -20,6 +20,7 @@ from lograft.broker.log_directory import LogDirectory
 from lograft.broker.log_loading import (
     ConfigOf,
     FoundLog,
+    clean_epoch_of_all,
     open_found,
     open_many,
     open_new,
@@ -89,8 +90,6 @@ class LogManager:
         self.on_directory_failed: Callable[[], None] = lambda: None
         #: Called when a partition's log is open: the controller may not know in which dir.
         self.on_partition_opened: Callable[[Partition, LogDirectory], None] = lambda p, d: None
-        #: The broker epoch of the last life if all dirs were closed cleanly, else -1.
-        self.previous_broker_epoch = -1
         self._found: dict[TopicIdPartition, Opened] = {}
         self._work: dict[LogDirectory, list[Make | Doom]] = {}
         #: The tasks that do it.
@@ -125,18 +124,24 @@ class LogManager:
 
     async def load(self, config_of: ConfigOf, id_of: Callable[[str], UUID]) -> None:
         """Opens every log that the cluster knows; `adopt` then takes them one by one."""
-        epochs: list[int | None] = []
         for directory in self.directories:
             try:
-                epochs.append(await self._load_directory(directory, config_of, id_of))
+                await self._load_directory(directory, config_of, id_of)
             except DiskFailed as error:
                 directory.fail(error)
-        if epochs and not self.unusable and None not in epochs:
-            self.previous_broker_epoch = min(epoch for epoch in epochs if epoch is not None)
+
+    async def read_previous_epoch(self) -> int:
+        """The broker epoch of the last life if all dirs were closed cleanly, else -1. Before
+        `load`, which takes the marks away."""
+        paths = [directory.path for directory in self.directories]
+        if self.unusable or not paths:
+            return -1
+        job = partial(clean_epoch_of_all, self._disk, paths)
+        return await self._runtime.workers.run(job)
 
     async def _load_directory(
         self, directory: LogDirectory, config_of: ConfigOf, id_of: Callable[[str], UUID]
-    ) -> int | None:
+    ) -> None:
         workers, disk = self._runtime.workers, self._disk
         found = await workers.run(partial(survey, disk, directory.path), lane=directory.path)
         directory.names_on_disk = found.names
@@ -180,7 +185,6 @@ class LogManager:
                         first.directory.path,
                         directory.path,
                     )
-        return found.clean_epoch
 
     async def _set_aside(self, found: FoundLog) -> None:
         unique = self._runtime.randomness.uuid()

@@ -1,33 +1,35 @@
 """Producer ids for idempotent producers: handed out from blocks that the controller allocates."""
 
 import asyncio
-from collections.abc import Awaitable, Callable
-from typing import Protocol
+from collections.abc import Callable
+from typing import Final
 
+from lograft.broker.controller_link import ControllerLink
+from lograft.metadata.errors import Refused
+from lograft.model.errors import ErrorCode
 from lograft.model.types import NodeId, ProducerId
 from lograft.wire.messages.allocate_producer_ids import (
     AllocateProducerIdsRequest,
     AllocateProducerIdsResponse,
 )
 
-
-class Allocate(Protocol):
-    def __call__(
-        self, request: AllocateProducerIdsRequest
-    ) -> Awaitable[AllocateProducerIdsResponse]: ...
+VERSION: Final = 0
+#: Who asks for an id waits so long for the controller, then asks again by itself.
+TIMEOUT_MS: Final = 10_000
+LANE: Final = "producer-ids"
 
 
 class ProducerIds:
     """Ids that a stopped broker had left in its block are never used: there are 2^63 of them."""
 
-    __slots__ = ("_allocate", "_asking", "_broker_epoch", "_end", "_next", "_node_id")
+    __slots__ = ("_asking", "_broker_epoch", "_end", "_link", "_next", "_node_id")
 
     def __init__(
-        self, node_id: NodeId, *, broker_epoch: Callable[[], int], allocate: Allocate
+        self, node_id: NodeId, *, broker_epoch: Callable[[], int], link: ControllerLink
     ) -> None:
         self._node_id = node_id
         self._broker_epoch = broker_epoch
-        self._allocate = allocate
+        self._link = link
         self._next = 0
         self._end = 0
         self._asking = asyncio.Lock()
@@ -46,7 +48,12 @@ class ProducerIds:
         request = AllocateProducerIdsRequest(
             broker_id=self._node_id, broker_epoch=self._broker_epoch()
         )
-        reply = await self._allocate(request)
+        reply = await self._link.request(
+            request, VERSION, AllocateProducerIdsResponse, timeout_ms=TIMEOUT_MS, lane=LANE
+        )
+        if reply.error_code:
+            code = ErrorCode(reply.error_code)
+            raise Refused(code, f"The controller gives no producer ids: {code.name}.")
         self._next = reply.producer_id_start
         self._end = self._next + reply.producer_id_len
 

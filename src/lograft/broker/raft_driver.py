@@ -28,7 +28,7 @@ from lograft.broker.snapshots import SnapshotId, quorum_controls, quorum_of
 from lograft.consensus.core import RaftCore
 from lograft.consensus.types import NOTHING, Effects, HardState, LeaderChange, LogEnd
 from lograft.model.errors import DiskFailed
-from lograft.model.seams import Runtime, Task
+from lograft.model.seams import Address, Runtime, Task
 from lograft.model.types import Epoch, NodeId, Offset
 from lograft.storage.log import FlushPlan
 from lograft.storage.types import Origin
@@ -127,6 +127,10 @@ class RaftDriver:
     @property
     def leader(self) -> NodeId:
         return self.core.leader
+
+    def leader_endpoint(self) -> Address | None:
+        """Where the leader listens for controller requests; a quorum of one has no other."""
+        return None
 
     @property
     def high_watermark(self) -> Offset:

@@ -1,17 +1,18 @@
 """The life of a broker in its cluster: registers, catches up, is unfenced, hands over, goes.
 
-`ControllerLink` is how it talks to the active controller: in the same process now, over the
-network when nodes are many.
+Heartbeats have a connection of their own: when it closes and nobody listens at the broker's address
+any more, the controller knows that the process is gone (broker/controller.py).
 """
 
 import asyncio
 import logging
 from collections.abc import Callable, Iterable
 from enum import Enum
-from typing import Final, Protocol
+from typing import Final
 from uuid import UUID
 
-from lograft.broker.errors import NotController
+from lograft.broker.controller_link import ControllerLink
+from lograft.broker.errors import ControllerUnreachable
 from lograft.metadata.errors import Refused
 from lograft.metadata.features import SUPPORTED
 from lograft.metadata.types import Endpoint
@@ -29,15 +30,19 @@ from lograft.wire.messages.controller_registration import ControllerRegistration
 
 LOGGER: Final = logging.getLogger(__name__)
 
+REGISTRATION_VERSION: Final = 4
+HEARTBEAT_VERSION: Final = 2
+CONTROLLER_REGISTRATION_VERSION: Final = 0
 RETRY_MS: Final = 100
-
-
-class ControllerLink(Protocol):
-    async def register_broker(
-        self, request: BrokerRegistrationRequest
-    ) -> BrokerRegistrationResponse: ...
-
-    async def heartbeat(self, request: BrokerHeartbeatRequest) -> BrokerHeartbeatResponse: ...
+LANE: Final = "heartbeat"
+#: A stopping broker asks so often whether it has handed over everything.
+SHUT_DOWN_PAUSE_MS: Final = 20
+#: It does not wait longer for a controller that cannot be found: the others may be stopping too.
+SHUT_DOWN_SEARCH_MS: Final = 3_000
+#: The controller does not know this registration: it takes a new one.
+UNKNOWN_TO_CONTROLLER: Final = frozenset(
+    {ErrorCode.broker_id_not_registered, ErrorCode.stale_broker_epoch}
+)
 
 
 class Stage(Enum):
@@ -114,22 +119,34 @@ class BrokerRegistration:
         self._unfenced = asyncio.Event()
         self._wake = asyncio.Event()
 
-    async def register(self) -> BrokerEpoch:
-        """Until the controller has taken it. Raises Refused where trying again cannot help."""
+    async def register(self, *, timeout_ms: int | None = None) -> BrokerEpoch:
+        """Until the controller has taken it. Raises Refused where trying again cannot help, and
+        ControllerUnreachable."""
         while True:
-            try:
-                reply = await self._link.register_broker(self._request)
-            except NotController as error:
-                LOGGER.debug("registration waits: %s", error)
-            except Refused as refusal:
-                # The predecessor's session may still be open: its time runs out.
-                if refusal.code != ErrorCode.duplicate_broker_registration:
-                    raise
-                LOGGER.warning("registration waits: %s", refusal)
-            else:
+            reply = await self._link.request(
+                self._request,
+                REGISTRATION_VERSION,
+                BrokerRegistrationResponse,
+                timeout_ms=timeout_ms,
+                lane=LANE,
+            )
+            if not reply.error_code:
                 self.broker_epoch = BrokerEpoch(reply.broker_epoch)
-                self._move(Stage.REGISTERED)
+                if self._may_register:
+                    self._move(Stage.REGISTERED)
                 return self.broker_epoch
+            code = ErrorCode(reply.error_code)
+            # The predecessor's session may still be open: its time runs out.
+            if code != ErrorCode.duplicate_broker_registration:
+                raise Refused(
+                    code,
+                    f"The controller does not take broker {self._config.node_id}: {code.name}"
+                    " (its own log says why).",
+                )
+            LOGGER.warning(
+                "registration waits: the controller hears another broker with the id %d",
+                self._config.node_id,
+            )
             await asyncio.sleep(RETRY_MS / 1000)
 
     async def run(self) -> None:
@@ -139,11 +156,11 @@ class BrokerRegistration:
         while self.stage not in (Stage.SHUTTING_DOWN, Stage.STOPPED):
             try:
                 await self._beat()
-            except NotController as error:
+            except ControllerUnreachable as error:
                 LOGGER.debug("heartbeat waits: %s", error)
             except Refused as refusal:
-                LOGGER.warning("the controller does not know this broker: %s", refusal)
-                if self.stage is not Stage.REGISTERED:
+                LOGGER.warning("%s", refusal)
+                if refusal.code in UNKNOWN_TO_CONTROLLER and self._may_register:
                     await self.register()
             self._wake.clear()
             # Until it is unfenced clients wait for it: it asks more often.
@@ -153,6 +170,10 @@ class BrokerRegistration:
                     await self._wake.wait()
             except TimeoutError:
                 pass
+
+    @property
+    def _may_register(self) -> bool:
+        return self.stage not in (Stage.SHUTTING_DOWN, Stage.STOPPED)
 
     async def wait_unfenced(self) -> None:
         await self._unfenced.wait()
@@ -172,14 +193,14 @@ class BrokerRegistration:
         timeout_ms = self._config.broker_session_timeout_ms
         try:
             async with asyncio.timeout(timeout_ms / 1000):
-                while not (await self._send(want_shut_down=True)).should_shut_down:
-                    pass
-        except (NotController, Refused, TimeoutError) as error:
-            LOGGER.warning("stopping without the controller's leave: %s", error)
+                while not (await self._send(SHUT_DOWN_SEARCH_MS, shut_down=True)).should_shut_down:
+                    await asyncio.sleep(SHUT_DOWN_PAUSE_MS / 1000)
+        except (ControllerUnreachable, Refused, TimeoutError) as error:
+            LOGGER.warning("stopping without the controller's leave: %s", error or "too late")
         self._move(Stage.STOPPED)
 
     async def _beat(self) -> None:
-        reply = await self._send(want_shut_down=False)
+        reply = await self._send(2 * self._config.broker_heartbeat_interval_ms)
         if self.stage is Stage.SHUTTING_DOWN:
             return
         if reply.is_caught_up and self.stage is Stage.REGISTERED:
@@ -191,17 +212,26 @@ class BrokerRegistration:
             self._move(Stage.CAUGHT_UP)
             self._unfenced.clear()
 
-    async def _send(self, *, want_shut_down: bool) -> BrokerHeartbeatResponse:
+    async def _send(self, timeout_ms: int, *, shut_down: bool = False) -> BrokerHeartbeatResponse:
         offset = self._applied_offset()
-        return await self._link.heartbeat(
+        epoch = self.broker_epoch
+        reply = await self._link.request(
             BrokerHeartbeatRequest(
                 broker_id=self._config.node_id,
-                broker_epoch=self.broker_epoch,
-                current_metadata_offset=NO_OFFSET if offset < self.broker_epoch else offset,
-                want_shut_down=want_shut_down,
+                broker_epoch=epoch,
+                current_metadata_offset=NO_OFFSET if offset < epoch else offset,
+                want_shut_down=shut_down,
                 offline_log_dirs=list(self._offline_directories()),
-            )
+            ),
+            HEARTBEAT_VERSION,
+            BrokerHeartbeatResponse,
+            timeout_ms=timeout_ms,
+            lane=LANE,
         )
+        if reply.error_code:
+            code = ErrorCode(reply.error_code)
+            raise Refused(code, f"The controller refuses a heartbeat in epoch {epoch}: {code.name}")
+        return reply
 
     def _move(self, stage: Stage) -> None:
         if stage is self.stage:

@@ -3,32 +3,37 @@
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Final
 
-from lograft.broker.errors import NotController
+from lograft.broker.errors import ControllerUnreachable
 from lograft.metadata.errors import Refused
 from lograft.metadata.image import MetadataImage
-from lograft.metadata.partitions import grow_on_demand as decide_growth
-from lograft.metadata.topics import auto_create_topics
+from lograft.metadata.on_demand import creation_request, growth_request
 from lograft.model.errors import ErrorCode
+from lograft.wire.messages.create_partitions import CreatePartitionsResponse
+from lograft.wire.messages.create_topics import CreateTopicsResponse
 
 if TYPE_CHECKING:
     from lograft.broker.broker import Broker
 
 #: How long a request waits for what it caused to be created; clients ask again anyway.
 CREATION_WAIT_MS: Final = 5_000
+CREATE_TOPICS_VERSION: Final = 7
+CREATE_PARTITIONS_VERSION: Final = 3
+LANE: Final = "create"
 
 
 async def create_on_demand(broker: "Broker", names: Sequence[str]) -> dict[str, int]:
     """Creates topics with the broker's defaults and waits until the image has them. Returns the
     error code of each that could not be made."""
+    request = creation_request(names, config=broker.config, timeout_ms=CREATION_WAIT_MS)
     try:
-        reply = await broker.controller.submit(
-            lambda image: auto_create_topics(
-                image, names, config=broker.config, new_id=broker.runtime.randomness.uuid
-            )
+        reply = await broker.link.request(
+            request,
+            CREATE_TOPICS_VERSION,
+            CreateTopicsResponse,
+            timeout_ms=CREATION_WAIT_MS,
+            lane=LANE,
         )
-    except Refused as refusal:
-        return dict.fromkeys(names, refusal.code)
-    except NotController:
+    except ControllerUnreachable:
         return dict.fromkeys(names, ErrorCode.leader_not_available)
     refused = {
         topic.name: topic.error_code
@@ -47,7 +52,20 @@ async def create_on_demand(broker: "Broker", names: Sequence[str]) -> dict[str, 
 async def grow_on_demand(broker: "Broker", topic: str, index: int) -> None:
     """Grows a topic that was created on demand up to partition `index`, within its limit. Refuses
     with the reason otherwise."""
-    await broker.controller.submit(lambda image: decide_growth(image, topic, index))
+    request = growth_request(broker.image, topic, index, timeout_ms=CREATION_WAIT_MS)
+    if request is None:
+        return
+    reply = await broker.link.request(
+        request,
+        CREATE_PARTITIONS_VERSION,
+        CreatePartitionsResponse,
+        timeout_ms=CREATION_WAIT_MS,
+        lane=LANE,
+    )
+    result = reply.results[0]
+    # INVALID_PARTITIONS: it has as many already, another client was faster.
+    if result.error_code not in (ErrorCode.none, ErrorCode.invalid_partitions):
+        raise Refused(ErrorCode(result.error_code), result.error_message or "no reason given")
 
     def has_grown(image: MetadataImage) -> bool:
         known = image.topic(topic)

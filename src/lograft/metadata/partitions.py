@@ -1,4 +1,4 @@
-"""Decisions about partitions: new ones for a topic that exists, by request or on demand."""
+"""Decisions about partitions: new ones for a topic that exists."""
 
 from collections import Counter
 from collections.abc import Sequence
@@ -9,10 +9,8 @@ from lograft.metadata.errors import Refused
 from lograft.metadata.image import MetadataImage
 from lograft.metadata.placement import Candidate, place_partitions
 from lograft.metadata.types import (
-    ON_DEMAND_MAX,
     UNASSIGNED_DIRECTORY,
     Outcome,
-    ResourceType,
     TopicState,
 )
 from lograft.model.errors import ErrorCode
@@ -60,32 +58,6 @@ def create_partitions(
     if request.validate_only:
         records.clear()
     return Outcome(tuple(records), CreatePartitionsResponse(results=results))
-
-
-def grow_on_demand(image: MetadataImage, topic_name: str, index: int) -> Outcome[None]:
-    """Someone produces to partition `index` of a topic that was created on demand: it grows up to
-    that partition, if its own limit (a topic setting) allows it."""
-    topic = image.topic(topic_name)
-    if topic is None or index < 0:
-        raise Refused(
-            ErrorCode.unknown_topic_or_partition, f"There is no partition {topic_name}-{index}."
-        )
-    if index < len(topic.partitions):
-        return Outcome((), None)
-    limit = image.config_of(ResourceType.topic, topic_name).get(ON_DEMAND_MAX)
-    if limit is None:
-        raise Refused(
-            ErrorCode.unknown_topic_or_partition,
-            f"There is no partition {topic_name}-{index}, and the topic was not created on demand.",
-        )
-    if index >= int(limit):
-        raise Refused(
-            ErrorCode.invalid_partitions,
-            f"Partition {topic_name}-{index} is beyond the {limit} that are created on demand"
-            f" ({ON_DEMAND_MAX}): create it with CreatePartitions, or raise the limit.",
-        )
-    wanted = CreatePartitionsTopic(name=topic_name, count=index + 1, assignments=None)
-    return Outcome(tuple(_grow(image, wanted)), None)
 
 
 def placed(

@@ -1,7 +1,7 @@
-"""Decisions about topics: create, delete, create on demand."""
+"""Decisions about topics: create, delete."""
 
 from collections import Counter
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from uuid import UUID
 
 from lograft.metadata.errors import Refused
@@ -13,7 +13,7 @@ from lograft.metadata.partitions import (
     new_partition,
     placed,
 )
-from lograft.metadata.types import ON_DEMAND_MAX, Outcome, ResourceType
+from lograft.metadata.types import Outcome, ResourceType
 from lograft.model.broker_configs import BrokerConfig
 from lograft.model.errors import ErrorCode, InvalidConfig
 from lograft.model.topic_configs import validate_topic_configs
@@ -70,25 +70,6 @@ def create_topics(
         for result in results:
             result.topic_id = ZERO_UUID
     return Outcome(tuple(records), CreateTopicsResponse(topics=results))
-
-
-def auto_create_topics(
-    image: MetadataImage,
-    names: Iterable[str],
-    *,
-    config: BrokerConfig,
-    new_id: Callable[[], UUID],
-) -> Outcome[CreateTopicsResponse]:
-    """Topics that a client asked for before anyone created them, with the broker's defaults."""
-    settings = []
-    if config.auto_create_partitions_enable:
-        limit = str(config.auto_create_partitions_max)
-        settings.append(CreatableTopicConfig(name=ON_DEMAND_MAX, value=limit))
-    topics = [
-        CreatableTopic(name=name, num_partitions=-1, replication_factor=-1, configs=settings)
-        for name in names
-    ]
-    return create_topics(image, CreateTopicsRequest(topics=topics), config=config, new_id=new_id)
 
 
 def delete_topics(

@@ -178,18 +178,24 @@ def write_clean_shutdown(disk: Disk, log_dir: str, broker_epoch: int) -> None:
     write_atomically(disk, f"{log_dir}/{CLEAN_SHUTDOWN}", text.encode())
 
 
+def read_clean_shutdown(disk: Disk, log_dir: str) -> int | None:
+    """The broker epoch of the last, clean stop; None after any other. -1: the mark does not say."""
+    path = f"{log_dir}/{CLEAN_SHUTDOWN}"
+    if not disk.exists(path):
+        return None
+    found = re.search(rb'"brokerEpoch"\s*:\s*(-?[0-9]{1,19})', disk.read(path))
+    return int(found[1]) if found else -1
+
+
 def take_clean_shutdown(disk: Disk, log_dir: str) -> int | None:
     """The broker epoch of the last, clean stop; None after any other. The mark is gone, durably,
     before this returns: from now on a stop is unclean until the next mark."""
-    path = f"{log_dir}/{CLEAN_SHUTDOWN}"
-    if not disk.exists(path):
-        # A start that was killed may have taken it without this: power loss would bring it back.
-        disk.fsync_dir(log_dir)
-        return None
-    found = re.search(rb'"brokerEpoch"\s*:\s*(-?[0-9]{1,19})', disk.read(path))
-    disk.unlink(path)
+    epoch = read_clean_shutdown(disk, log_dir)
+    if epoch is not None:
+        disk.unlink(f"{log_dir}/{CLEAN_SHUTDOWN}")
+    # A start that was killed may have taken it without this: power loss would bring it back.
     disk.fsync_dir(log_dir)
-    return int(found[1]) if found else -1
+    return epoch
 
 
 # ── folders ──────────────────────────────────────────────────────────────────────────────────

@@ -73,7 +73,7 @@ def test_each_topic_hears_of_an_error_of_the_whole_request() -> None:
         bench.controller.down = True
         response = await bench.ask(request, 7, CreateTopicsResponse)
         codes = [topic.error_code for topic in response.topics]
-        assert codes == [ErrorCode.not_controller] * 2
+        assert codes == [ErrorCode.request_timed_out] * 2
 
     run(scenario)
 

@@ -10,8 +10,10 @@ from uuid import UUID
 
 from lograft.api.router import Router, Session
 from lograft.broker.broker import Broker
+from lograft.broker.controller_link import ControllerLink
 from lograft.broker.errors import NotController
 from lograft.broker.partition import Partition
+from lograft.broker.peers import Peers
 from lograft.broker.snapshots import Quorum
 from lograft.consensus.types import ReplicaKey, VoterSet
 from lograft.metadata.brokers import heartbeat, register_broker
@@ -22,7 +24,7 @@ from lograft.metadata.types import Outcome
 from lograft.model.broker_configs import BrokerConfig, broker_config
 from lograft.model.exchange import Answer, Waiting
 from lograft.model.seams import Address, Channel, FileSlice
-from lograft.model.types import Epoch, NodeId, Offset
+from lograft.model.types import BrokerEpoch, Epoch, NodeId, Offset
 from lograft.simulation.loop import SimulatedLoop
 from lograft.simulation.machine import Life, Machine
 from lograft.simulation.network import Network
@@ -101,6 +103,7 @@ class StandInProducerIds:
 
 
 class StandInQuorum:
+    is_leader = True
     leader = NodeId(1)
     epoch = Epoch(3)
     high_watermark = Offset(42)
@@ -111,6 +114,12 @@ class StandInQuorum:
         log = Log.__new__(Log)
         log.end_offset = Offset(43)
         return log
+
+    #: Where the active controller is while it is not here.
+    endpoint: Address | None = None
+
+    def leader_endpoint(self) -> Address | None:
+        return self.endpoint
 
 
 class Peer:
@@ -141,16 +150,21 @@ class Bench:
         self.halted: list[str] = []
         for path in config.log_dirs:
             life.disk.make_dir(path)
+        self.quorum = quorum = StandInQuorum()
+        link = ControllerLink(life.runtime, quorum, Peers(life.runtime, client_id="bench"))
         self.broker = Broker(
             life.runtime,
             config,
             cluster_id=CLUSTER_ID,
             directory_ids={path: directory_id(path) for path in config.log_dirs},
             controller=controller,
-            quorum=StandInQuorum(),
+            link=link,
+            quorum=quorum,
             producer_ids=StandInProducerIds(),
             halt=self.halted.append,
         )
+        link.call_here = Router(self.broker, listener="CONTROLLER", role="controller").call
+        self.previous_epoch = -1
         self._routers: dict[str, Session] = {}
 
     async def start(self) -> None:
@@ -165,8 +179,9 @@ class Bench:
         for offset, records in controller.log:
             self.broker.on_committed(offset, Epoch(1), records)
         controller.on_committed = self.broker.on_committed
-        await self.broker.load()
+        self.previous_epoch = await self.broker.logs.read_previous_epoch()
         reply = await controller.register_broker(self._registration())
+        await self.broker.load(BrokerEpoch(reply.broker_epoch))
         await controller.heartbeat(
             BrokerHeartbeatRequest(
                 broker_id=1,
@@ -240,7 +255,7 @@ class Bench:
         session = self._routers.get(role)
         if session is None:
             listener = LISTENER if role == "broker" else "CONTROLLER"
-            router = Router(self.broker, listener=listener, role=role)
+            router = Router(self.broker, listener=listener, role=role, link=self.broker.link)
             session = self._routers[role] = router(cast(Channel, Peer()))
         reply = session.handle_frame(memoryview(bytearray(frame)))
         return Answer((reply,)) if isinstance(reply, bytes) else reply

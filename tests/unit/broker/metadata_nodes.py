@@ -2,25 +2,38 @@
 
 from collections.abc import Callable
 from functools import partial
-from typing import Any
+from typing import Any, cast
 from uuid import UUID
 
+from lograft.api.errors import code_of
 from lograft.broker.controller import Controller
+from lograft.broker.controller_link import ControllerLink
 from lograft.broker.formatting import FormatRequest, Standalone, format_directories
 from lograft.broker.metadata_loading import LoadedMetadata, load_metadata
+from lograft.broker.peers import Peers
 from lograft.broker.raft_driver import RaftDriver
 from lograft.broker.registration import BrokerRegistration
 from lograft.broker.snapshotting import Snapshotter
+from lograft.metadata.directories import assign_directories
 from lograft.metadata.image import MetadataImage
 from lograft.metadata.topics import create_topics
 from lograft.metadata.types import Endpoint, Outcome
 from lograft.model.broker_configs import BrokerConfig, broker_config
-from lograft.model.types import Epoch, Offset
+from lograft.model.errors import LograftError
+from lograft.model.types import Epoch, Offset, TopicIdPartition
 from lograft.simulation.loop import SimulatedLoop
 from lograft.simulation.machine import Life, Machine
 from lograft.simulation.network import Network
 from lograft.storage.log_dirs import read_meta_properties
+from lograft.wire.apis import response_class
 from lograft.wire.message import Message
+from lograft.wire.messages.allocate_producer_ids import AllocateProducerIdsRequest
+from lograft.wire.messages.assign_replicas_to_dirs import (
+    AssignReplicasToDirsRequest,
+    AssignReplicasToDirsResponse,
+)
+from lograft.wire.messages.broker_heartbeat import BrokerHeartbeatRequest
+from lograft.wire.messages.broker_registration import BrokerRegistrationRequest
 from lograft.wire.messages.create_topics import (
     CreatableTopic,
     CreateTopicsRequest,
@@ -69,6 +82,8 @@ class ControlNode:
             committed=lambda: self.image,
             bootstrap=loaded.bootstrap,
         )
+        peers = Peers(life.runtime, client_id="test")
+        self.link = ControllerLink(life.runtime, self.driver, peers, call_here=self.call_here)
         self.snapshotter = Snapshotter(
             life.runtime, self.driver, config, committed=lambda: self.image
         )
@@ -114,11 +129,49 @@ class ControlNode:
         await node.controller.submit(lambda image: Outcome((), None))
         return node
 
+    async def call_here(self, message: Message, version: int) -> Message:
+        """What the handlers of these APIs do."""
+        controller = self.controller
+        try:
+            match message:
+                case BrokerRegistrationRequest():
+                    return await controller.register_broker(message)
+                case BrokerHeartbeatRequest():
+                    return await controller.heartbeat(message)
+                case AllocateProducerIdsRequest():
+                    return await controller.allocate_producer_ids(message)
+                case AssignReplicasToDirsRequest():
+                    return await self._assign(message)
+                case _:
+                    raise AssertionError(message)
+        except LograftError as error:
+            kind: Any = response_class(message.KEY)
+            return cast(Message, kind(error_code=code_of(error)))
+
+    async def _assign(self, request: AssignReplicasToDirsRequest) -> Message:
+        assignments = {
+            directory.id: [
+                TopicIdPartition(topic.topic_id, partition.partition_index)
+                for topic in directory.topics
+                for partition in topic.partitions
+            ]
+            for directory in request.directories
+        }
+        await self.controller.submit(
+            partial(
+                assign_directories,
+                broker_id=request.broker_id,
+                broker_epoch=request.broker_epoch,
+                assignments=assignments,
+            )
+        )
+        return AssignReplicasToDirsResponse()
+
     def registration(self, **more: Any) -> BrokerRegistration:
         return BrokerRegistration(
             self.runtime,
             self.config,
-            self.controller,
+            self.link,
             cluster_id="c",
             endpoints=[Endpoint("PLAINTEXT", "localhost", 9092, 0)],
             directory_ids=[self.directory_id],

@@ -8,7 +8,6 @@ from uuid import UUID
 
 import pytest
 
-from lograft.broker.errors import NotController
 from lograft.broker.producer_ids import ProducerIds
 from lograft.broker.registration import (
     NEXT_STAGES,
@@ -23,10 +22,6 @@ from lograft.metadata.types import Endpoint, Outcome
 from lograft.model.errors import ErrorCode
 from lograft.model.types import NodeId
 from lograft.simulation.machine import Life, Machine
-from lograft.wire.messages.allocate_producer_ids import (
-    AllocateProducerIdsRequest,
-    AllocateProducerIdsResponse,
-)
 from lograft.wire.messages.unregister_broker import UnregisterBrokerRequest
 from lograft.wire.records.begin_transaction_record import BeginTransactionRecord
 from lograft.wire.records.feature_level_record import FeatureLevelRecord
@@ -150,7 +145,7 @@ def test_a_registration_that_cannot_be_is_an_error() -> None:
         node = await ControlNode.start(life)
         registration = node.registration()
         registration._request.cluster_id = "other"
-        with pytest.raises(Refused, match="belongs to cluster other"):
+        with pytest.raises(Refused, match="inconsistent_cluster_id"):
             await registration.register()
         await registration.shut_down()
         assert stage_of(registration) == "stopped"
@@ -261,7 +256,7 @@ def test_producer_ids_never_come_twice() -> None:
         ids = ProducerIds(
             node.config.node_id,
             broker_epoch=lambda: registration.broker_epoch,
-            allocate=node.controller.allocate_producer_ids,
+            link=node.link,
         )
         return list(await asyncio.gather(*(ids.next() for _ in range(1500))))
 
@@ -271,20 +266,16 @@ def test_producer_ids_never_come_twice() -> None:
 
 
 def test_an_allocation_that_fails_is_told_and_tried_again() -> None:
-    calls = 0
-
-    async def allocate(request: AllocateProducerIdsRequest) -> AllocateProducerIdsResponse:
-        nonlocal calls
-        calls += 1
-        if calls == 1:
-            raise NotController("not yet")
-        return AllocateProducerIdsResponse(producer_id_start=50, producer_id_len=2)
-
     async def work(life: Life) -> None:
-        ids = ProducerIds(NodeId(1), broker_epoch=lambda: 5, allocate=allocate)
-        with pytest.raises(NotController):
+        node = await ControlNode.start(life)
+        registration = node.registration()
+        await registration.register()
+        epoch = 0
+        ids = ProducerIds(NodeId(1), broker_epoch=lambda: epoch, link=node.link)
+        with pytest.raises(Refused, match="stale_broker_epoch"):
             await ids.next()
-        assert [await ids.next(), await ids.next()] == [50, 51]
+        epoch = registration.broker_epoch
+        assert [await ids.next(), await ids.next()] == [0, 1]
 
     run(work)
 

@@ -16,7 +16,7 @@ def test_the_controller_learns_where_replicas_lie() -> None:
             node.config.node_id,
             broker_epoch=lambda: epoch,
             image=lambda: node.image,
-            submit=node.controller.submit,
+            link=node.link,
         )
         life.runtime.spawn(assigner.run(), name="directories")
         await node.create("t", partitions=3)
@@ -53,7 +53,7 @@ def test_what_could_not_be_told_is_told_again() -> None:
             node.config.node_id,
             broker_epoch=lambda: epoch,
             image=lambda: node.image,
-            submit=node.controller.submit,
+            link=node.link,
         )
         life.runtime.spawn(assigner.run(), name="directories")
         assigner.opened(topic.topic_id, 0, FIRST)

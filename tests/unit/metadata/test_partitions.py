@@ -3,11 +3,8 @@ from uuid import UUID
 
 import pytest
 
-from lograft.metadata.errors import Refused
 from lograft.metadata.image import MetadataImage
-from lograft.metadata.partitions import create_partitions, grow_on_demand
-from lograft.metadata.topics import auto_create_topics
-from lograft.model.broker_configs import BrokerConfig
+from lograft.metadata.partitions import create_partitions
 from lograft.model.errors import ErrorCode
 from lograft.wire.messages.create_partitions import (
     CreatePartitionsAssignment,
@@ -87,30 +84,3 @@ def test_validate_only_and_repeated_names(image: MetadataImage) -> None:
     outcome = create_partitions(image, CreatePartitionsRequest(topics=topics * 2))
     assert [result.error_code for result in outcome.reply.results] == [ErrorCode.invalid_request]
     assert outcome.records == ()
-
-
-def test_a_topic_on_demand_grows_on_demand_up_to_its_limit(
-    cluster: Callable[..., MetadataImage],
-    apply: Apply,
-    configured: Callable[..., BrokerConfig],
-    new_id: Callable[[], UUID],
-) -> None:
-    config = configured(auto_create_partitions_enable="true")
-    image = cluster(1)
-    apply(image, auto_create_topics(image, ["t"], config=config, new_id=new_id).records)
-    apply(image, grow_on_demand(image, "t", 3).records)
-    topic = image.topic("t")
-    assert topic is not None
-    assert list(topic.partitions) == [0, 1, 2, 3]
-    assert grow_on_demand(image, "t", 2).records == ()
-    apply(image, grow_on_demand(image, "t", 9).records)
-    with pytest.raises(Refused, match=r"beyond the 10 .*auto\.create\.partitions\.max") as refusal:
-        grow_on_demand(image, "t", 10)
-    assert refusal.value.code == ErrorCode.invalid_partitions
-
-
-def test_other_topics_do_not_grow_on_demand(image: MetadataImage) -> None:
-    for name, index in (("t", 1), ("t", -1), ("nope", 0)):
-        with pytest.raises(Refused) as refusal:
-            grow_on_demand(image, name, index)
-        assert refusal.value.code == ErrorCode.unknown_topic_or_partition

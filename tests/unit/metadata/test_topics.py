@@ -6,7 +6,7 @@ import pytest
 
 from lograft.metadata.errors import Refused
 from lograft.metadata.image import MetadataImage
-from lograft.metadata.topics import auto_create_topics, create_topics, delete_topics
+from lograft.metadata.topics import create_topics, delete_topics
 from lograft.metadata.types import Outcome
 from lograft.model.broker_configs import BrokerConfig
 from lograft.model.errors import ErrorCode
@@ -259,12 +259,3 @@ def test_deletion_may_be_switched_off(
     with pytest.raises(Refused) as refusal:
         delete_topics(cluster(1), DeleteTopicsRequest(topic_names=["a"]), config=config)
     assert refusal.value.code == ErrorCode.topic_deletion_disabled
-
-
-def test_topics_on_demand_have_the_defaults(
-    cluster: Cluster, configured: Callable[..., BrokerConfig], new_id: NewId
-) -> None:
-    config = configured(num_partitions="3")
-    outcome = auto_create_topics(cluster(1), ["a", "b c"], config=config, new_id=new_id)
-    assert [r.error_code for r in outcome.reply.topics] == [0, ErrorCode.invalid_topic_exception]
-    assert [type(record) for record in outcome.records] == [TopicRecord] + [PartitionRecord] * 3

@@ -1,0 +1,78 @@
+"""Envelope, version 0, controller listener: a broker hands on what a client asked of it.
+
+The request inside keeps its header and version, and is answered as if the client had asked here:
+under its principal, from its address. The answer goes back as bytes. When this controller is not
+(any more) the active one the whole envelope says NOT_CONTROLLER, wherever the inner answer would
+have had it.
+"""
+
+from collections.abc import Coroutine
+from typing import Any, Final
+
+from lograft.api.context import Api, Context, Resource, authorize
+from lograft.api.forwarding import FORWARDABLE, QUORUM_APIS, address_of
+from lograft.api.operations import CLUSTER_ACTION
+from lograft.broker.controller_link import has_error
+from lograft.model.errors import ErrorCode, InvalidInput
+from lograft.model.exchange import CloseConnection
+from lograft.model.seams import FileSlice
+from lograft.security.principals import decode_principal
+from lograft.wire.apis import response_header_version
+from lograft.wire.codec import read
+from lograft.wire.errors import WireError
+from lograft.wire.headers import frame_response, read_request_header
+from lograft.wire.messages.envelope import EnvelopeRequest, EnvelopeResponse
+
+API: Final = Api(key=58, versions=range(1))
+
+CLUSTER_NAME: Final = "kafka-cluster"
+
+
+def handle(context: Context, request: EnvelopeRequest) -> Coroutine[Any, Any, EnvelopeResponse]:
+    # Envelopes of one broker come from many clients: none waits for another's commit.
+    context.lets_next = True
+    return _open(context, request)
+
+
+async def _open(context: Context, request: EnvelopeRequest) -> EnvelopeResponse:
+    if not authorize(context, CLUSTER_ACTION, Resource.cluster, CLUSTER_NAME):
+        return EnvelopeResponse(error_code=ErrorCode.cluster_authorization_failed)
+    try:
+        principal = decode_principal(request.request_principal or b"")
+    except InvalidInput:
+        return EnvelopeResponse(error_code=ErrorCode.principal_deserialization_failure)
+    router, frame = context.router, request.request_data
+    assert router is not None
+    try:
+        peer = address_of(request.client_host_address)
+        header = read_request_header(frame)
+        key, version = header.api_key, header.api_version
+        if key not in FORWARDABLE:
+            return EnvelopeResponse(error_code=ErrorCode.invalid_request)
+        route = router.route(key)
+        if version not in route.versions:
+            return EnvelopeResponse(error_code=ErrorCode.unsupported_version)
+        inner, _ = read(route.request_kind, version, frame, header.body_position)
+    except (InvalidInput, WireError):
+        return EnvelopeResponse(error_code=ErrorCode.invalid_request)
+    except CloseConnection:
+        # Nobody here has a handler for it: the broker is newer than its controller.
+        return EnvelopeResponse(error_code=ErrorCode.unsupported_version)
+    inner_context = router.context(
+        key, version, client_id=header.client_id, peer=peer, principal=principal
+    )
+    response = await router.answer(route, inner_context, inner)
+    assert response is not None, "what may be forwarded has an answer"
+    if has_error(response, ErrorCode.not_controller) or (
+        key in QUORUM_APIS and has_error(response, ErrorCode.not_leader_or_follower)
+    ):
+        return EnvelopeResponse(error_code=ErrorCode.not_controller)
+    parts = frame_response(
+        response,
+        version,
+        correlation_id=header.correlation_id,
+        header_version=response_header_version(key, version),
+    )
+    return EnvelopeResponse(
+        response_data=b"".join(part for part in parts if not isinstance(part, FileSlice))[4:]
+    )

@@ -1,0 +1,119 @@
+"""Requests that only the active controller can decide, on a broker's listener: they go to it in an
+Envelope, with the client's own header, principal and address, and its answer comes back unread.
+"""
+
+from ipaddress import ip_address
+from typing import TYPE_CHECKING, Final, TypeVar
+
+from lograft.api.context import Context
+from lograft.broker.errors import ControllerUnreachable
+from lograft.metadata.errors import Refused
+from lograft.model.errors import ErrorCode, InvalidInput
+from lograft.model.seams import Address
+from lograft.security.principals import encode_principal
+from lograft.wire.apis import response_class, response_header_version
+from lograft.wire.codec import read_all
+from lograft.wire.headers import frame_request, read_response_header
+from lograft.wire.message import Message
+from lograft.wire.messages.envelope import EnvelopeRequest, EnvelopeResponse
+
+if TYPE_CHECKING:
+    from lograft.broker.controller_link import ControllerLink
+
+R = TypeVar("R", bound=Message)
+
+ALTER_CONFIGS: Final = 33
+INCREMENTAL_ALTER_CONFIGS: Final = 44
+#: A broker decides the part of these that concerns itself, and forwards the rest on its own.
+PARTLY_OWN: Final = frozenset({ALTER_CONFIGS, INCREMENTAL_ALTER_CONFIGS})
+#: About the quorum itself: who does not lead it answers NOT_LEADER_OR_FOLLOWER.
+QUORUM_APIS: Final = frozenset({55, 80, 81})
+#: What an Envelope may hold.
+FORWARDABLE: Final = PARTLY_OWN | QUORUM_APIS | frozenset({
+    19,  # CreateTopics
+    20,  # DeleteTopics
+    30, 31,  # CreateAcls, DeleteAcls
+    37,  # CreatePartitions
+    38, 39, 40,  # delegation tokens
+    43,  # ElectLeaders
+    45, 46,  # AlterPartitionReassignments, ListPartitionReassignments
+    49,  # AlterClientQuotas
+    51,  # AlterUserScramCredentials
+    57,  # UpdateFeatures
+    64,  # UnregisterBroker
+})  # fmt: skip
+FORWARDED: Final = FORWARDABLE - PARTLY_OWN
+
+LANE: Final = "forward"
+#: As long as Kafka's brokers try; a client's own time is shorter or asks again.
+TIMEOUT_MS_MAX: Final = 30_000
+#: A client that gives no time at all still gets an attempt.
+TIMEOUT_MS_MIN: Final = 1_000
+
+
+async def forward_frame(context: Context, frame: bytes, request: Message) -> bytes:
+    """The answer to a whole request, header included, as header and body. Raises
+    ControllerUnreachable, or Refused with what the controller has against the envelope."""
+    envelope = EnvelopeRequest(
+        request_data=frame,
+        request_principal=encode_principal(context.principal),
+        client_host_address=address_bytes(context.peer),
+    )
+    reply = await _link(context).request(
+        envelope, 0, EnvelopeResponse, timeout_ms=_timeout_ms(request), lane=LANE
+    )
+    if reply.error_code:
+        try:
+            code = ErrorCode(reply.error_code)
+        except ValueError:
+            code = ErrorCode.unknown_server_error
+        raise Refused(code, f"The controller refused what this broker forwarded: {code.name}.")
+    if reply.response_data is None:
+        raise ControllerUnreachable("the controller's answer is empty")
+    return reply.response_data
+
+
+async def forward(context: Context, request: Message, answer: type[R]) -> R:
+    """The same for a request that a handler has made of its own."""
+    frame = frame_request(
+        request, context.api_version, correlation_id=0, client_id=context.client_id
+    )
+    data = await forward_frame(context, frame[4:], request)
+    response = read_answer(data, context.api_key, context.api_version)
+    assert isinstance(response, answer), (response, answer)
+    return response
+
+
+def must_forward(context: Context) -> bool:
+    return context.router is not None and context.router.link is not None
+
+
+def read_answer(data: bytes, key: int, version: int) -> Message:
+    _, position = read_response_header(data, response_header_version(key, version))
+    return read_all(response_class(key), version, data, position)
+
+
+def address_bytes(address: Address) -> bytes:
+    """Hosts that are no numbers (simulated ones) are told as the unknown address."""
+    try:
+        return ip_address(address.host.partition("%")[0]).packed
+    except ValueError:
+        return bytes(4)
+
+
+def address_of(data: bytes) -> Address:
+    try:
+        return Address(str(ip_address(data)), 0)
+    except ValueError:
+        raise InvalidInput(f"a client address of {len(data)} bytes") from None
+
+
+def _link(context: Context) -> "ControllerLink":
+    assert context.router is not None
+    assert context.router.link is not None
+    return context.router.link
+
+
+def _timeout_ms(request: Message) -> int:
+    asked = getattr(request, "timeout_ms", TIMEOUT_MS_MAX)
+    return min(max(asked, TIMEOUT_MS_MIN), TIMEOUT_MS_MAX)

@@ -1,0 +1,107 @@
+"""Envelopes on a controller's listener: what is inside is answered as if the client had asked."""
+
+import pytest
+
+from lograft.api.forwarding import FORWARDED, read_answer
+from lograft.api.router import Router
+from lograft.model.errors import ErrorCode
+from lograft.security.principals import encode_principal
+from lograft.wire.headers import frame_request, read_response_header
+from lograft.wire.message import Message
+from lograft.wire.messages.create_topics import (
+    CreatableTopic,
+    CreateTopicsRequest,
+    CreateTopicsResponse,
+)
+from lograft.wire.messages.describe_quorum import DescribeQuorumRequest
+from lograft.wire.messages.envelope import EnvelopeRequest, EnvelopeResponse
+from lograft.wire.messages.metadata import MetadataRequest
+from tests.unit.broker.bench import Bench, run
+
+CREATE_TOPICS = 19
+
+
+def creation(name: str) -> CreateTopicsRequest:
+    topic = CreatableTopic(name=name, num_partitions=1, replication_factor=1)
+    return CreateTopicsRequest(topics=[topic], timeout_ms=5_000)
+
+
+def envelope(message: Message, version: int) -> EnvelopeRequest:
+    frame = frame_request(message, version, correlation_id=4711, client_id="me")
+    return EnvelopeRequest(
+        request_data=frame[4:],
+        request_principal=encode_principal("User:ANONYMOUS"),
+        client_host_address=bytes([10, 0, 0, 7]),
+    )
+
+
+async def open_envelope(bench: Bench, request: EnvelopeRequest) -> EnvelopeResponse:
+    return await bench.ask(request, 0, EnvelopeResponse, role="controller")
+
+
+@pytest.mark.parametrize("version", range(2, 8))
+def test_the_answer_is_that_of_the_inner_request(version: int) -> None:
+    async def scenario(bench: Bench) -> None:
+        for code in (ErrorCode.none, ErrorCode.topic_already_exists):
+            reply = await open_envelope(bench, envelope(creation("t"), version))
+            assert reply.error_code == 0
+            assert reply.response_data is not None
+            correlation_id, _ = read_response_header(reply.response_data, version >= 5)
+            assert correlation_id == 4711
+            answer = read_answer(reply.response_data, CREATE_TOPICS, version)
+            assert isinstance(answer, CreateTopicsResponse)
+            assert [topic.error_code for topic in answer.topics] == [code]
+
+    run(scenario)
+
+
+def test_an_inactive_controller_says_so_of_the_whole_envelope() -> None:
+    async def scenario(bench: Bench) -> None:
+        bench.controller.down = True
+        reply = await open_envelope(bench, envelope(creation("t"), 7))
+        assert reply.error_code == ErrorCode.not_controller
+        assert reply.response_data is None
+
+    run(scenario)
+
+
+def test_what_may_not_be_inside_is_refused() -> None:
+    async def scenario(bench: Bench) -> None:
+        good = envelope(creation("t"), 7)
+        nested = envelope(good, 0)
+        assert (await open_envelope(bench, nested)).error_code == ErrorCode.invalid_request
+        other = envelope(MetadataRequest(), 9)
+        assert (await open_envelope(bench, other)).error_code == ErrorCode.invalid_request
+        for data in (b"", good.request_data[:20]):
+            cut = envelope(creation("t"), 7)
+            cut.request_data = data
+            assert (await open_envelope(bench, cut)).error_code == ErrorCode.invalid_request
+        newer = envelope(creation("t"), 7)
+        newer.request_data = b"\0\x13\0\x63" + newer.request_data[4:]
+        assert (await open_envelope(bench, newer)).error_code == ErrorCode.unsupported_version
+        nobody = envelope(creation("t"), 7)
+        nobody.request_principal = None
+        code = ErrorCode.principal_deserialization_failure
+        assert (await open_envelope(bench, nobody)).error_code == code
+        nowhere = envelope(creation("t"), 7)
+        nowhere.client_host_address = b"123"
+        assert (await open_envelope(bench, nowhere)).error_code == ErrorCode.invalid_request
+        assert bench.broker.image.topics == {}
+
+    run(scenario)
+
+
+def test_what_the_controller_decides_can_always_be_refused() -> None:
+    """A forwarded request that no controller answered must not cost its connection."""
+
+    async def scenario(bench: Bench) -> None:
+        router = Router(bench.broker, listener="PLAINTEXT", link=bench.broker.link)
+        for spec in router.served:
+            if spec.key in FORWARDED:
+                route = router.route(spec.key)
+                assert route.is_forwarded
+                assert route.error_response is not None, spec.name
+        on_controller = Router(bench.broker, listener="CONTROLLER", role="controller")
+        assert not on_controller.route(DescribeQuorumRequest.KEY).is_forwarded
+
+    run(scenario)

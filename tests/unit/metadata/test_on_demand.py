@@ -1,0 +1,65 @@
+from collections.abc import Callable
+from uuid import UUID
+
+import pytest
+
+from lograft.metadata.errors import Refused
+from lograft.metadata.image import MetadataImage
+from lograft.metadata.on_demand import creation_request, growth_request
+from lograft.metadata.partitions import create_partitions
+from lograft.metadata.topics import create_topics
+from lograft.model.broker_configs import BrokerConfig
+from lograft.model.errors import ErrorCode
+from lograft.wire.records.partition_record import PartitionRecord
+from lograft.wire.records.topic_record import TopicRecord
+
+Apply = Callable[..., None]
+Cluster = Callable[..., MetadataImage]
+Configured = Callable[..., BrokerConfig]
+NewId = Callable[[], UUID]
+
+
+def test_topics_on_demand_have_the_defaults(
+    cluster: Cluster, configured: Configured, new_id: NewId
+) -> None:
+    config = configured(num_partitions="3")
+    request = creation_request(["a", "b c"], config=config, timeout_ms=100)
+    assert request.timeout_ms == 100
+    outcome = create_topics(cluster(1), request, config=config, new_id=new_id)
+    assert [r.error_code for r in outcome.reply.topics] == [0, ErrorCode.invalid_topic_exception]
+    assert [type(record) for record in outcome.records] == [TopicRecord] + [PartitionRecord] * 3
+
+
+def test_a_topic_on_demand_grows_on_demand_up_to_its_limit(
+    cluster: Cluster, apply: Apply, configured: Configured, new_id: NewId
+) -> None:
+    config = configured(auto_create_partitions_enable="true")
+    image = cluster(1)
+    created = creation_request(["t"], config=config, timeout_ms=100)
+    apply(image, create_topics(image, created, config=config, new_id=new_id).records)
+    for index in (3, 9):
+        request = growth_request(image, "t", index, timeout_ms=100)
+        assert request is not None
+        apply(image, create_partitions(image, request).records)
+        topic = image.topic("t")
+        assert topic is not None
+        assert list(topic.partitions) == list(range(index + 1))
+        assert growth_request(image, "t", 2, timeout_ms=100) is None
+    with pytest.raises(Refused, match=r"beyond the 10 .*auto\.create\.partitions\.max") as refusal:
+        growth_request(image, "t", 10, timeout_ms=100)
+    assert refusal.value.code == ErrorCode.invalid_partitions
+
+
+def test_other_topics_do_not_grow_on_demand(cluster: Cluster, apply: Apply) -> None:
+    image = cluster(1)
+    apply(
+        image,
+        [
+            TopicRecord(name="t", topic_id=UUID(int=7)),
+            PartitionRecord(topic_id=UUID(int=7), replicas=[1], isr=[1], leader=1),
+        ],
+    )
+    for name, index in (("t", 1), ("t", -1), ("nope", 0)):
+        with pytest.raises(Refused) as refusal:
+            growth_request(image, name, index, timeout_ms=100)
+        assert refusal.value.code == ErrorCode.unknown_topic_or_partition
