@@ -17,10 +17,13 @@ API: Final = Api(key=57, versions=range(3))
 
 async def handle(context: Context, request: UpdateFeaturesRequest) -> UpdateFeaturesResponse:
     version = context.api_version
+    min_isr = context.broker.static_config.topic_defaults.min_insync_replicas
     try:
         return await decide(
             context,
-            lambda image: update_features(image, request, version=version),
+            lambda image: update_features(
+                image, request, version=version, min_insync_replicas=min_isr
+            ),
             timeout_ms=request.timeout_ms,
         )
     except LograftError as error:

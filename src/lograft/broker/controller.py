@@ -109,7 +109,11 @@ class Controller:
         for broker in image.brokers.values():
             if not broker.fenced:
                 self.sessions.expect(broker.broker_id, epoch=broker.epoch, now_ms=now_ms)
-        records = activation_records(image, self._bootstrap)
+        records = activation_records(
+            image,
+            self._bootstrap,
+            min_insync_replicas=self._config.topic_defaults.min_insync_replicas,
+        )
         if records:
             self._append(image, records)
         LOGGER.info(

@@ -2,9 +2,10 @@
 
 from collections.abc import Iterable
 
+from lograft.metadata.config_effects import uniform_min_isr
 from lograft.metadata.features import LATEST_METADATA_VERSION, SUPPORTED
 from lograft.metadata.image import MetadataImage
-from lograft.metadata.types import METADATA_VERSION
+from lograft.metadata.types import ELR_VERSION, METADATA_VERSION
 from lograft.wire.message import Message
 from lograft.wire.records.abort_transaction_record import AbortTransactionRecord
 from lograft.wire.records.begin_transaction_record import BeginTransactionRecord
@@ -12,16 +13,29 @@ from lograft.wire.records.end_transaction_record import EndTransactionRecord
 from lograft.wire.records.feature_level_record import FeatureLevelRecord
 
 
-def activation_records(image: MetadataImage, bootstrap: Iterable[Message]) -> tuple[Message, ...]:
-    """`bootstrap`: what the storage was formatted with; it counts while the log is empty."""
+def activation_records(
+    image: MetadataImage, bootstrap: Iterable[Message], *, min_insync_replicas: int = 1
+) -> tuple[Message, ...]:
+    """`bootstrap`: what the storage was formatted with; it counts while the log is empty.
+    `min_insync_replicas`: of the controller's file, for a log that says nothing about it."""
     records: list[Message] = []
     if image.in_transaction:
         records.append(AbortTransactionRecord(reason="its controller went"))
     if image.is_empty:
         records.append(BeginTransactionRecord(name="Bootstrap records"))
-        records += bootstrap_records(bootstrap)
+        first = bootstrap_records(bootstrap)
+        records += first
+        if any(isinstance(r, FeatureLevelRecord) and r.name == ELR_VERSION for r in first):
+            records += uniform_min_isr(_replayed(first), min_insync_replicas)
         records.append(EndTransactionRecord())
     return tuple(records)
+
+
+def _replayed(records: Iterable[Message]) -> MetadataImage:
+    image = MetadataImage()
+    for record in records:
+        image.replay(record)
+    return image
 
 
 def bootstrap_records(given: Iterable[Message]) -> list[Message]:

@@ -7,6 +7,7 @@ it names. Both are all or nothing per resource.
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Protocol, TypeVar
 
+from lograft.metadata.config_effects import check_min_isr, effects
 from lograft.metadata.errors import Refused
 from lograft.metadata.image import MetadataImage
 from lograft.metadata.names import check_topic_name
@@ -55,7 +56,8 @@ def alter_configs(
         responses.append(response)
     if request.validate_only:
         records.clear()
-    return Outcome(tuple(records), replacing.AlterConfigsResponse(responses=responses))
+    made = (*records, *effects(image, records, config))
+    return Outcome(made, replacing.AlterConfigsResponse(responses=responses))
 
 
 def incremental_alter_configs(
@@ -88,7 +90,8 @@ def incremental_alter_configs(
         responses.append(response)
     if request.validate_only:
         records.clear()
-    return Outcome(tuple(records), incremental.IncrementalAlterConfigsResponse(responses=responses))
+    made = (*records, *effects(image, records, config))
+    return Outcome(made, incremental.IncrementalAlterConfigsResponse(responses=responses))
 
 
 def _with_repeats(resources: Sequence[R]) -> Iterable[tuple[R, bool]]:
@@ -198,6 +201,7 @@ def _changes(
             validate_dynamic(wanted, changed_names=named, whole_cluster=not key.name)
         except InvalidInput as error:
             raise Refused(ErrorCode.invalid_request, str(error)) from None
+        check_min_isr(image, key, wanted)
     elif key.type == ResourceType.group:
         check_group_configs(wanted, config)
     elif key.type == ResourceType.client_metrics:

@@ -1,11 +1,20 @@
 """Which features this release has, and the decision to raise or lower their levels."""
 
+from collections.abc import Iterator
 from typing import Final
 
+from lograft.metadata.config_effects import uniform_min_isr
 from lograft.metadata.errors import Refused
 from lograft.metadata.image import MetadataImage
-from lograft.metadata.types import KRAFT_VERSION, METADATA_VERSION, Outcome, VersionRange
+from lograft.metadata.types import (
+    ELR_VERSION,
+    KRAFT_VERSION,
+    METADATA_VERSION,
+    Outcome,
+    VersionRange,
+)
 from lograft.model.errors import ErrorCode
+from lograft.model.feature_levels import NEEDS_METADATA_VERSION
 from lograft.wire.message import Message
 from lograft.wire.messages.update_features import (
     FeatureUpdateKey,
@@ -13,6 +22,7 @@ from lograft.wire.messages.update_features import (
     UpdateFeaturesRequest,
     UpdateFeaturesResponse,
 )
+from lograft.wire.records.clear_elr_record import ClearElrRecord
 from lograft.wire.records.feature_level_record import FeatureLevelRecord
 
 #: metadata.version 30 is Kafka 4.3-IV0. A feature gets its row when it is built: clients choose
@@ -20,6 +30,7 @@ from lograft.wire.records.feature_level_record import FeatureLevelRecord
 SUPPORTED: Final[dict[str, VersionRange]] = {
     METADATA_VERSION: VersionRange(7, 30),
     KRAFT_VERSION: VersionRange(0, 1),
+    ELR_VERSION: VersionRange(0, 1),
 }
 LATEST_METADATA_VERSION: Final = SUPPORTED[METADATA_VERSION].max_version
 
@@ -38,15 +49,23 @@ def effective_levels(image: MetadataImage, *, kraft_version: int = 0) -> dict[st
 
 
 def update_features(
-    image: MetadataImage, request: UpdateFeaturesRequest, *, version: int
+    image: MetadataImage,
+    request: UpdateFeaturesRequest,
+    *,
+    version: int,
+    min_insync_replicas: int = 1,
 ) -> Outcome[UpdateFeaturesResponse]:
-    """All or nothing: one error answers for the whole request."""
+    """All or nothing: one error answers for the whole request. `min_insync_replicas`: of the
+    controller's file, for a log that says nothing about it."""
     records: list[Message] = []
     results = []
     refusal: Refused | None = None
     for update in request.feature_updates:
         try:
-            records += _update(image, update, version=version)
+            changed = _update(image, update, version=version)
+            records += changed
+            if changed and update.feature == ELR_VERSION:
+                records += _elr_changes(image, changed[0].feature_level, min_insync_replicas)
         except Refused as error:
             refusal = refusal or error
         results.append(UpdatableFeatureResult(feature=update.feature, error_message=None))
@@ -90,9 +109,27 @@ def _update(
         raise _refused(f"{name} is at {current}; {level} would raise it: ask for an upgrade")
     if name == METADATA_VERSION and level < current and kind != UNSAFE_DOWNGRADE:
         raise _refused("Lowering metadata.version may lose metadata: ask for an unsafe downgrade")
+    needed = NEEDS_METADATA_VERSION.get((name, level), 0)
+    if image.metadata_version < needed:
+        raise _refused(f"{name} {level} needs metadata.version {needed}")
     if level == current:
         return []
     return [FeatureLevelRecord(name=name, feature_level=level)]
+
+
+def _elr_changes(image: MetadataImage, level: int, min_insync_replicas: int) -> Iterator[Message]:
+    """With ELR: one minimum for all. Without: nobody is eligible, so nobody may depend on it."""
+    if level:
+        yield from uniform_min_isr(image, min_insync_replicas)
+        return
+    for topic_id, index in image.leaderless:
+        topic = image.topics[topic_id]
+        if not topic.partitions[index].isr:
+            raise _refused(
+                f"Partition {topic.name}-{index} has no replica in sync and would forget which"
+                " ones hold its records: start their brokers first"
+            )
+    yield ClearElrRecord()
 
 
 def _refused(problem: str) -> Refused:

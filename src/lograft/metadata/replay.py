@@ -161,7 +161,9 @@ def clear_elr(image: "MetadataImage", record: ClearElrRecord, delta: MetadataDel
     for owner in owners:
         for index, state in owner.partitions.items():
             if state.elr or state.last_known_elr:
-                cleared = state._replace(elr=(), last_known_elr=())
+                cleared = state._replace(
+                    elr=(), last_known_elr=(), partition_epoch=state.partition_epoch + 1
+                )
                 _put_partition(image, owner, index, cleared, delta)
 
 

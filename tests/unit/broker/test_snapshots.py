@@ -171,11 +171,13 @@ def test_a_restart_reads_the_snapshot_and_the_tail_only() -> None:
     async def second(life: Life) -> MetadataImage:
         node = await ControlNode.load(life, node_config())
         assert node.loaded.snapshot is not None
-        assert len(node.loaded.snapshot.records) == 4
+        # Two features, the minimum of replicas in sync, and the three settings.
+        assert len(node.loaded.snapshot.records) == 6
         assert [batch.records for batch in node.loaded.tail] == [tuple(settings(4))]
         node.driver.start()
         # The snapshot is known to be committed before there is a leader, the tail is not.
-        assert node.image.config_of(4, "") == {"n1": "1", "n2": "2", "n3": "3"}
+        known = node.image.config_of(4, "")
+        assert known == {"min.insync.replicas": "1", "n1": "1", "n2": "2", "n3": "3"}
         await node.driver.wait_ready()
         assert "n4" in node.image.config_of(4, "")
         return node.image

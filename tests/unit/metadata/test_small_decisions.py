@@ -1,20 +1,28 @@
 """Features, producer ids, what a controller writes first, versions of records."""
 
 from collections.abc import Callable
+from dataclasses import replace
 from uuid import UUID
 
 import pytest
 
 from lograft.metadata.activation import activation_records
+from lograft.metadata.conditions import MIN_ISR
 from lograft.metadata.errors import Refused
 from lograft.metadata.features import effective_levels, update_features
 from lograft.metadata.image import MetadataImage
+from lograft.metadata.image_records import broker_record
 from lograft.metadata.producer_ids import allocate_producer_ids
 from lograft.metadata.record_versions import version_of
+from lograft.metadata.types import ELR_VERSION, VersionRange
 from lograft.model.errors import ErrorCode
 from lograft.wire.message import Message
 from lograft.wire.messages.allocate_producer_ids import AllocateProducerIdsRequest
-from lograft.wire.messages.update_features import FeatureUpdateKey, UpdateFeaturesRequest
+from lograft.wire.messages.update_features import (
+    FeatureUpdateKey,
+    UpdateFeaturesRequest,
+    UpdateFeaturesResponse,
+)
 from lograft.wire.record_frames import decode_record, encode_record
 from lograft.wire.records.abort_transaction_record import AbortTransactionRecord
 from lograft.wire.records.begin_transaction_record import BeginTransactionRecord
@@ -25,6 +33,8 @@ from lograft.wire.records.feature_level_record import FeatureLevelRecord
 from lograft.wire.records.partition_change_record import PartitionChangeRecord
 from lograft.wire.records.partition_record import PartitionRecord
 from lograft.wire.records.register_broker_record import RegisterBrokerRecord
+from lograft.wire.records.remove_topic_record import RemoveTopicRecord
+from lograft.wire.records.topic_record import TopicRecord
 
 Cluster = Callable[..., MetadataImage]
 Apply = Callable[..., None]
@@ -75,8 +85,52 @@ def test_levels_that_cannot_be(cluster: Cluster, name: str, level: int, kind: in
 def test_features_that_are_not_built_are_not_shown(cluster: Cluster, apply: Apply) -> None:
     image = cluster(1)
     apply(image, [FeatureLevelRecord(name="group.version", feature_level=1)])
-    assert effective_levels(image) == {"metadata.version": 30}
-    assert effective_levels(image, kraft_version=1) == {"metadata.version": 30, "kraft.version": 1}
+    shown = {"metadata.version": 30, ELR_VERSION: 1}
+    assert effective_levels(image) == shown
+    assert effective_levels(image, kraft_version=1) == shown | {"kraft.version": 1}
+
+
+def test_with_elr_all_brokers_have_one_minimum(cluster: Cluster, apply: Apply) -> None:
+    image = cluster(1, elr=False)
+    broker = image.brokers[1]
+    apply(image, [broker_record(replace(broker, features={ELR_VERSION: VersionRange(0, 1)}))])
+    for resource_name in ("1", "9"):
+        apply(
+            image,
+            [ConfigRecord(resource_type=4, resource_name=resource_name, name=MIN_ISR, value="3")],
+        )
+
+    def raised(level: int, kind: int) -> UpdateFeaturesResponse:
+        key = FeatureUpdateKey(feature=ELR_VERSION, max_version_level=level, upgrade_type=kind)
+        request = UpdateFeaturesRequest(feature_updates=[key])
+        outcome = update_features(image, request, version=2, min_insync_replicas=2)
+        apply(image, outcome.records)
+        return outcome.reply
+
+    assert raised(1, 1).error_code == 0
+    assert image.features[ELR_VERSION] == 1
+    assert [image.config_of(4, name) for name in ("", "1", "9")] == [{MIN_ISR: "2"}, {}, {}]
+
+    # While a partition is held by an eligible replica alone, there is no way back.
+    topic = [
+        TopicRecord(name="t", topic_id=UUID(int=7)),
+        PartitionRecord(
+            topic_id=UUID(int=7), partition_id=0, replicas=[1], leader=-1, leader_epoch=0
+        ),
+    ]
+    apply(image, topic)
+    refusal = raised(0, 2)
+    assert refusal.error_code == ErrorCode.invalid_update_version
+    assert "t-0" in str(refusal.error_message)
+    apply(image, [RemoveTopicRecord(topic_id=UUID(int=7))])
+    assert raised(0, 2).error_code == 0
+    assert ELR_VERSION not in image.features
+
+
+def test_elr_needs_a_metadata_version(cluster: Cluster, apply: Apply) -> None:
+    image = cluster(elr=False)
+    apply(image, [FeatureLevelRecord(name="metadata.version", feature_level=22)])
+    assert update(image, ELR_VERSION, 1, 1, version=2)[0] == ErrorCode.invalid_update_version
 
 
 def test_producer_ids_come_in_blocks(cluster: Cluster, apply: Apply) -> None:
@@ -126,6 +180,14 @@ def test_an_empty_log_begins_with_what_it_was_formatted_with(apply: Apply) -> No
     apply(image, records)
     assert image.features == {"metadata.version": 25}
     assert activation_records(image, formatted) == ()
+
+
+def test_a_cluster_with_elr_begins_with_its_minimum(apply: Apply) -> None:
+    image = MetadataImage()
+    formatted = [FeatureLevelRecord(name=ELR_VERSION, feature_level=1)]
+    apply(image, activation_records(image, formatted, min_insync_replicas=2))
+    assert image.features == {"metadata.version": 30, ELR_VERSION: 1}
+    assert image.config_of(4, "") == {MIN_ISR: "2"}
 
 
 def test_without_a_format_the_newest_version_is_taken(apply: Apply) -> None:

@@ -1,0 +1,89 @@
+"""What changed settings mean for partitions, decided in the same batch as the settings."""
+
+from collections.abc import Iterable, Iterator, Sequence
+from typing import Final
+
+from lograft.metadata.conditions import MIN_ISR, UNCLEAN_ELECTIONS, Conditions
+from lograft.metadata.elections import PartitionChange
+from lograft.metadata.errors import Refused
+from lograft.metadata.image import MetadataImage
+from lograft.metadata.types import ELR_VERSION, ConfigResource, ResourceType, TopicState
+from lograft.model.broker_configs import BrokerConfig
+from lograft.model.errors import ErrorCode
+from lograft.wire.message import Message
+from lograft.wire.records.config_record import ConfigRecord
+
+_MATTERS: Final = (MIN_ISR, UNCLEAN_ELECTIONS)
+_CLUSTER: Final = ConfigResource(ResourceType.broker, "")
+
+
+def effects(
+    image: MetadataImage, records: Sequence[ConfigRecord], config: BrokerConfig
+) -> list[Message]:
+    """With a lower `min.insync.replicas` a leader may commit without the eligible replicas, so
+    they are not eligible any more. (Where nobody leads nothing is committed, and those who hold
+    everything go on doing so: Kafka forgets them too.) With unclean elections allowed, partitions
+    without a leader get one at once."""
+    if not any(record.name in _MATTERS for record in records):
+        return []
+    after = image.copy()
+    for record in records:
+        after.replay(record)
+    conditions = Conditions(after, config)
+    made: list[Message] = []
+    for topic in _topics(image, records):
+        for index, state in topic.partitions.items():
+            if state.elr or state.leader < 0:
+                change = PartitionChange(conditions, topic, index)
+                change.elect_uncleanly_if_allowed()
+                partition_record = change.build()
+                if partition_record is not None:
+                    made.append(partition_record)
+    return made
+
+
+def check_min_isr(image: MetadataImage, resource: ConfigResource, wanted: Iterable[str]) -> None:
+    """What is committed depends on the minimum: with ELR all brokers must see the same one."""
+    if resource.type != ResourceType.broker or not image.features.get(ELR_VERSION, 0):
+        return
+    is_set = MIN_ISR in image.configs.get(resource, {})
+    if resource.name and MIN_ISR in wanted:
+        raise Refused(
+            ErrorCode.invalid_config,
+            f"{MIN_ISR} cannot differ between brokers while {ELR_VERSION} is in force: set it for"
+            " all brokers, or for a topic.",
+        )
+    if not resource.name and is_set and MIN_ISR not in wanted:
+        raise Refused(
+            ErrorCode.invalid_config,
+            f"{MIN_ISR} cannot be removed for all brokers while {ELR_VERSION} is in force: set it"
+            " to another value.",
+        )
+
+
+def uniform_min_isr(image: MetadataImage, min_insync_replicas: int) -> Iterator[ConfigRecord]:
+    """One minimum for the whole cluster, written down: `min_insync_replicas`, from the
+    controller's file, if the log has none."""
+    if MIN_ISR not in image.configs.get(_CLUSTER, {}):
+        yield ConfigRecord(
+            resource_type=_CLUSTER.type,
+            resource_name=_CLUSTER.name,
+            name=MIN_ISR,
+            value=str(min_insync_replicas),
+        )
+    for resource, values in image.configs.items():
+        if resource.type == ResourceType.broker and resource.name and MIN_ISR in values:
+            yield ConfigRecord(
+                resource_type=resource.type, resource_name=resource.name, name=MIN_ISR, value=None
+            )
+
+
+def _topics(image: MetadataImage, records: Iterable[ConfigRecord]) -> list[TopicState]:
+    names: dict[str, None] = {}
+    for record in records:
+        if record.name in _MATTERS:
+            if record.resource_type == ResourceType.broker:
+                return list(image.topics.values())
+            names[record.resource_name] = None
+    topics = (image.topic(name) for name in names)
+    return [topic for topic in topics if topic is not None]
