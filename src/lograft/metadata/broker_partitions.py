@@ -4,7 +4,7 @@ from collections.abc import Callable, Collection, Iterable, Iterator
 from uuid import UUID
 
 from lograft.metadata.conditions import Conditions
-from lograft.metadata.elections import PartitionChange
+from lograft.metadata.elections import PartitionChange, controller_elects
 from lograft.metadata.image import MetadataImage
 from lograft.metadata.types import PartitionState
 from lograft.model.broker_configs import BrokerConfig
@@ -92,7 +92,8 @@ def _concerned(
     topics = image.topics
     for topic_id, index in keys:
         topic = topics[topic_id]
-        if concerns(topic.partitions[index]):
+        state = topic.partitions[index]
+        if concerns(state) and controller_elects(state):
             change = PartitionChange(conditions, topic, index)
             change.elect_uncleanly_if_allowed()
             yield change

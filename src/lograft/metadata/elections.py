@@ -19,7 +19,7 @@ from uuid import UUID
 from lograft.metadata.conditions import Conditions
 from lograft.metadata.replay import LEADER_UNCHANGED, RECOVERY_UNCHANGED
 from lograft.metadata.types import LeaderRecovery, PartitionState, TopicState
-from lograft.model.types import NO_NODE
+from lograft.model.types import NO_NODE, ReplicationMode
 from lograft.wire.records.partition_change_record import PartitionChangeRecord
 
 
@@ -90,7 +90,7 @@ class PartitionChange:
         leader = self._elect()
         if not self.isr and not self._conditions.elr_enabled:
             # Nothing else would remember who has everything.
-            self.isr = before.isr
+            self.isr = tuple(member for member in before.isr if member in self.replicas)
         return self._record(leader, last_known=self._last_known(leader))
 
     def _complete_reassignment(self) -> None:
@@ -221,6 +221,11 @@ def _says_something(record: PartitionChangeRecord) -> bool:
         or record.eligible_leader_replicas is not None
         or record.last_known_elr is not None
     )
+
+
+def controller_elects(partition: PartitionState) -> bool:
+    """In raft mode the replicas elect among themselves; on leaving it, whoever they name leads."""
+    return partition.mode in (ReplicationMode.isr, ReplicationMode.entering)
 
 
 def is_reassigning(partition: PartitionState) -> bool:

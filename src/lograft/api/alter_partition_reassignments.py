@@ -1,0 +1,35 @@
+"""AlterPartitionReassignments, versions 0-1: other replicas for partitions, or a change cancelled.
+
+Answered when the change has begun; ListPartitionReassignments shows what is under way. v1: whether
+the number of replicas may change.
+"""
+
+from typing import Final
+
+from lograft.api.context import Api, Context
+from lograft.api.decisions import decide
+from lograft.api.errors import code_of
+from lograft.metadata.reassignment import alter_reassignments
+from lograft.model.errors import LograftError
+from lograft.wire.messages.alter_partition_reassignments import (
+    AlterPartitionReassignmentsRequest,
+    AlterPartitionReassignmentsResponse,
+)
+
+API: Final = Api(key=45, versions=range(2))
+
+
+async def handle(
+    context: Context, request: AlterPartitionReassignmentsRequest
+) -> AlterPartitionReassignmentsResponse:
+    config = context.broker.config
+    try:
+        return await decide(
+            context,
+            lambda image: alter_reassignments(image, request, config=config),
+            timeout_ms=request.timeout_ms,
+        )
+    except LograftError as error:
+        return AlterPartitionReassignmentsResponse(
+            error_code=code_of(error), error_message=str(error)
+        )

@@ -1,0 +1,34 @@
+"""ListPartitionReassignments, version 0: the partitions whose replicas are changing.
+
+Answered by the controller, after all that it has decided is committed. No topics: all of them.
+"""
+
+from typing import Final
+
+from lograft.api.context import Api, Context
+from lograft.api.decisions import decide
+from lograft.api.errors import code_of
+from lograft.metadata.reassignment import list_reassignments
+from lograft.metadata.types import Outcome
+from lograft.model.errors import LograftError
+from lograft.wire.messages.list_partition_reassignments import (
+    ListPartitionReassignmentsRequest,
+    ListPartitionReassignmentsResponse,
+)
+
+API: Final = Api(key=46, versions=range(1))
+
+
+async def handle(
+    context: Context, request: ListPartitionReassignmentsRequest
+) -> ListPartitionReassignmentsResponse:
+    try:
+        return await decide(
+            context,
+            lambda image: Outcome((), list_reassignments(image, request)),
+            timeout_ms=request.timeout_ms,
+        )
+    except LograftError as error:
+        return ListPartitionReassignmentsResponse(
+            error_code=code_of(error), error_message=str(error)
+        )

@@ -1,0 +1,167 @@
+"""Elections that somebody asks for, and those that the controller holds by itself."""
+
+from collections.abc import Iterable, Iterator
+from enum import IntEnum
+from itertools import islice
+from typing import Final
+
+from lograft.metadata.conditions import Conditions
+from lograft.metadata.elections import Election, PartitionChange, controller_elects
+from lograft.metadata.errors import Refused
+from lograft.metadata.image import MetadataImage
+from lograft.metadata.types import Outcome, PartitionState
+from lograft.model.broker_configs import BrokerConfig
+from lograft.model.errors import ErrorCode
+from lograft.model.types import NO_NODE
+from lograft.wire.messages.elect_leaders import (
+    ElectLeadersRequest,
+    ElectLeadersResponse,
+    PartitionResult,
+    ReplicaElectionResult,
+)
+from lograft.wire.records.partition_change_record import PartitionChangeRecord
+
+#: In one go of the controller's own elections; what is left comes at once in the next.
+ELECTIONS_MAX: Final = 1_000
+#: A request's records are one batch of the log.
+ELECTIONS_PER_REQUEST_MAX: Final = 10_000
+
+
+class ElectionType(IntEnum):
+    """The numbers are those of ElectLeaders."""
+
+    preferred = 0
+    unclean = 1
+
+
+def elect_leaders(
+    image: MetadataImage, request: ElectLeadersRequest, *, config: BrokerConfig
+) -> Outcome[ElectLeadersResponse]:
+    """Each partition by itself. Without partitions all are meant, and those that need no election
+    are left out of the answer."""
+    try:
+        kind = ElectionType(request.election_type)
+    except ValueError:
+        raise Refused(
+            ErrorCode.invalid_request,
+            f"{request.election_type} is no kind of election: 0 is preferred, 1 is unclean.",
+        ) from None
+    conditions = Conditions(image, config)
+    records: dict[tuple[str, int], PartitionChangeRecord] = {}
+    results = []
+    for name, indexes in _asked(image, request):
+        result = ReplicaElectionResult(topic=name)
+        for index in indexes:
+            answer = PartitionResult(partition_id=index, error_message=None)
+            try:
+                if (name, index) not in records:
+                    if len(records) >= ELECTIONS_PER_REQUEST_MAX:
+                        raise Refused(
+                            ErrorCode.policy_violation,
+                            f"One request holds at most {ELECTIONS_PER_REQUEST_MAX} elections:"
+                            " ask again for the rest.",
+                        )
+                    records[name, index] = _elect(image, conditions, kind, name, index)
+            except Refused as refusal:
+                if request.topic_partitions is None and (
+                    refusal.code == ErrorCode.election_not_needed
+                ):
+                    continue
+                answer.error_code, answer.error_message = refusal.code, refusal.message
+            result.partition_result.append(answer)
+        results.append(result)
+    response = ElectLeadersResponse(replica_election_results=results)
+    return Outcome(tuple(records.values()), response)
+
+
+def balance_leaders(image: MetadataImage, *, config: BrokerConfig) -> Outcome[bool]:
+    """Leadership goes back to the first replica wherever that one can take it. The reply: whether
+    there may be more to do."""
+    conditions = Conditions(image, config)
+    records: list[PartitionChangeRecord] = []
+    for topic_id, index in image.not_preferred:
+        if len(records) == ELECTIONS_MAX:
+            break
+        change = PartitionChange(conditions, image.topics[topic_id], index)
+        if controller_elects(change.before):
+            change.election = Election.PREFERRED
+            record = change.build()
+            if record is not None:
+                records.append(record)
+    return Outcome(tuple(records), len(records) == ELECTIONS_MAX)
+
+
+def elect_where_nobody_leads(image: MetadataImage, *, config: BrokerConfig) -> Outcome[bool]:
+    """Unclean elections, where the topic's settings allow them. The reply as above."""
+    conditions = Conditions(image, config)
+
+    def elections() -> Iterator[PartitionChangeRecord]:
+        for topic_id, index in image.leaderless:
+            topic = image.topics[topic_id]
+            if not conditions.rules_of(topic.name).unclean_elections:
+                continue
+            change = PartitionChange(conditions, topic, index)
+            if controller_elects(change.before):
+                change.election = Election.UNCLEAN
+                record = change.build()
+                if record is not None:
+                    yield record
+
+    records = tuple(islice(elections(), ELECTIONS_MAX))
+    return Outcome(records, len(records) == ELECTIONS_MAX)
+
+
+def _asked(
+    image: MetadataImage, request: ElectLeadersRequest
+) -> Iterator[tuple[str, Iterable[int]]]:
+    if request.topic_partitions is not None:
+        for asked in request.topic_partitions:
+            yield asked.topic, asked.partitions
+        return
+    for topic in image.topics.values():
+        yield topic.name, topic.partitions
+
+
+def _elect(
+    image: MetadataImage, conditions: Conditions, kind: ElectionType, name: str, index: int
+) -> PartitionChangeRecord:
+    topic = image.topic(name)
+    if topic is None or index not in topic.partitions:
+        raise Refused(
+            ErrorCode.unknown_topic_or_partition, f"There is no partition {name}-{index}."
+        )
+    state = topic.partitions[index]
+    if not _needs(state, kind):
+        raise Refused(
+            ErrorCode.election_not_needed, f"{name}-{index} has the leader it should have."
+        )
+    if not controller_elects(state):
+        raise Refused(
+            ErrorCode.invalid_request,
+            f"The replicas of {name}-{index} elect their leader themselves: it is in mode"
+            f" {state.mode.name}.",
+        )
+    change = PartitionChange(conditions, topic, index)
+    if kind is ElectionType.preferred:
+        change.election = Election.PREFERRED
+    else:
+        change.election = Election.UNCLEAN
+    record = change.build()
+    if record is None:
+        if kind is ElectionType.preferred:
+            raise Refused(
+                ErrorCode.preferred_leader_not_available,
+                f"Broker {state.replicas[0]} cannot lead {name}-{index}: it is down or not in"
+                " sync.",
+            )
+        raise Refused(
+            ErrorCode.eligible_leaders_not_available,
+            f"No replica of {name}-{index} is up.",
+        )
+    return record
+
+
+def _needs(state: PartitionState, kind: ElectionType) -> bool:
+    if kind is ElectionType.preferred:
+        return state.leader != state.replicas[0]
+    return state.leader == NO_NODE

@@ -1,0 +1,193 @@
+"""Other replicas for a partition. New ones are added first; when they are in sync (a leader says
+so with AlterPartition) those to be removed go, in `elections.PartitionChange`."""
+
+from lograft.metadata.conditions import Conditions
+from lograft.metadata.elections import PartitionChange, is_reassigning
+from lograft.metadata.errors import Refused
+from lograft.metadata.image import MetadataImage
+from lograft.metadata.partitions import PARTITIONS_PER_REQUEST_MAX
+from lograft.metadata.replay import changed_partition
+from lograft.metadata.types import Outcome, PartitionState, TopicState
+from lograft.model.broker_configs import BrokerConfig
+from lograft.model.errors import ErrorCode
+from lograft.model.types import NO_NODE, ReplicationMode, TopicIdPartition
+from lograft.wire.messages.alter_partition_reassignments import (
+    AlterPartitionReassignmentsRequest,
+    AlterPartitionReassignmentsResponse,
+    ReassignablePartitionResponse,
+    ReassignableTopicResponse,
+)
+from lograft.wire.messages.list_partition_reassignments import (
+    ListPartitionReassignmentsRequest,
+    ListPartitionReassignmentsResponse,
+    OngoingPartitionReassignment,
+    OngoingTopicReassignment,
+)
+from lograft.wire.records.partition_change_record import PartitionChangeRecord
+
+
+def alter_reassignments(
+    image: MetadataImage, request: AlterPartitionReassignmentsRequest, *, config: BrokerConfig
+) -> Outcome[AlterPartitionReassignmentsResponse]:
+    """Each partition by itself; without replicas its reassignment is cancelled."""
+    conditions = Conditions(image, config)
+    records: dict[TopicIdPartition, PartitionChangeRecord] = {}
+    response = AlterPartitionReassignmentsResponse(
+        error_message=None,
+        allow_replication_factor_change=request.allow_replication_factor_change,
+    )
+    for asked in request.topics:
+        answers = []
+        for one in asked.partitions:
+            answer = ReassignablePartitionResponse(
+                partition_index=one.partition_index, error_message=None
+            )
+            try:
+                topic, state = _partition(image, asked.name, one.partition_index)
+                key = TopicIdPartition(topic.topic_id, one.partition_index)
+                _check_free(key, asked.name, state, records)
+                change = PartitionChange(conditions, topic, one.partition_index)
+                if one.replicas is None:
+                    record = _cancel(change)
+                else:
+                    _check_target(image, state, one.replicas)
+                    if not request.allow_replication_factor_change:
+                        _check_factor(state, one.replicas)
+                    record = _start(change, tuple(one.replicas))
+                if record is not None:
+                    records[key] = record
+            except Refused as refusal:
+                answer.error_code, answer.error_message = refusal.code, refusal.message
+            answers.append(answer)
+        response.responses.append(ReassignableTopicResponse(name=asked.name, partitions=answers))
+    return Outcome(tuple(records.values()), response)
+
+
+def list_reassignments(
+    image: MetadataImage, request: ListPartitionReassignmentsRequest
+) -> ListPartitionReassignmentsResponse:
+    """Those asked for that are under way; all of them, without topics."""
+    found: dict[str, list[OngoingPartitionReassignment]] = {}
+    if request.topics is None:
+        keys = list(image.reassigning)
+    else:
+        keys = [
+            TopicIdPartition(image.topic_ids[asked.name], index)
+            for asked in request.topics
+            if asked.name in image.topic_ids
+            for index in asked.partition_indexes
+        ]
+    for topic_id, index in keys:
+        state = image.partition(topic_id, index)
+        if state is not None and is_reassigning(state):
+            found.setdefault(image.topics[topic_id].name, []).append(
+                OngoingPartitionReassignment(
+                    partition_index=index,
+                    replicas=list(state.replicas),
+                    adding_replicas=list(state.adding_replicas),
+                    removing_replicas=list(state.removing_replicas),
+                )
+            )
+    return ListPartitionReassignmentsResponse(
+        error_message=None,
+        topics=[
+            OngoingTopicReassignment(name=name, partitions=partitions)
+            for name, partitions in found.items()
+        ],
+    )
+
+
+def target_of(state: PartitionState) -> tuple[int, ...]:
+    """The replicas that the partition has once its reassignment, if any, is done."""
+    return tuple(r for r in state.replicas if r not in state.removing_replicas)
+
+
+def _partition(image: MetadataImage, name: str, index: int) -> tuple[TopicState, PartitionState]:
+    topic = image.topic(name)
+    if topic is None or index not in topic.partitions:
+        raise Refused(
+            ErrorCode.unknown_topic_or_partition, f"There is no partition {name}-{index}."
+        )
+    return topic, topic.partitions[index]
+
+
+def _check_free(
+    key: TopicIdPartition,
+    name: str,
+    state: PartitionState,
+    records: dict[TopicIdPartition, PartitionChangeRecord],
+) -> None:
+    if key in records:
+        raise Refused(ErrorCode.invalid_request, f"{name}-{key.partition} is in the request twice.")
+    if len(records) >= PARTITIONS_PER_REQUEST_MAX:
+        raise Refused(
+            ErrorCode.policy_violation,
+            f"One request may reassign at most {PARTITIONS_PER_REQUEST_MAX} partitions: split it.",
+        )
+    if state.mode in (ReplicationMode.entering, ReplicationMode.leaving):
+        raise Refused(
+            ErrorCode.reassignment_in_progress,
+            f"{name}-{key.partition} is changing its mode of replication ({state.mode.name}):"
+            " wait until it is done.",
+        )
+
+
+def _check_target(image: MetadataImage, state: PartitionState, replicas: list[int]) -> None:
+    if not replicas:
+        problem = "names no broker"
+    elif len(set(replicas)) != len(replicas):
+        problem = f"names a broker twice: {replicas}"
+    elif unknown := [b for b in replicas if b not in image.brokers and b not in state.replicas]:
+        problem = f"names broker {unknown[0]}, which is not registered"
+    else:
+        return
+    raise Refused(ErrorCode.invalid_replica_assignment, f"The assignment {problem}.")
+
+
+def _check_factor(state: PartitionState, replicas: list[int]) -> None:
+    factor = len(target_of(state))
+    if len(replicas) != factor:
+        raise Refused(
+            ErrorCode.invalid_replication_factor,
+            f"The partition has {factor} replicas and would get {len(replicas)}, which this"
+            " request does not allow.",
+        )
+
+
+def _start(change: PartitionChange, target: tuple[int, ...]) -> PartitionChangeRecord | None:
+    before = change.before
+    removing = tuple(sorted(replica for replica in before.replicas if replica not in target))
+    change.adding = tuple(
+        sorted(
+            replica
+            for replica in target
+            # One that an earlier reassignment is still adding is not there yet either.
+            if replica not in before.replicas or replica in before.adding_replicas
+        )
+    )
+    change.removing = removing
+    change.replicas = (*target, *removing)
+    return change.build()
+
+
+def _cancel(change: PartitionChange) -> PartitionChangeRecord | None:
+    """The replicas being added go, those to be removed stay."""
+    before = change.before
+    name = f"{change.topic.name}-{change.index}"
+    if not is_reassigning(before):
+        raise Refused(ErrorCode.no_reassignment_in_progress, f"{name} is not being reassigned.")
+    staying = tuple(r for r in before.replicas if r not in before.adding_replicas)
+    change.replicas = staying
+    change.isr = tuple(member for member in before.isr if member in staying)
+    change.adding = change.removing = ()
+    change.elect_uncleanly_if_allowed()
+    record = change.build()
+    if record is not None:
+        after = changed_partition(before, record)
+        if after.leader == NO_NODE and not after.elr and not change.isr:
+            raise Refused(
+                ErrorCode.invalid_replica_assignment,
+                f"Only new replicas of {name} are in sync: going back would need an unclean"
+                " election.",
+            )
+    return record

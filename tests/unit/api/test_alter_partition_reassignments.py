@@ -1,0 +1,33 @@
+"""Reassignments over the wire; the rules are tested with the decision."""
+
+import pytest
+
+from lograft.model.errors import ErrorCode
+from lograft.wire.messages.alter_partition_reassignments import (
+    AlterPartitionReassignmentsRequest,
+    AlterPartitionReassignmentsResponse,
+    ReassignablePartition,
+    ReassignableTopic,
+)
+from tests.unit.broker.bench import Bench, run
+
+
+@pytest.mark.parametrize("version", range(2))
+def test_one_partition_by_itself(version: int) -> None:
+    async def scenario(bench: Bench) -> None:
+        await bench.create_topic("t")
+        ones = [
+            ReassignablePartition(partition_index=0, replicas=[1]),
+            ReassignablePartition(partition_index=1, replicas=[1]),
+        ]
+        request = AlterPartitionReassignmentsRequest(
+            topics=[ReassignableTopic(name="t", partitions=ones)]
+        )
+        answer = await bench.ask(request, version, AlterPartitionReassignmentsResponse)
+        codes = [one.error_code for one in answer.responses[0].partitions]
+        assert codes == [0, ErrorCode.unknown_topic_or_partition]
+        bench.controller.down = True
+        answer = await bench.ask(request, version, AlterPartitionReassignmentsResponse)
+        assert answer.error_code == ErrorCode.request_timed_out
+
+    run(scenario)

@@ -1,0 +1,28 @@
+"""ElectLeaders in all versions; the rules are tested with the decision."""
+
+import pytest
+
+from lograft.model.errors import ErrorCode
+from lograft.wire.messages.elect_leaders import (
+    ElectLeadersRequest,
+    ElectLeadersResponse,
+    TopicPartitions,
+)
+from tests.unit.broker.bench import Bench, run
+
+
+@pytest.mark.parametrize("version", range(3))
+def test_a_partition_with_its_preferred_leader(version: int) -> None:
+    async def scenario(bench: Bench) -> None:
+        await bench.create_topic("t")
+        request = ElectLeadersRequest(topic_partitions=[TopicPartitions(topic="t", partitions=[0])])
+        answer = await bench.ask(request, version, ElectLeadersResponse)
+        (result,) = answer.replica_election_results
+        (one,) = result.partition_result
+        assert (one.partition_id, one.error_code) == (0, ErrorCode.election_not_needed)
+        bench.controller.down = True
+        answer = await bench.ask(request, version, ElectLeadersResponse)
+        (one,) = answer.replica_election_results[0].partition_result
+        assert one.error_code == ErrorCode.request_timed_out
+
+    run(scenario)

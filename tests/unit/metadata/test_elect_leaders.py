@@ -1,0 +1,140 @@
+"""Elections by request and by the controller itself."""
+
+from collections.abc import Callable
+from typing import Any
+from uuid import UUID
+
+import pytest
+
+from lograft.metadata import elect_leaders as elections
+from lograft.metadata.elect_leaders import (
+    balance_leaders,
+    elect_leaders,
+    elect_where_nobody_leads,
+)
+from lograft.metadata.errors import Refused
+from lograft.metadata.image import MetadataImage
+from lograft.model.errors import ErrorCode
+from lograft.model.types import ReplicationMode
+from lograft.wire.messages.elect_leaders import ElectLeadersRequest, TopicPartitions
+from lograft.wire.records.config_record import ConfigRecord
+from lograft.wire.records.partition_record import PartitionRecord
+from lograft.wire.records.topic_record import TopicRecord
+from tests.unit.metadata.conftest import append, make_config
+
+Cluster = Callable[..., MetadataImage]
+T = UUID(int=7)
+CONFIG = make_config()
+PREFERRED, UNCLEAN = 0, 1
+
+
+@pytest.fixture
+def image(cluster: Cluster) -> MetadataImage:
+    """Brokers 1 and 2 are up, 3 is not. 0: as it should be. 1: 2 leads for 1. 2: 1 leads for 3,
+    which is down. 3: nobody leads. 4: nobody is up. 5: raft."""
+    image = cluster(1, 2, fenced=[3])
+    append(
+        image,
+        [
+            TopicRecord(name="t", topic_id=T),
+            partition(0, [1, 2], leader=1),
+            partition(1, [1, 2], leader=2),
+            partition(2, [3, 1], leader=1, isr=[1]),
+            partition(3, [3, 2], leader=-1, isr=[], eligible_leader_replicas=[3]),
+            partition(4, [3], leader=-1, isr=[], eligible_leader_replicas=[3]),
+            partition(5, [1, 2], leader=2, replication_mode=ReplicationMode.raft),
+        ],
+    )
+    return image
+
+
+def partition(index: int, replicas: list[int], **more: Any) -> PartitionRecord:
+    values: dict[str, Any] = {"isr": replicas, "leader_epoch": 0, "partition_epoch": 0}
+    return PartitionRecord(topic_id=T, partition_id=index, replicas=replicas, **(values | more))
+
+
+def elect(image: MetadataImage, kind: int, *indexes: int, topic: str = "t") -> dict[int, int]:
+    """Codes by partition; the records are applied."""
+    asked = [TopicPartitions(topic=topic, partitions=list(indexes))] if indexes else None
+    request = ElectLeadersRequest(election_type=kind, topic_partitions=asked)
+    outcome = elect_leaders(image, request, config=CONFIG)
+    append(image, outcome.records)
+    return {
+        answer.partition_id: answer.error_code
+        for result in outcome.reply.replica_election_results
+        for answer in result.partition_result
+    }
+
+
+def leaders(image: MetadataImage) -> list[int]:
+    return [state.leader for state in image.topics[T].partitions.values()]
+
+
+def test_preferred_elections_by_name(image: MetadataImage) -> None:
+    assert elect(image, PREFERRED, 0, 1, 2, 3, 5, 9) == {
+        0: ErrorCode.election_not_needed,
+        1: 0,
+        2: ErrorCode.preferred_leader_not_available,
+        3: ErrorCode.preferred_leader_not_available,
+        5: ErrorCode.invalid_request,
+        9: ErrorCode.unknown_topic_or_partition,
+    }
+    assert leaders(image) == [1, 1, 1, -1, -1, 2]
+    nowhere = elect(image, PREFERRED, 0, topic="nope")
+    assert nowhere == {0: ErrorCode.unknown_topic_or_partition}
+
+
+def test_preferred_elections_for_all(image: MetadataImage) -> None:
+    """Those that need none are not mentioned."""
+    assert sorted(elect(image, PREFERRED)) == [1, 2, 3, 4, 5]
+    assert leaders(image) == [1, 1, 1, -1, -1, 2]
+
+
+def test_unclean_elections_by_name(image: MetadataImage) -> None:
+    assert elect(image, UNCLEAN, 0, 1, 3, 3, 4) == {
+        0: ErrorCode.election_not_needed,
+        1: ErrorCode.election_not_needed,
+        3: 0,
+        4: ErrorCode.eligible_leaders_not_available,
+    }
+    state = image.topics[T].partitions[3]
+    assert (state.leader, state.isr, state.elr, state.leader_recovery) == (2, (2,), (), 1)
+
+
+def test_other_kinds_of_elections_are_refused(image: MetadataImage) -> None:
+    with pytest.raises(Refused) as refusal:
+        elect(image, 2, 0)
+    assert refusal.value.code == ErrorCode.invalid_request
+
+
+def test_leaders_go_home_by_themselves(
+    image: MetadataImage, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    append(image, [partition(6, [1, 2], leader=2), partition(7, [2, 1], leader=1)])
+    monkeypatch.setattr(elections, "ELECTIONS_MAX", 2)
+    rounds = []
+    for _ in range(3):
+        outcome = balance_leaders(image, config=CONFIG)
+        append(image, outcome.records)
+        rounds.append((len(outcome.records), outcome.reply))
+    assert rounds == [(2, True), (1, False), (0, False)]
+    assert leaders(image) == [1, 1, 1, -1, -1, 2, 1, 2]
+
+
+def test_unclean_elections_only_where_they_are_allowed(image: MetadataImage) -> None:
+    assert elect_where_nobody_leads(image, config=CONFIG).records == ()
+    append(
+        image,
+        [
+            ConfigRecord(
+                resource_type=2,
+                resource_name="t",
+                name="unclean.leader.election.enable",
+                value="true",
+            )
+        ],
+    )
+    outcome = elect_where_nobody_leads(image, config=CONFIG)
+    assert not outcome.reply
+    append(image, outcome.records)
+    assert leaders(image) == [1, 2, 1, 2, -1, 2]
