@@ -1,5 +1,6 @@
 """BrokerHeartbeat, versions 0-2, controller listener: a broker is alive, and says what it wants."""
 
+from functools import partial
 from typing import Final
 
 from lograft.api.context import Api, Context
@@ -13,6 +14,12 @@ API: Final = Api(key=63, versions=range(3))
 
 async def handle(context: Context, request: BrokerHeartbeatRequest) -> BrokerHeartbeatResponse:
     try:
-        return await controller_of(context).heartbeat(request)
+        controller = controller_of(context)
+        reply = await controller.heartbeat(request)
     except LograftError as error:
         return BrokerHeartbeatResponse(error_code=code_of(error))
+    if context.when_closed is not None:
+        context.when_closed(
+            partial(controller.on_disconnected, request.broker_id, request.broker_epoch)
+        )
+    return reply

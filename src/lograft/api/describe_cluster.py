@@ -7,6 +7,7 @@ other's endpoints is MISMATCHED_ENDPOINT_TYPE. v2: fenced brokers on request.
 from typing import Final
 
 from lograft.api.context import Api, Context
+from lograft.api.metadata import any_broker
 from lograft.api.operations import CLUSTER_OPERATIONS
 from lograft.broker.broker import Broker
 from lograft.model.errors import ErrorCode
@@ -37,13 +38,14 @@ def handle(context: Context, request: DescribeClusterRequest) -> DescribeCluster
             ),
             endpoint_type=request.endpoint_type,
         )
-    response = DescribeClusterResponse(
-        cluster_id=broker.cluster_id, controller_id=broker.node_id, endpoint_type=served
-    )
+    response = DescribeClusterResponse(cluster_id=broker.cluster_id, endpoint_type=served)
     if served == CONTROLLERS:
+        response.controller_id = broker.quorum.leader
         response.brokers = _controllers(broker, context.listener)
     else:
         response.brokers = _brokers(broker, context.listener, request.include_fenced_brokers)
+        alive = [known.broker_id for known in response.brokers if not known.is_fenced]
+        response.controller_id = any_broker(broker, alive)
     if request.include_cluster_authorized_operations:
         response.cluster_authorized_operations = CLUSTER_OPERATIONS
     return response

@@ -7,7 +7,7 @@ null. v5: offline replicas. v7: leader epochs. v8: authorized operations on requ
 v12: look-up by id. v13: an error for the whole answer, which is never set here.
 """
 
-from collections.abc import Coroutine
+from collections.abc import Container, Coroutine
 from typing import Any, Final
 from uuid import UUID
 
@@ -98,9 +98,8 @@ def _answer(
                     node_id=state.broker_id, host=end.host, port=end.port, rack=end.rack
                 )
             )
-    alive = {answer.node_id for answer in response.brokers}
-    # Any broker takes requests for the controller; this one is as good as the next.
-    response.controller_id = broker.node_id if broker.node_id in alive else min(alive, default=-1)
+    alive = dict.fromkeys(answer.node_id for answer in response.brokers)
+    response.controller_id = any_broker(broker, list(alive))
     if request.topics is None or (version == 0 and not request.topics):
         response.topics = [_topic(state, alive, image, version) for state in image.topics.values()]
     else:
@@ -125,6 +124,12 @@ def _answer(
     return response
 
 
+def any_broker(broker: Broker, alive: list[int]) -> int:
+    """Who is told to clients as the controller: any broker forwards what is meant for it, and
+    choosing at random spreads the work."""
+    return alive[broker.runtime.randomness.below(len(alive))] if alive else NO_NODE
+
+
 def _unknown(name: str | None, topic_id: UUID, refused: dict[str, int]) -> MetadataResponseTopic:
     if topic_id != ZERO_UUID:
         return MetadataResponseTopic(
@@ -135,7 +140,7 @@ def _unknown(name: str | None, topic_id: UUID, refused: dict[str, int]) -> Metad
 
 
 def _topic(
-    topic: TopicState, alive: set[int], image: MetadataImage, version: int
+    topic: TopicState, alive: Container[int], image: MetadataImage, version: int
 ) -> MetadataResponseTopic:
     return MetadataResponseTopic(
         name=topic.name,
@@ -149,7 +154,7 @@ def _topic(
 
 
 def _partition(
-    index: int, state: PartitionState, alive: set[int], image: MetadataImage, version: int
+    index: int, state: PartitionState, alive: Container[int], image: MetadataImage, version: int
 ) -> MetadataResponsePartition:
     answer = MetadataResponsePartition(
         partition_index=index,

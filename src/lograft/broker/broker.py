@@ -94,6 +94,9 @@ class ControllerPort(Protocol):
 
     def heartbeat(self, request: BrokerHeartbeatRequest) -> Awaitable[BrokerHeartbeatResponse]: ...
 
+    def on_disconnected(self, broker_id: int, broker_epoch: int) -> None:
+        """The connection of a broker's heartbeats ended."""
+
 
 class QuorumView(Protocol):
     """The metadata quorum as this node sees it (broker/raft_driver.py)."""

@@ -3,14 +3,18 @@
 The image begins as a copy of the committed one when this node becomes leader, and takes every
 record at the moment it is appended; so the next decision sees it. Replies wait until the records
 that they rest on are committed: nobody is told what a crash could still take back.
+
+A broker that is silent for the session's time is fenced. One whose process is gone is fenced at
+once: `DeadProcesses` (broker/dead_processes.py) looks at every broker whose heartbeat connection
+has ended, and at all of them when a controller becomes active.
 """
 
 import asyncio
 import logging
 from collections.abc import Callable, Sequence
-from functools import partial
 from typing import Final, TypeVar
 
+from lograft.broker.dead_processes import DeadProcesses
 from lograft.broker.errors import NotController
 from lograft.broker.raft_driver import RaftDriver
 from lograft.metadata.activation import activation_records
@@ -23,7 +27,7 @@ from lograft.metadata.brokers import (
 from lograft.metadata.image import MetadataImage
 from lograft.metadata.producer_ids import allocate_producer_ids
 from lograft.metadata.sessions import BrokerSessions
-from lograft.metadata.types import Outcome
+from lograft.metadata.types import BrokerState, Outcome
 from lograft.model.broker_configs import BrokerConfig
 from lograft.model.seams import Runtime
 from lograft.model.types import Epoch
@@ -72,6 +76,7 @@ class Controller:
         self._image: MetadataImage | None = None
         self.sessions = BrokerSessions(config.broker_session_timeout_ms)
         self._active = asyncio.Event()
+        self._dead = DeadProcesses(runtime, config, self)
         driver.add_leader_listener(self._on_leader)
 
     @property
@@ -123,6 +128,7 @@ class Controller:
             image.offset,
         )
         self._active.set()
+        self._dead.look()
 
     # ── brokers ──────────────────────────────────────────────────────────────────────────────
 
@@ -159,7 +165,7 @@ class Controller:
         def decide(image: MetadataImage) -> Outcome[BrokerHeartbeatResponse]:
             outcome = heartbeat(image, request, config=self._config)
             if outcome.reply.should_shut_down:
-                self.sessions.forget(request.broker_id)
+                self.sessions.forget(request.broker_id, epoch=request.broker_epoch)
             else:
                 self.sessions.heard(
                     request.broker_id,
@@ -170,6 +176,30 @@ class Controller:
             return outcome
 
         return await self.submit(decide)
+
+    def on_disconnected(self, broker_id: int, broker_epoch: int) -> None:
+        """The connection on which this registration of the broker sent its last heartbeat ended."""
+        if self.is_active:
+            self.sessions.disconnected(broker_id, epoch=broker_epoch)
+            self._dead.look()
+
+    def registered(self, broker_id: int, broker_epoch: int) -> BrokerState | None:
+        """The broker, if this is its registration and it is not fenced."""
+        broker = None if self._image is None else self._image.brokers.get(broker_id)
+        is_it = broker is not None and broker.epoch == broker_epoch and not broker.fenced
+        return broker if is_it else None
+
+    async def fence(self, broker_id: int, broker_epoch: int, reason: str) -> None:
+        """If it is still this registration. Raises NotController."""
+
+        def decide(image: MetadataImage) -> Outcome[None]:
+            if self.registered(broker_id, broker_epoch) is None:
+                return Outcome((), None)
+            LOGGER.warning("broker %d is fenced: %s", broker_id, reason)
+            return fence_broker(image, broker_id, config=self._config)
+
+        self.sessions.forget(broker_id, epoch=broker_epoch)
+        await self.submit(decide)
 
     async def allocate_producer_ids(
         self, request: AllocateProducerIdsRequest
@@ -192,17 +222,11 @@ class Controller:
                 continue
             # A process that was itself stopped for a while has heard nobody: that is not theirs.
             self.sessions.excuse(clock.mono_ms() - due_ms)
-            for broker_id in self.sessions.expired(clock.mono_ms()):
-                self.sessions.forget(broker_id)
-                LOGGER.warning(
-                    "broker %d was silent for %d ms: it is fenced",
-                    broker_id,
-                    self._config.broker_session_timeout_ms,
-                )
+            self._dead.look()
+            for broker_id, epoch in self.sessions.expired(clock.mono_ms()):
+                reason = f"silent for {self._config.broker_session_timeout_ms} ms"
                 try:
-                    await self.submit(
-                        partial(fence_broker, broker_id=broker_id, config=self._config)
-                    )
+                    await self.fence(broker_id, epoch, reason)
                 except NotController:
                     break
 

@@ -84,6 +84,10 @@ def register_broker(
         fenced=True,
         log_dirs=list(request.log_dirs),
     )
+    if before is not None and is_same:
+        # Asked twice: the first answer was lost, or this one was late.
+        record.fenced = before.fenced
+        record.in_controlled_shutdown = before.in_controlled_shutdown
     records: list[Message] = [record]
     if before is not None and not is_same:
         is_clean = request.previous_broker_epoch == before.epoch

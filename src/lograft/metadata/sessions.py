@@ -14,6 +14,8 @@ class Session:
     heard_ms: int
     #: How far the broker has read the metadata log.
     metadata_offset: int
+    #: Whether the connection of its last heartbeat stands; not (yet) if there was none.
+    connected: bool
 
 
 class BrokerSessions:
@@ -24,28 +26,56 @@ class BrokerSessions:
         self._sessions: dict[int, Session] = {}
 
     def heard(self, broker_id: int, *, epoch: int, metadata_offset: int, now_ms: int) -> None:
-        self._sessions[broker_id] = Session(epoch, now_ms, metadata_offset)
+        self._sessions[broker_id] = Session(epoch, now_ms, metadata_offset, True)
 
     def expect(self, broker_id: int, *, epoch: int, now_ms: int) -> None:
         """A controller that has just become active waits for those that it knows to be up."""
-        self._sessions.setdefault(broker_id, Session(epoch, now_ms, -1))
+        self._sessions.setdefault(broker_id, Session(epoch, now_ms, -1, False))
 
-    def forget(self, broker_id: int) -> None:
-        self._sessions.pop(broker_id, None)
+    def disconnected(self, broker_id: int, *, epoch: int) -> None:
+        """The connection on which it spoke has ended: its process may have, too."""
+        session = self._sessions.get(broker_id)
+        if session is not None and session.epoch == epoch:
+            session.connected = False
 
-    def is_alive(self, broker_id: int, *, epoch: int, now_ms: int) -> bool:
-        """Whether this very registration of the broker spoke to us within the timeout."""
+    def is_suspect(self, broker_id: int, *, epoch: int, heard_before_ms: int) -> bool:
+        """Whether it is expected to speak, but has no connection or was not heard since then."""
         session = self._sessions.get(broker_id)
         return (
             session is not None
             and session.epoch == epoch
+            and (not session.connected or session.heard_ms < heard_before_ms)
+        )
+
+    def suspects(self, heard_before_ms: int) -> list[tuple[int, int]]:
+        """With their epochs."""
+        return [
+            (broker_id, session.epoch)
+            for broker_id, session in self._sessions.items()
+            if not session.connected or session.heard_ms < heard_before_ms
+        ]
+
+    def forget(self, broker_id: int, *, epoch: int) -> None:
+        session = self._sessions.get(broker_id)
+        if session is not None and session.epoch == epoch:
+            del self._sessions[broker_id]
+
+    def is_alive(self, broker_id: int, *, epoch: int, now_ms: int) -> bool:
+        """Whether this very registration of the broker spoke to us within the timeout, and its
+        connection stands."""
+        session = self._sessions.get(broker_id)
+        return (
+            session is not None
+            and session.epoch == epoch
+            and session.connected
             and session.metadata_offset >= 0
             and now_ms - session.heard_ms <= self._timeout_ms
         )
 
-    def expired(self, now_ms: int) -> list[int]:
+    def expired(self, now_ms: int) -> list[tuple[int, int]]:
+        """With their epochs."""
         return [
-            broker_id
+            (broker_id, session.epoch)
             for broker_id, session in self._sessions.items()
             if now_ms - session.heard_ms > self._timeout_ms
         ]

@@ -62,6 +62,7 @@ class StandInController:
         self.on_committed: Callable[[Offset, Epoch, tuple[Message, ...]], None] | None = None
         self.log: list[tuple[Offset, tuple[Message, ...]]] = []
         self.down = False
+        self.disconnected: list[tuple[int, int]] = []
 
     async def register_broker(
         self, request: BrokerRegistrationRequest
@@ -74,6 +75,9 @@ class StandInController:
 
     async def heartbeat(self, request: BrokerHeartbeatRequest) -> BrokerHeartbeatResponse:
         return await self.submit(lambda image: heartbeat(image, request, config=make_config()))
+
+    def on_disconnected(self, broker_id: int, broker_epoch: int) -> None:
+        self.disconnected.append((broker_id, broker_epoch))
 
     async def submit(self, decision: Callable[[MetadataImage], Outcome[T]]) -> T:
         if self.down:
@@ -252,13 +256,17 @@ class Bench:
     ) -> Answer | Waiting | None:
         """What the connection would get from the handler."""
         frame = frame_request(request, version, correlation_id=7, client_id=client_id)[4:]
+        reply = self.session(role).handle_frame(memoryview(bytearray(frame)))
+        return Answer((reply,)) if isinstance(reply, bytes) else reply
+
+    def session(self, role: str) -> Session:
+        """A connection's handler, one for each kind of listener."""
         session = self._routers.get(role)
         if session is None:
             listener = LISTENER if role == "broker" else "CONTROLLER"
             router = Router(self.broker, listener=listener, role=role, link=self.broker.link)
             session = self._routers[role] = router(cast(Channel, Peer()))
-        reply = session.handle_frame(memoryview(bytearray(frame)))
-        return Answer((reply,)) if isinstance(reply, bytes) else reply
+        return session
 
     async def ask(
         self,

@@ -173,6 +173,10 @@ def test_the_same_incarnation_keeps_its_epoch(cluster: Cluster, apply: Apply) ->
     outcome = register_broker(image, same, cluster_id="c", config=CONFIG, predecessor_alive=True)
     assert outcome.reply.broker_epoch == epoch
     assert len(outcome.records) == 1
+    assert not image.brokers[1].fenced
+    apply(image, outcome.records)
+    assert not image.brokers[1].fenced, "a late copy of the request must not fence a leader"
+    assert leader_and_isr(image)[0] == 1
 
 
 @pytest.mark.parametrize(
@@ -317,11 +321,31 @@ def test_sessions_end_in_silence() -> None:
     sessions.expect(1, epoch=5, now_ms=0)
     assert not sessions.is_alive(1, epoch=5, now_ms=0)  # never heard of by us
     assert sessions.expired(100) == []
-    assert sessions.expired(101) == [1]
+    assert sessions.expired(101) == [(1, 5)]
     sessions.heard(1, epoch=5, metadata_offset=9, now_ms=101)
     assert sessions.is_alive(1, epoch=5, now_ms=201)
     assert not sessions.is_alive(1, epoch=6, now_ms=201)
     assert not sessions.is_alive(1, epoch=5, now_ms=202)
     assert sessions.metadata_offset(1) == 9
-    sessions.forget(1)
+    sessions.forget(1, epoch=4)  # of an earlier registration
+    assert sessions.expired(10_000) == [(1, 5)]
+    sessions.forget(1, epoch=5)
     assert sessions.expired(10_000) == []
+
+
+def test_a_broker_without_a_connection_is_suspect_until_it_speaks() -> None:
+    sessions = BrokerSessions(timeout_ms=100)
+    sessions.expect(1, epoch=5, now_ms=0)
+    sessions.heard(2, epoch=6, metadata_offset=9, now_ms=0)
+    assert sessions.suspects(0) == [(1, 5)]
+    assert sessions.suspects(1) == [(1, 5), (2, 6)]  # late
+    sessions.heard(1, epoch=5, metadata_offset=9, now_ms=10)
+    assert sessions.suspects(0) == []
+    sessions.disconnected(1, epoch=4)  # of an earlier registration
+    assert sessions.is_alive(1, epoch=5, now_ms=10)
+    sessions.disconnected(1, epoch=5)
+    assert not sessions.is_alive(1, epoch=5, now_ms=10)
+    assert sessions.is_suspect(1, epoch=5, heard_before_ms=0)
+    assert not sessions.is_suspect(1, epoch=4, heard_before_ms=0)
+    assert not sessions.is_suspect(2, epoch=6, heard_before_ms=0)
+    assert sessions.is_suspect(2, epoch=6, heard_before_ms=1)
