@@ -70,6 +70,7 @@ for partition, first in (
     ("EndQuorumEpochRequestPartitionData", 1),
 ):
     own(partition, "RaftLife", "int32", tag=10001, default="-1", since=first)
+own("AlterPartitionRequestPartitionData", "RaftVoters", "[]int32", tag=10002, default=None, since=0)
 
 #: Kafka type: (declaring function, Python type, the value that counts as no default).
 SCALARS = {

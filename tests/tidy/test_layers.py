@@ -14,7 +14,7 @@ MAY_IMPORT = {
     "model": set(),
     "wire": {"model"},
     "consensus": {"model"},
-    "replication": {"model"},
+    "replication": {"model", "consensus"},
     "metadata": {"model", "wire"},
     "coordination": {"model", "wire", "metadata"},
     "security": {"model", "wire"},

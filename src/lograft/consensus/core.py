@@ -198,6 +198,18 @@ class RaftCore(LeaderSide):
             fetcher.on_failure(now_ms)
         return self._finish(now_ms)
 
+    def on_unanswered(self, request_id: int, now_ms: int) -> Effects:
+        """The fetch was lost, or what it brought could not be used: asked again after a while."""
+        if self.fetcher is not None and self.fetcher.in_flight == request_id:
+            self.fetcher.on_failure(now_ms)
+        return self._finish(now_ms)
+
+    def on_leader_known(self, epoch: Epoch, leader: NodeId, now_ms: int) -> Effects:
+        """Someone who is not of the group, but knows, says who leads an epoch."""
+        if not self.is_barred:
+            self._learn(epoch, leader, now_ms)
+        return self._finish(now_ms)
+
     def on_alive(self, node_id: NodeId, now_ms: int) -> Effects:
         """For many groups on one pair of nodes: the stream between them stands for fetches that
         have nothing to bring. As a follower: that node still leads this epoch; as a leader: that
@@ -242,7 +254,8 @@ class RaftCore(LeaderSide):
 
     def leave_life(self, epoch: Epoch, now_ms: int) -> Effects:
         """An election that the controller wins: this replica votes for it in `epoch` and is barred
-        until the next life. Nothing happens if it already knows a higher epoch (see `epoch`)."""
+        until the next life. Nothing happens if it already knows an epoch that is not below (see
+        `epoch`): a higher one is needed then."""
         if epoch <= self.epoch:
             return NOTHING
         self._become_unattached(epoch, now_ms)

@@ -87,6 +87,7 @@ class Replica:
         snapshot_size_bytes: int = 0,
         dynamic_voters: bool = True,
         bootstrap: tuple[NodeId, ...] = (),
+        view: type[LogView] = LogView,
         first_request_id: int = 0,
         trace: Callable[[str], None] | None = None,
     ) -> None:
@@ -94,7 +95,7 @@ class Replica:
         `voter_history` what the log itself holds, `epochs` where each epoch of the log begins."""
         self.me = me
         self.settings = RaftSettings() if settings is None else settings
-        self.log = LogView(
+        self.log = view(
             log_end,
             voters,
             epochs=epochs,
@@ -171,6 +172,11 @@ class Replica:
     @property
     def is_settled(self) -> bool:
         return self._on_disk is self.hard_state or self._on_disk == self.hard_state
+
+    @property
+    def persisting(self) -> HardState | None:
+        """What was to be persisted and is not known to be on disk yet."""
+        return self._persisting
 
     @property
     def is_leader(self) -> bool:

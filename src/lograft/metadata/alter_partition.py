@@ -7,11 +7,12 @@ from lograft.metadata.conditions import Conditions
 from lograft.metadata.elections import PartitionChange
 from lograft.metadata.errors import Refused
 from lograft.metadata.image import MetadataImage
-from lograft.metadata.replay import changed_partition
+from lograft.metadata.mode_switch import enter_raft, report_leader
+from lograft.metadata.replay import changed_partition, new_partition_state
 from lograft.metadata.types import LeaderRecovery, Outcome, PartitionState, TopicState
 from lograft.model.broker_configs import BrokerConfig
 from lograft.model.errors import ErrorCode
-from lograft.model.types import TopicIdPartition
+from lograft.model.types import NO_EPOCH, ReplicationMode, TopicIdPartition
 from lograft.wire.messages.alter_partition import (
     AlterPartitionRequest,
     AlterPartitionRequestPartitionData,
@@ -21,6 +22,7 @@ from lograft.wire.messages.alter_partition import (
     BrokerState,
 )
 from lograft.wire.records.partition_change_record import PartitionChangeRecord
+from lograft.wire.records.partition_record import PartitionRecord
 
 #: From this version on the proposal names the registration of each member.
 WITH_BROKER_EPOCHS: Final = 3
@@ -35,7 +37,7 @@ def alter_partition(
     present registration."""
     _check_sender(image, request.broker_id, request.broker_epoch)
     conditions = Conditions(image, config)
-    records: list[PartitionChangeRecord] = []
+    records: list[PartitionChangeRecord | PartitionRecord] = []
     changed: dict[TopicIdPartition, None] = {}
     response = AlterPartitionResponse()
     for asked in request.topics:
@@ -49,14 +51,12 @@ def alter_partition(
                 state = topic.partitions.get(index)
                 if state is None:
                     raise _refused(ErrorCode.unknown_topic_or_partition)
-                isr = _members(proposal, version)
-                _check_proposal(request.broker_id, state, proposal, isr)
-                _check_members(image, isr)
                 key = TopicIdPartition(topic.topic_id, index)
                 if key in changed:
                     # Named twice: what it was proposed on is gone with the first.
                     raise _refused(ErrorCode.invalid_update_version)
-                record = _build(conditions, topic, proposal, isr)
+                isr = _members(proposal, version)
+                record = _decide(image, conditions, request.broker_id, topic, proposal, isr)
                 if record is not None:
                     records.append(record)
                     changed[key] = None
@@ -134,6 +134,49 @@ def _check_members(image: MetadataImage, isr: Iterable[BrokerState]) -> None:
             raise _refused(ErrorCode.ineligible_replica)
 
 
+def _decide(
+    image: MetadataImage,
+    conditions: Conditions,
+    sender: int,
+    topic: TopicState,
+    proposal: AlterPartitionRequestPartitionData,
+    isr: list[BrokerState],
+) -> PartitionChangeRecord | PartitionRecord | None:
+    state = topic.partitions[proposal.partition_index]
+    in_sync = tuple(member.broker_id for member in isr)
+    if state.mode is ReplicationMode.raft:
+        if proposal.replication_mode != ReplicationMode.raft:
+            raise _refused(ErrorCode.invalid_request)
+        return report_leader(
+            topic,
+            proposal.partition_index,
+            leader=sender,
+            leader_epoch=proposal.leader_epoch,
+            life=proposal.raft_life,
+            in_sync=in_sync,
+            voters=tuple(proposal.raft_voters),
+        )
+    if proposal.replication_mode == ReplicationMode.raft and proposal.raft_life != NO_EPOCH:
+        # Elected by voters whose life has ended.
+        raise _refused(ErrorCode.fenced_leader_epoch)
+    _check_proposal(sender, state, proposal, isr)
+    _check_members(image, isr)
+    if proposal.replication_mode == ReplicationMode.raft:
+        return enter_raft(
+            image,
+            topic,
+            proposal.partition_index,
+            leader=sender,
+            leader_epoch=proposal.leader_epoch,
+            partition_epoch=proposal.partition_epoch,
+            isr=in_sync,
+        )
+    if state.mode is ReplicationMode.leaving and not set(state.isr) <= set(in_sync):
+        # Nobody may be taken for lost before enough replicas hold everything.
+        raise _refused(ErrorCode.operation_not_attempted)
+    return _build(conditions, topic, proposal, isr)
+
+
 def _build(
     conditions: Conditions,
     topic: TopicState,
@@ -148,9 +191,16 @@ def _build(
 
 
 def _answer(
-    sender: int, index: int, before: PartitionState, record: PartitionChangeRecord | None
+    sender: int,
+    index: int,
+    before: PartitionState,
+    record: PartitionChangeRecord | PartitionRecord | None,
 ) -> AlterPartitionResponsePartitionData:
-    after = before if record is None else changed_partition(before, record)
+    after = before
+    if isinstance(record, PartitionChangeRecord):
+        after = changed_partition(before, record)
+    elif record is not None:
+        after = new_partition_state(record)
     if after.leader != sender:
         # The change completed a reassignment that the sender is no part of.
         return AlterPartitionResponsePartitionData(

@@ -6,15 +6,14 @@ from uuid import UUID
 from lograft.metadata.conditions import Conditions
 from lograft.metadata.elections import PartitionChange, controller_elects
 from lograft.metadata.image import MetadataImage
+from lograft.metadata.mode_switch import collect_again
 from lograft.metadata.types import PartitionState
 from lograft.model.broker_configs import BrokerConfig
-from lograft.model.types import NO_NODE, TopicIdPartition
-from lograft.wire.records.partition_change_record import PartitionChangeRecord
+from lograft.model.types import NO_NODE, ReplicationMode, TopicIdPartition
+from lograft.wire.message import Message
 
 
-def leave(
-    image: MetadataImage, broker_id: int, config: BrokerConfig
-) -> Iterator[PartitionChangeRecord]:
+def leave(image: MetadataImage, broker_id: int, config: BrokerConfig) -> Iterator[Message]:
     """The broker is fenced, or shuts down: it leads nothing any more and is in no ISR. It still
     has its records: what it alone has in full waits for it."""
     return _without(
@@ -25,9 +24,7 @@ def leave(
     )
 
 
-def lose(
-    image: MetadataImage, broker_id: int, config: BrokerConfig
-) -> Iterator[PartitionChangeRecord]:
+def lose(image: MetadataImage, broker_id: int, config: BrokerConfig) -> Iterator[Message]:
     """The broker stopped without closing its logs, or is gone for good: records that were not
     flushed are gone, so it is neither in sync nor eligible for anything."""
     return _without(
@@ -41,7 +38,7 @@ def lose(
 
 def lose_directories(
     image: MetadataImage, broker_id: int, directories: Collection[UUID], config: BrokerConfig
-) -> Iterator[PartitionChangeRecord]:
+) -> Iterator[Message]:
     """Some of the broker's disks are gone, and their replicas with them; the rest goes on."""
     return _without(
         image,
@@ -51,9 +48,7 @@ def lose_directories(
     )
 
 
-def arrive(
-    image: MetadataImage, broker_id: int, config: BrokerConfig
-) -> Iterator[PartitionChangeRecord]:
+def arrive(image: MetadataImage, broker_id: int, config: BrokerConfig) -> Iterator[Message]:
     """The broker is up (again): what nobody leads may have a leader now."""
     for change in _concerned(
         image,
@@ -73,7 +68,7 @@ def _without(
     concerns: Callable[[PartitionState], bool],
     *,
     lost: int = NO_NODE,
-) -> Iterator[PartitionChangeRecord]:
+) -> Iterator[Message]:
     conditions = Conditions(image, config, leaving=broker_id)
     for change in _concerned(image, image.held_by.get(broker_id, ()), conditions, concerns):
         change.without(broker_id)
@@ -81,6 +76,11 @@ def _without(
         record = change.build()
         if record is not None:
             yield record
+    for topic_id, index in image.held_by.get(broker_id, ()):
+        topic = image.topics[topic_id]
+        state = topic.partitions[index]
+        if state.mode is ReplicationMode.leaving and state.leader == broker_id:
+            yield collect_again(topic, index)
 
 
 def _concerned(

@@ -17,7 +17,7 @@ from enum import Enum
 from uuid import UUID
 
 from lograft.metadata.conditions import Conditions
-from lograft.metadata.replay import LEADER_UNCHANGED, RECOVERY_UNCHANGED
+from lograft.metadata.replay import LEADER_UNCHANGED, MODE_UNCHANGED, RECOVERY_UNCHANGED
 from lograft.metadata.types import LeaderRecovery, PartitionState, TopicState
 from lograft.model.types import NO_NODE, ReplicationMode
 from lograft.wire.records.partition_change_record import PartitionChangeRecord
@@ -92,6 +92,15 @@ class PartitionChange:
             # Nothing else would remember who has everything.
             self.isr = tuple(member for member in before.isr if member in self.replicas)
         return self._record(leader, last_known=self._last_known(leader))
+
+    def _mode(self) -> ReplicationMode:
+        """A partition that leaves raft mode has left it once enough replicas are in sync."""
+        before = self.before
+        if before.mode is not ReplicationMode.leaving:
+            return before.mode
+        needed = self._conditions.rules_of(self.topic.name).min_insync_replicas
+        enough = len(self.isr) >= min(needed, len(self.replicas))
+        return ReplicationMode.isr if enough else before.mode
 
     def _complete_reassignment(self) -> None:
         """Done when every replica to be added is in sync; if the partition gets fewer replicas,
@@ -187,6 +196,8 @@ class PartitionChange:
             record.eligible_leader_replicas = list(self.elr)
         if last_known != before.last_known_elr:
             record.last_known_elr = list(last_known)
+        if (mode := self._mode()) is not before.mode:
+            record.replication_mode = mode
         return record if _says_something(record) else None
 
     def _needs_epoch(self) -> bool:
@@ -220,6 +231,7 @@ def _says_something(record: PartitionChangeRecord) -> bool:
         or record.leader_recovery_state != RECOVERY_UNCHANGED
         or record.eligible_leader_replicas is not None
         or record.last_known_elr is not None
+        or record.replication_mode != MODE_UNCHANGED
     )
 
 

@@ -66,6 +66,8 @@ class MetadataImage:
     leaderless: dict[TopicIdPartition, None] = field(default_factory=dict)
     not_preferred: dict[TopicIdPartition, None] = field(default_factory=dict)
     reassigning: dict[TopicIdPartition, None] = field(default_factory=dict)
+    #: On their way between ISR and Raft.
+    switching: dict[TopicIdPartition, None] = field(default_factory=dict)
 
     #: Records after a BeginTransactionRecord: they wait here for the record that ends it.
     _transaction: list[Message] | None = None
@@ -164,6 +166,7 @@ class MetadataImage:
             leaderless=self.leaderless.copy(),
             not_preferred=self.not_preferred.copy(),
             reassigning=self.reassigning.copy(),
+            switching=self.switching.copy(),
             _transaction=None if self._transaction is None else self._transaction.copy(),
         )
 

@@ -3,7 +3,7 @@
 from typing import TYPE_CHECKING
 
 from lograft.metadata.types import PartitionState
-from lograft.model.types import NO_NODE, TopicIdPartition
+from lograft.model.types import NO_NODE, ReplicationMode, TopicIdPartition
 
 if TYPE_CHECKING:
     from lograft.metadata.image import MetadataImage
@@ -27,6 +27,7 @@ def note(
         _hold(image, key, before.replicas, after.replicas)
     _mark(image.leaderless, key, bool(after.replicas) and after.leader == NO_NODE)
     _mark(image.not_preferred, key, after.leader != NO_NODE and after.leader != after.replicas[0])
+    _mark(image.switching, key, after.mode in (ReplicationMode.entering, ReplicationMode.leaving))
     _mark(image.reassigning, key, bool(after.adding_replicas or after.removing_replicas))
 
 

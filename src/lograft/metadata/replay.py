@@ -92,8 +92,12 @@ def remove_topic(image: "MetadataImage", record: RemoveTopicRecord, delta: Metad
 
 def partition(image: "MetadataImage", record: PartitionRecord, delta: MetadataDelta) -> None:
     owner = _topic_of(image, record.topic_id)
+    _put_partition(image, owner, record.partition_id, new_partition_state(record), delta)
+
+
+def new_partition_state(record: PartitionRecord) -> PartitionState:
     replicas = tuple(record.replicas)
-    state = PartitionState(
+    return PartitionState(
         replicas=replicas,
         directories=tuple(record.directories) or (UNASSIGNED_DIRECTORY,) * len(replicas),
         isr=tuple(record.isr),
@@ -108,7 +112,6 @@ def partition(image: "MetadataImage", record: PartitionRecord, delta: MetadataDe
         mode=ReplicationMode(record.replication_mode),
         life=record.raft_life,
     )
-    _put_partition(image, owner, record.partition_id, state, delta)
 
 
 def partition_change(

@@ -35,6 +35,9 @@ class RoleChange(Enum):
     #: A new leadership: the shell notes (leader epoch, end of the log) as the start of the epoch
     #: in its log and dismisses whoever waited on an older one.
     LEADS = "leads"
+    #: The role goes on in another mode, with the same leader and epoch: its object is another one,
+    #: and whoever waits goes on waiting.
+    CONTINUES = "continues"
     #: A new leader elsewhere: the shell dismisses waits and fetches from it.
     FOLLOWS = "follows"
     #: Nobody leads, or this node is no replica: the shell dismisses waits and rests.
@@ -42,9 +45,10 @@ class RoleChange(Enum):
 
 
 class Watermarked(Protocol):
-    #: Records below it are committed: consumers see them, acks=all answers for them. At most the
-    #: end of the log; never falls while the process lives, but for an unclean election.
-    high_watermark: Offset
+    @property
+    def high_watermark(self) -> Offset:
+        """Records below it are committed: consumers see them, acks=all answers for them. At most
+        the end of the log; never falls while the process lives, but for an unclean election."""
 
 
 class LeaderRole(Watermarked, Protocol):
@@ -103,8 +107,10 @@ class FollowerRole(Watermarked, Protocol):
 
     leader: NodeId
     leader_epoch: Epoch
-    #: When to ask for `next_fetch` again after an error.
-    retry_at_ms: int
+
+    @property
+    def retry_at_ms(self) -> int:
+        """When to ask for `next_fetch` again after an error."""
 
     def next_fetch(self, now_ms: int) -> FollowerFetch | None:
         """What to ask the leader for; None: nothing now."""

@@ -6,16 +6,19 @@ core when it is done. Error codes travel as values: a refused fetch is an answer
 
 from dataclasses import dataclass
 from typing import Final, NamedTuple, Protocol
+from uuid import UUID
 
 from lograft.model.errors import ErrorCode
 from lograft.model.types import (
     NO_EPOCH,
     NO_NODE,
     NO_OFFSET,
+    ZERO_UUID,
     BrokerEpoch,
     Epoch,
     NodeId,
     Offset,
+    ReplicationMode,
 )
 
 #: A broker that does not say its epoch (Fetch below version 15).
@@ -42,6 +45,11 @@ class Assignment(NamedTuple):
     partition_epoch: int
     #: The leader was elected uncleanly and has not said yet that it has recovered.
     recovering: bool = False
+    mode: ReplicationMode = ReplicationMode.isr
+    #: The epoch that names the newest raft life.
+    life: Epoch = NO_EPOCH
+    #: Where each replica lies, in the order of `replicas`; a voter is a node with a certain disk.
+    directories: tuple[UUID, ...] = ()
 
 
 NO_ASSIGNMENT: Final = Assignment((), (), NO_NODE, NO_EPOCH, -1)
@@ -94,6 +102,9 @@ class FollowerFetch(NamedTuple):
     #: Epoch of the record below `offset` in the follower's log; NO_EPOCH: its log is empty.
     last_fetched_epoch: Epoch
     log_start_offset: Offset
+    #: The raft life that the follower lives; NO_EPOCH: it follows ISR's rules.
+    life: Epoch = NO_EPOCH
+    directory_id: UUID = ZERO_UUID
 
 
 @dataclass(frozen=True, slots=True)
@@ -136,6 +147,9 @@ class LeaderAnswer(NamedTuple):
     log_start_offset: Offset = NO_OFFSET
     diverging: EpochEnd | None = None
     has_records: bool = False
+    #: With an error: who leads, as far as the other side knows.
+    leader: NodeId = NO_NODE
+    leader_epoch: Epoch = NO_EPOCH
 
 
 @dataclass(frozen=True, slots=True)
@@ -179,6 +193,9 @@ class ReplicaLog(Protocol):
 
     def epoch_end(self, epoch: int) -> tuple[Epoch, Offset]:
         """The largest epoch known up to `epoch`, and where it ends; (-1, -1): none is known."""
+
+    def epoch_for_offset(self, offset: int) -> Epoch:
+        """The epoch of the record at this offset."""
 
 
 class ReplicationSettings(NamedTuple):

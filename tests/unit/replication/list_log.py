@@ -29,6 +29,9 @@ class ListLog:
     def epoch_end(self, epoch: int) -> tuple[Epoch, Offset]:
         return self.epochs.end_of(epoch, self.end_offset)
 
+    def epoch_for_offset(self, offset: int) -> Epoch:
+        return self.epochs.epoch_of(offset)
+
     def read(self, offset: int, end: int) -> list[Entry]:
         start = self.log_start_offset
         assert offset >= start, (offset, start)

@@ -21,6 +21,7 @@ class AlterPartitionRequestPartitionData(Message):
     partition_epoch: int = int32()
     replication_mode: int = int8(tag=10000, default=-1, ignorable=True)
     raft_life: int = int32(tag=10001, default=-1, ignorable=True)
+    raft_voters: list[int] = array("int32", tag=10002, ignorable=True)
 
 
 class AlterPartitionRequestTopicData(Message):

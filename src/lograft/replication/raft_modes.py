@@ -1,0 +1,341 @@
+"""One replica of a partition through its modes: ISR, entering, raft, leaving, ISR again.
+
+isr         ISR's rules.
+entering    The same, but everything is fsynced before it counts. A leader begins with a batch of
+            its own epoch (leader change, voters) and asks for raft when all that are in sync have
+            fetched past it.
+raft        First writes the begin of the life to the journal, then a Raft core takes over.
+leaving     While nobody leads: votes for the controller, on disk, fsyncs its whole log, and then
+            says where it ends. Until a record above that epoch comes it neither appends, stands,
+            votes nor acknowledges. With a leader: ISR's rules, fsynced, and nothing is committed
+            before enough replicas are in sync.
+
+Satisfies `roles.PartitionReplica`; what is not in that protocol is for the shell of raft mode.
+"""
+
+from typing import Final
+
+from lograft.consensus.core import RaftCore
+from lograft.consensus.types import (
+    CONTROLLER,
+    Chance,
+    HardState,
+    LeaderChange,
+    LogEnd,
+    RaftSettings,
+    ReplicaKey,
+    VoterSet,
+)
+from lograft.model.types import (
+    NO_NODE,
+    NO_OFFSET,
+    ZERO_UUID,
+    BrokerEpoch,
+    Epoch,
+    Offset,
+    ReplicationMode,
+)
+from lograft.replication.raft_port import PartitionLogView, RaftPort, epochs_of_records, log_tail
+from lograft.replication.raft_replica import RaftReplica
+from lograft.replication.replica import IsrReplica
+from lograft.replication.roles import FollowerRole, LeaderRole, RoleChange
+from lograft.replication.types import (
+    NO_ASSIGNMENT,
+    NO_EFFECTS,
+    Assignment,
+    Brokers,
+    Effects,
+    ReplicaLog,
+    ReplicationSettings,
+)
+
+#: How many epochs back voters are looked for in the log: each epoch begins with them.
+EPOCHS_WITH_VOTERS: Final = 3
+#: More than there are replicas: nothing is committed before all of them are in sync.
+ALL_REPLICAS: Final = 1 << 30
+
+
+class ModeReplica:
+    #: Replaced by the mutants of the model test.
+    core_type: type[RaftCore] = RaftCore
+    isr_type: type[IsrReplica] = IsrReplica
+
+    def __init__(
+        self,
+        me: ReplicaKey,
+        *,
+        broker_epoch: BrokerEpoch,
+        log: ReplicaLog,
+        high_watermark: Offset,
+        brokers: Brokers,
+        settings: ReplicationSettings,
+        raft_settings: RaftSettings,
+        chance: Chance,
+        port: RaftPort,
+        journal: HardState,
+    ) -> None:
+        """`journal`: what the journal of votes says about this partition."""
+        self.me = me
+        self.broker_epoch = broker_epoch
+        self.log = log
+        self.assignment = NO_ASSIGNMENT
+        self.raft: RaftReplica | None = None
+        #: On disk.
+        self.journal = journal
+        self._writing: HardState | None = None
+        self._brokers = brokers
+        self._settings = settings
+        self._raft_settings = raft_settings
+        self._chance = chance
+        self._port = port
+        #: Where the batch ends that a leader of an entering or leaving epoch begins with.
+        self._control_end = NO_OFFSET
+        self._isr = self._make_isr(high_watermark)
+
+    def _make_isr(self, high_watermark: Offset) -> IsrReplica:
+        return self.isr_type(
+            self.me.node_id,
+            broker_epoch=self.broker_epoch,
+            log=self.log,
+            high_watermark=high_watermark,
+            brokers=self._brokers,
+            settings=self._settings_in(self.assignment),
+        )
+
+    # ── what partitions ask of a replica ─────────────────────────────────────────────────────
+
+    @property
+    def leader(self) -> LeaderRole | None:
+        return self._isr.leader if self.raft is None else self.raft.leader
+
+    @property
+    def follower(self) -> FollowerRole | None:
+        return self._isr.follower if self.raft is None else self.raft.follower
+
+    @property
+    def high_watermark(self) -> Offset:
+        return self._isr.high_watermark if self.raft is None else self.raft.high_watermark
+
+    def on_registered(self, broker_epoch: BrokerEpoch) -> None:
+        self.broker_epoch = broker_epoch
+        self._isr.on_registered(broker_epoch)
+        if self.raft is not None:
+            self.raft.broker_epoch = broker_epoch
+
+    def on_settings(self, settings: ReplicationSettings) -> Effects:
+        self._settings = settings
+        if self.raft is not None:
+            return NO_EFFECTS
+        return self._isr.on_settings(self._settings_in(self.assignment))
+
+    def _settings_in(self, assignment: Assignment) -> ReplicationSettings:
+        if assignment.mode is ReplicationMode.isr:
+            return self._settings
+        settings = self._settings._replace(durable_only=True)
+        if assignment.mode is ReplicationMode.leaving:
+            return settings._replace(min_insync_replicas=ALL_REPLICAS)
+        return settings
+
+    @property
+    def needs_flush(self) -> bool:
+        """Whether only what is on disk counts, whatever the topic's settings say."""
+        return self.assignment.mode is not ReplicationMode.isr
+
+    def on_assignment(self, assignment: Assignment, *, now_ms: int) -> tuple[RoleChange, Effects]:
+        if assignment.partition_epoch <= self.assignment.partition_epoch:
+            return RoleChange.STALE, NO_EFFECTS
+        mode = assignment.mode
+        if mode is ReplicationMode.raft:
+            return self._on_raft(assignment)
+        if mode is ReplicationMode.leaving and assignment.leader == NO_NODE:
+            return self._on_leaving(assignment)
+        return self._on_isr(assignment, now_ms=now_ms)
+
+    # ── ISR's rules: isr, entering, leaving with a leader ────────────────────────────────────
+
+    def _on_isr(self, assignment: Assignment, *, now_ms: int) -> tuple[RoleChange, Effects]:
+        if self._is_barred_from(assignment):
+            return RoleChange.STALE, NO_EFFECTS
+        before, self.assignment = self.assignment, assignment
+        if self.raft is not None:
+            raft, self.raft = self.raft, None
+            raft.leader = raft.follower = None
+            self._isr = self._make_isr(raft.high_watermark)
+        elif before.mode is not assignment.mode:
+            self._isr.on_settings(self._settings_in(assignment))
+        change, effects = self._isr.on_assignment(assignment, now_ms=now_ms)
+        if change is RoleChange.LEADS and assignment.mode is not ReplicationMode.isr:
+            self._lead_with_a_batch(assignment)
+        if assignment.mode is not ReplicationMode.isr:
+            self._port.request_flush()
+        return change, effects
+
+    def _is_barred_from(self, assignment: Assignment) -> bool:
+        """Until a record above the epoch in which it voted for the controller comes, that vote
+        counts, whatever older records say."""
+        journal = self.journal
+        return (
+            journal.voted_for == CONTROLLER
+            and assignment.life == journal.life
+            and assignment.leader_epoch <= journal.epoch
+        )
+
+    def _lead_with_a_batch(self, assignment: Assignment) -> None:
+        """Raft elects and commits by records of the own epoch (its figure 8): the leader of every
+        entering epoch writes one first. It also says who votes."""
+        leader = self._isr.leader
+        assert leader is not None
+        voters = voters_of(assignment)
+        change = LeaderChange(assignment.leader_epoch, self.me.node_id, voters.node_ids, ())
+        self._control_end = self._port.append_control(change, voters)
+        leader.on_appended(self._control_end)
+        # Nobody joins the ISR without that batch.
+        leader.epoch_start = self._control_end
+
+    @property
+    def may_enter_raft(self) -> bool:
+        """Whether this leader has the evidence for `raft`: its own log and those of all in-sync
+        replicas are on disk past the batch that its epoch began with."""
+        leader = self._isr.leader
+        if (
+            self.raft is not None
+            or leader is None
+            or self.assignment.mode is not ReplicationMode.entering
+            or self._control_end == NO_OFFSET
+            or leader.isr.pending is not None
+            or leader.isr.partition_epoch != self.assignment.partition_epoch
+            or self.log.durable_offset < self._control_end
+        ):
+            return False
+        in_sync = leader.isr.committed
+        if len(in_sync) < len(self.assignment.replicas) // 2 + 1:
+            return False
+        return all(
+            status.end_offset >= self._control_end
+            for status in leader.statuses(self.log.log_start_offset)
+            if status.node_id in in_sync
+        )
+
+    # ── raft ─────────────────────────────────────────────────────────────────────────────────
+
+    def _on_raft(self, assignment: Assignment) -> tuple[RoleChange, Effects]:
+        raft = self.raft
+        if raft is not None and raft.core.life == assignment.life:
+            self.assignment = assignment
+            raft.replicas = assignment.replicas
+            raft.on_leader_known(assignment.leader_epoch, assignment.leader)
+            return RoleChange.UPDATED, NO_EFFECTS
+        begins = HardState(assignment.leader_epoch, assignment.leader, None, assignment.life)
+        if self.journal.life != assignment.life:
+            # Taken up only when that is on disk: until then it is as if the record came later.
+            self._write(begins)
+            return RoleChange.STALE, NO_EFFECTS
+        before, self.assignment = self.assignment, assignment
+        # A leader goes on leading if it has led this very epoch until now.
+        goes_on = (
+            raft is None
+            and before.mode is ReplicationMode.entering
+            and before.leader_epoch == assignment.leader_epoch == assignment.life
+            and before.leader == assignment.leader
+            and self.journal == begins
+            and (self._isr.leader is not None or self._isr.follower is not None)
+        )
+        high_watermark = self.high_watermark
+        if goes_on:
+            self.raft = self._make_raft(assignment, HardState(), high_watermark)
+            self.raft.begin_life(assignment.life, assignment.leader)
+            return RoleChange.CONTINUES, NO_EFFECTS
+        self.raft = self._make_raft(assignment, self.journal, high_watermark)
+        self.raft.start()
+        self.raft.on_leader_known(assignment.leader_epoch, assignment.leader)
+        return RoleChange.RESTS, NO_EFFECTS
+
+    def _make_raft(
+        self, assignment: Assignment, hard_state: HardState, high_watermark: Offset
+    ) -> RaftReplica:
+        log, port = self.log, self._port
+        tail = log_tail(log)
+        known = epochs_of_records(port.epochs(), start=log.log_start_offset, end=log.end_offset)
+        recent = known[-EPOCHS_WITH_VOTERS:]
+        since = recent[0][1] if recent else log.log_start_offset
+        core = self.core_type(
+            self.me,
+            voters_of(assignment),
+            hard_state=hard_state,
+            log_end=tail,
+            high_watermark=high_watermark,
+            settings=self._raft_settings,
+            chance=self._chance,
+            epochs=known,
+            voter_history=port.voters_since(since),
+            view=PartitionLogView,
+        )
+        if tail.offset > 0 and not known:
+            core.log.start = core.log.end = LogEnd(tail.epoch, tail.offset)
+        return RaftReplica(
+            core,
+            log=log,
+            port=port,
+            broker_epoch=self.broker_epoch,
+            replicas=assignment.replicas,
+        )
+
+    # ── leaving ──────────────────────────────────────────────────────────────────────────────
+
+    def _on_leaving(self, assignment: Assignment) -> tuple[RoleChange, Effects]:
+        if self._writing is not None and self.raft is None:
+            # The begin of the life is being written: its end comes after it.
+            return RoleChange.STALE, NO_EFFECTS
+        self.assignment = assignment
+        if self.raft is None or self.raft.core.life != assignment.life:
+            journal = self.journal
+            if journal.life != assignment.life:
+                journal = HardState(life=assignment.life)
+            high_watermark = self.high_watermark
+            self.raft = self._make_raft(assignment, journal, high_watermark)
+            self.raft.on_durable(self.log.durable_offset)
+        self.raft.leave(assignment.leader_epoch)
+        return RoleChange.RESTS, NO_EFFECTS
+
+    def tail_in(self, epoch: Epoch) -> LogEnd | Epoch | None:
+        """The answer to the controller that ends a life with `epoch`: where the log ends; an epoch,
+        if a higher one is needed than that; None: not yet."""
+        raft = self.raft
+        if raft is None or self.assignment.mode is not ReplicationMode.leaving:
+            return None
+        core = raft.core
+        if self.assignment.leader != NO_NODE or self.assignment.leader_epoch != epoch:
+            return None
+        if core.epoch > epoch or (core.epoch == epoch and not core.is_barred):
+            return core.epoch
+        is_bound = core.is_barred and core.is_settled and core.epoch == epoch
+        if not is_bound or self.log.durable_offset < self.log.end_offset or raft.is_cutting:
+            return None
+        return log_tail(self.log)
+
+    # ── the journal ──────────────────────────────────────────────────────────────────────────
+
+    def _write(self, state: HardState) -> None:
+        if self._writing != state:
+            self._writing = state
+            self._port.persist(state)
+
+    def on_persisted(self, state: HardState) -> bool:
+        """It is on disk. True: take the assignment up again."""
+        self.journal = state
+        if self._writing is not None:
+            if self._writing == state:
+                self._writing = None
+            return True
+        raft = self.raft
+        if raft is not None and raft.core.persisting == state:
+            raft.on_persisted()
+        return False
+
+
+def voters_of(assignment: Assignment) -> VoterSet:
+    directories = assignment.directories or (ZERO_UUID,) * len(assignment.replicas)
+    return VoterSet.of(
+        ReplicaKey(node, directory)
+        for node, directory in zip(assignment.replicas, directories, strict=True)
+    )

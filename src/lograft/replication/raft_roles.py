@@ -1,0 +1,392 @@
+"""A raft leader and a raft follower as the shell of partitions knows roles.
+
+The core speaks in messages; here a fetch that rides on the stream between two nodes becomes one,
+and the core's answer becomes a verdict or an effect. The core never holds a fetch back (it is
+asked with a wait of 0): the stream's own long poll does that for all partitions together.
+"""
+
+from typing import TYPE_CHECKING, Final
+
+from lograft.consensus.errors import CommittedAtRisk
+from lograft.consensus.messages import Error, FetchRequest, FetchResponse
+from lograft.consensus.types import LogEnd, LogSlice, ReplicaKey
+from lograft.model.errors import ErrorCode
+from lograft.model.types import NO_EPOCH, NO_NODE, NO_OFFSET, NodeId, Offset
+from lograft.replication.errors import TruncatesCommitted
+from lograft.replication.raft_port import epochs_of_records
+from lograft.replication.replica_view import NEVER_MS, ReplicaStatus
+from lograft.replication.types import (
+    ACCEPTED,
+    NO_BROKER_EPOCH,
+    NO_EFFECTS,
+    NO_EPOCH_END,
+    NO_FOLLOWER_EFFECTS,
+    Effects,
+    EpochEnd,
+    FetchVerdict,
+    FollowerEffects,
+    FollowerFetch,
+    IsrGranted,
+    IsrProposal,
+    LeaderAnswer,
+)
+
+if TYPE_CHECKING:
+    from lograft.replication.raft_replica import RaftReplica
+
+CODE_OF: Final = {
+    Error.FENCED_EPOCH: ErrorCode.fenced_leader_epoch,
+    Error.UNKNOWN_EPOCH: ErrorCode.unknown_leader_epoch,
+    Error.NOT_LEADER: ErrorCode.not_leader_or_follower,
+    Error.WRONG_LIFE: ErrorCode.fenced_leader_epoch,
+}
+ERROR_OF: Final = {
+    ErrorCode.fenced_leader_epoch: Error.FENCED_EPOCH,
+    ErrorCode.unknown_leader_epoch: Error.UNKNOWN_EPOCH,
+    ErrorCode.not_leader_or_follower: Error.NOT_LEADER,
+}
+
+
+class RaftLeader:
+    """Satisfies `roles.LeaderRole`."""
+
+    __slots__ = ("_log_starts", "_replica", "leader_epoch")
+
+    def __init__(self, replica: "RaftReplica") -> None:
+        self._replica = replica
+        self.leader_epoch = replica.core.epoch
+        #: Where the followers' logs begin, as they said.
+        self._log_starts: dict[NodeId, Offset] = {}
+
+    @property
+    def high_watermark(self) -> Offset:
+        return self._replica.high_watermark
+
+    # The commit rule.
+
+    def on_appended(self, end: Offset) -> bool:
+        replica = self._replica
+        if end <= replica.core.log.end.offset:
+            # The core asked for this append (a control batch) and knows it already.
+            return False
+        return replica.do(replica.core.on_appended(end, replica.port.now_ms()))
+
+    def on_durable(self, durable: Offset) -> bool:
+        return self._replica.on_durable(durable)
+
+    # Acknowledgements and reading.
+
+    @property
+    def is_serving(self) -> bool:
+        """Whether a record of its own epoch is committed: what earlier leaders acknowledged is
+        known to be there, and to be committed, only from then on."""
+        core = self._replica.core
+        leadership = core.leadership
+        return (
+            leadership is not None
+            and core.is_leader
+            and leadership.epoch_start != NO_OFFSET
+            and core.high_watermark > leadership.epoch_start
+        )
+
+    def check_append(self, *, acks_all: bool) -> ErrorCode:
+        return ErrorCode.none if self.is_serving else ErrorCode.not_leader_or_follower
+
+    def ack_of(self, end: Offset) -> ErrorCode | None:
+        return ErrorCode.none if end <= self.high_watermark else None
+
+    @property
+    def knows_latest(self) -> bool:
+        return self.is_serving
+
+    def low_watermark(self, log_start: Offset) -> Offset:
+        return min([log_start, *self._log_starts.values()])
+
+    def statuses(self, log_start: Offset) -> list[ReplicaStatus]:
+        core, now_ms = self._replica.core, self._replica.port.now_ms()
+        end = core.log.end.offset
+        me = core.me.node_id
+        own = ReplicaStatus(me, log_start, end, 0, True, now_ms, now_ms, NO_BROKER_EPOCH)
+        found = [own]
+        if core.leadership is None:
+            return found
+        for progress in core.leadership.replicas():
+            node = progress.key.node_id
+            durable = progress.durable
+            known = durable != NO_OFFSET
+            found.append(
+                ReplicaStatus(
+                    node,
+                    self._log_starts.get(node, NO_OFFSET),
+                    durable,
+                    max(0, end - durable) if known else -1,
+                    known and durable >= core.high_watermark and core.log.voters.has(progress.key),
+                    progress.heard_ms if known else NEVER_MS,
+                    progress.caught_up_ms if progress.caught_up_ms >= 0 else NEVER_MS,
+                    NO_BROKER_EPOCH,
+                )
+            )
+        return found
+
+    # Followers.
+
+    def on_follower_fetch(
+        self, fetch: FollowerFetch, *, log_start: Offset, epoch_end: EpochEnd, now_ms: int
+    ) -> FetchVerdict:
+        error = self._check_fetch(fetch, log_start=log_start, epoch_end=epoch_end)
+        if error is not ErrorCode.none:
+            return FetchVerdict(error, None, NO_EFFECTS)
+        replica = self._replica
+        request = FetchRequest(
+            sender=ReplicaKey(fetch.node_id, fetch.directory_id),
+            epoch=fetch.leader_epoch,
+            log_end=LogEnd(fetch.last_fetched_epoch, fetch.offset),
+            life=replica.core.life,
+        )
+        moved = replica.do(replica.core.step(request, now_ms))
+        answer = replica.take_answer()
+        if answer is None:
+            # The answer waits until a newer epoch is on disk: it is not ours to give any more.
+            return FetchVerdict(ErrorCode.not_leader_or_follower, None, NO_EFFECTS)
+        if answer.error is not Error.NONE:
+            return FetchVerdict(CODE_OF[answer.error], None, NO_EFFECTS)
+        effects = Effects(high_watermark=replica.high_watermark) if moved else NO_EFFECTS
+        if answer.diverging is not None:
+            diverging = EpochEnd(answer.diverging.epoch, answer.diverging.offset)
+            return FetchVerdict(ErrorCode.none, diverging, effects)
+        self._log_starts[fetch.node_id] = fetch.log_start_offset
+        return FetchVerdict(ErrorCode.none, None, effects) if moved else ACCEPTED
+
+    def _check_fetch(
+        self, fetch: FollowerFetch, *, log_start: Offset, epoch_end: EpochEnd
+    ) -> ErrorCode:
+        core = self._replica.core
+        if fetch.life != core.life and not (
+            # It has not heard yet that the entering epoch, which it is in, has become a life.
+            fetch.life == NO_EPOCH and fetch.leader_epoch == core.epoch == core.life
+        ):
+            is_behind = fetch.life > core.life
+            return ErrorCode.unknown_leader_epoch if is_behind else ErrorCode.fenced_leader_epoch
+        if fetch.node_id not in self._replica.replicas:
+            return ErrorCode.unknown_leader_epoch
+        if fetch.offset < log_start:
+            return ErrorCode.offset_out_of_range
+        if fetch.last_fetched_epoch != NO_EPOCH and epoch_end == NO_EPOCH_END:
+            return ErrorCode.offset_out_of_range
+        if fetch.last_fetched_epoch == NO_EPOCH and fetch.offset > core.log.end.offset:
+            return ErrorCode.offset_out_of_range
+        return ErrorCode.none
+
+    def on_follower_polls(self, node_id: NodeId, *, now_ms: int) -> None:
+        self._replica.alive_ms[node_id] = now_ms
+
+    # The ISR is not the leader's in raft mode.
+
+    def tick(self, now_ms: int) -> Effects:
+        return NO_EFFECTS
+
+    def on_granted(self, proposal: IsrProposal, granted: IsrGranted, *, now_ms: int) -> Effects:
+        return NO_EFFECTS
+
+    def on_refused(self, proposal: IsrProposal, error: ErrorCode) -> Effects:
+        return NO_EFFECTS
+
+
+class RaftFollower:
+    """Satisfies `roles.FollowerRole`."""
+
+    __slots__ = ("_answer", "_replica", "_sent", "is_cutting", "leader", "leader_epoch")
+
+    def __init__(self, replica: "RaftReplica", leader: NodeId) -> None:
+        self._replica = replica
+        self.leader = leader
+        self.leader_epoch = replica.core.epoch
+        self._sent: tuple[FollowerFetch, FetchRequest] | None = None
+        self._answer = LeaderAnswer()
+        #: The shell cuts the log: nothing may be decided on it meanwhile.
+        self.is_cutting = False
+
+    @property
+    def high_watermark(self) -> Offset:
+        return self._replica.high_watermark
+
+    @property
+    def retry_at_ms(self) -> int:
+        fetcher = self._replica.core.fetcher
+        return 0 if fetcher is None else fetcher.next_ms
+
+    @property
+    def waits_for_flush(self) -> bool:
+        log = self._replica.log
+        return log.durable_offset < log.end_offset
+
+    def next_fetch(self, now_ms: int) -> FollowerFetch | None:
+        replica = self._replica
+        if self.is_cutting or replica.follower is not self:
+            return None
+        replica.on_durable(replica.log.durable_offset)
+        request = replica.take_request(now_ms)
+        if request is None or replica.follower is not self:
+            return None
+        fetch = FollowerFetch(
+            replica.core.me.node_id,
+            replica.broker_epoch,
+            request.epoch,
+            request.log_end.offset,
+            request.log_end.epoch,
+            replica.log.log_start_offset,
+            request.life,
+            replica.core.me.directory_id,
+        )
+        self._sent = (fetch, request)
+        return fetch
+
+    def _awaited(self, fetch: FollowerFetch) -> FetchRequest | None:
+        sent, replica = self._sent, self._replica
+        if sent is None or sent[0] is not fetch or replica.follower is not self:
+            return None
+        fetcher = replica.core.fetcher
+        if fetcher is None or fetcher.in_flight != sent[1].request_id or self.is_cutting:
+            return None
+        return sent[1]
+
+    def on_answer(
+        self, fetch: FollowerFetch, answer: LeaderAnswer, *, now_ms: int
+    ) -> FollowerEffects:
+        request = self._awaited(fetch)
+        if request is None:
+            return NO_FOLLOWER_EFFECTS
+        if answer.error is ErrorCode.offset_out_of_range:
+            return FollowerEffects(ask_bounds=True)
+        if answer.error is not ErrorCode.none:
+            return self._refused(request, answer, now_ms)
+        if self._is_all_deleted(answer.log_start_offset):
+            return self._restart(answer.log_start_offset)
+        self._answer = answer
+        if answer.has_records:
+            return FollowerEffects(append=True)
+        diverging = None
+        if answer.diverging is not None:
+            diverging = LogEnd(answer.diverging.epoch, answer.diverging.end_offset)
+        return self._step(request, now_ms, diverging=diverging)
+
+    def _refused(self, request: FetchRequest, answer: LeaderAnswer, now_ms: int) -> FollowerEffects:
+        error = ERROR_OF.get(answer.error)
+        replica = self._replica
+        if error is None:
+            replica.do(replica.core.on_unanswered(request.request_id, now_ms))
+            return NO_FOLLOWER_EFFECTS
+        response = FetchResponse(
+            sender=self.leader,
+            epoch=answer.leader_epoch if answer.leader_epoch != NO_EPOCH else request.epoch,
+            leader=answer.leader if answer.leader_epoch != NO_EPOCH else NO_NODE,
+            error=error,
+            request_id=request.request_id,
+        )
+        replica.do(replica.core.step(response, now_ms))
+        return NO_FOLLOWER_EFFECTS
+
+    def _step(
+        self,
+        request: FetchRequest,
+        now_ms: int,
+        *,
+        diverging: LogEnd | None = None,
+        entries: LogSlice | None = None,
+    ) -> FollowerEffects:
+        replica = self._replica
+        response = FetchResponse(
+            sender=self.leader,
+            epoch=request.epoch,
+            leader=self.leader,
+            high_watermark=self._answer.high_watermark,
+            diverging=diverging,
+            entries=entries,
+            request_id=request.request_id,
+        )
+        try:
+            moved = replica.do(replica.core.step(response, now_ms))
+        except CommittedAtRisk as error:
+            cut = NO_OFFSET if diverging is None else diverging.offset
+            raise TruncatesCommitted(cut, high_watermark=replica.high_watermark) from error
+        cut_to = replica.take_cut()
+        if cut_to is not None:
+            self.is_cutting = True
+            return FollowerEffects(truncate_to=cut_to)
+        start = self._answer.log_start_offset
+        advance = (
+            start
+            if replica.log.log_start_offset < start <= replica.high_watermark
+            and start <= replica.log.end_offset
+            else None
+        )
+        if not moved and advance is None:
+            return NO_FOLLOWER_EFFECTS
+        return FollowerEffects(
+            high_watermark=replica.high_watermark if moved else None, advance_log_start=advance
+        )
+
+    def on_unanswered(self, fetch: FollowerFetch, *, now_ms: int) -> None:
+        request = self._awaited(fetch)
+        if request is not None:
+            self._replica.do(self._replica.core.on_unanswered(request.request_id, now_ms))
+
+    def on_appended(self) -> FollowerEffects:
+        """The answer's records are in the log: the core is told what they were."""
+        replica = self._replica
+        assert self._sent is not None
+        request = self._sent[1]
+        now_ms = replica.port.now_ms()
+        base, end = replica.core.log.end.offset, replica.log.end_offset
+        if end == base:
+            return self._step(request, now_ms)
+        entries = LogSlice(
+            base,
+            end,
+            tuple(epochs_of_records(replica.port.epochs(), start=base, end=end)),
+            tuple(replica.port.voters_since(base)),
+        )
+        return self._step(request, now_ms, entries=entries)
+
+    def on_append_failed(self, *, now_ms: int) -> None:
+        assert self._sent is not None
+        self._replica.do(self._replica.core.on_unanswered(self._sent[1].request_id, now_ms))
+
+    # A leader that has deleted what this replica would need next.
+
+    def _is_all_deleted(self, leader_start: Offset) -> bool:
+        log = self._replica.log
+        return log.log_start_offset < log.end_offset < leader_start
+
+    def on_leader_bounds(
+        self, error: ErrorCode, *, log_start: Offset, end: Offset, now_ms: int
+    ) -> FollowerEffects:
+        assert self._sent is not None
+        fetch, request = self._sent
+        if self._awaited(fetch) is None:
+            return NO_FOLLOWER_EFFECTS
+        replica = self._replica
+        if error is ErrorCode.none and log_start > replica.log.end_offset:
+            return self._restart(log_start)
+        keep = max(replica.high_watermark, log_start)
+        if error is ErrorCode.none and keep < replica.log.end_offset:
+            # Nothing that the leader still knows is in this log above what is committed.
+            replica.core.log.truncate(Offset(keep))
+            self.is_cutting = True
+            return FollowerEffects(truncate_to=Offset(keep))
+        replica.do(replica.core.on_unanswered(request.request_id, now_ms))
+        return NO_FOLLOWER_EFFECTS
+
+    def _restart(self, leader_start: Offset) -> FollowerEffects:
+        self.is_cutting = True
+        return FollowerEffects(restart_at=leader_start)
+
+    def on_log_cut(self) -> FollowerEffects:
+        """The log ends where it was to be cut, or earlier: batches go whole."""
+        self.is_cutting = False
+        before = self._replica.high_watermark
+        self._replica.on_log_cut()
+        after = self._replica.high_watermark
+        if after == before:
+            return NO_FOLLOWER_EFFECTS
+        return FollowerEffects(high_watermark=after)

@@ -1,0 +1,32 @@
+"""The switch between ISR and Raft, whole: the controller's decisions and the replicas' part."""
+
+import os
+
+import pytest
+
+from tests.unit.replication.mode_cluster import ISR, RAFT, ModeCluster
+from tests.unit.replication.mode_schedules import Schedule
+
+FIRST = int(os.environ.get("LOGRAFT_MODE_SEED", "0"))
+SCHEDULES = int(os.environ.get("LOGRAFT_MODE_SCHEDULES", "60"))
+
+
+def test_a_calm_round_trip() -> None:
+    cluster = ModeCluster()
+    for wish in (RAFT, ISR, RAFT, ISR):
+        cluster.produce(cluster.nodes[cluster.controller.state.leader])  # type: ignore[index]
+        cluster.controller.wish(wish)
+        cluster.settle(40)
+        cluster.check_settled(wish)
+
+
+@pytest.mark.parametrize("part", range(4))
+def test_nothing_acknowledged_is_lost_whatever_happens(part: int) -> None:
+    for seed in range(FIRST + part, FIRST + SCHEDULES, 4):
+        schedule = Schedule(ModeCluster(), seed)
+        try:
+            schedule.run()
+        except AssertionError as error:
+            error.add_note(f"seed {seed}; the last steps:")
+            error.add_note("\n".join(schedule.trace[-60:]))
+            raise
