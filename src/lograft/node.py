@@ -169,7 +169,9 @@ class Node:
         loaded = await self._runtime.workers.run(load)
         for reason in loaded.damaged:
             LOGGER.error("a snapshot of the metadata cannot be read: %s", reason)
-        self._driver = RaftDriver(self._runtime, loaded)
+        self._driver = RaftDriver(
+            self._runtime, loaded, self.config, cluster_id=metadata_dir.cluster_id
+        )
         self._bootstrap = loaded.bootstrap
         return self._driver
 

@@ -74,6 +74,7 @@ CODE_OF: Final[dict[type[LograftError], ErrorCode]] = {
     # Other nodes.
     broker.ControllerUnreachable: ErrorCode.request_timed_out,
     broker.PeerUnreachable: ErrorCode.network_exception,
+    broker.UnusableAnswer: ErrorCode.unknown_server_error,
     broker.PeerLost: ErrorCode.request_timed_out,
     # The controller and its quorum.
     broker.MetadataBatchTooLarge: ErrorCode.policy_violation,

@@ -30,7 +30,7 @@ from lograft.metadata.sessions import BrokerSessions
 from lograft.metadata.types import BrokerState, Outcome
 from lograft.model.broker_configs import BrokerConfig
 from lograft.model.seams import Runtime
-from lograft.model.types import Epoch
+from lograft.model.types import Epoch, Offset
 from lograft.wire.message import Message
 from lograft.wire.messages.allocate_producer_ids import (
     AllocateProducerIdsRequest,
@@ -78,6 +78,7 @@ class Controller:
         self._active = asyncio.Event()
         self._dead = DeadProcesses(runtime, config, self)
         driver.add_leader_listener(self._on_leader)
+        driver.add_unleader_listener(self._on_unleader)
 
     @property
     def is_active(self) -> bool:
@@ -92,6 +93,7 @@ class Controller:
         image = self._image
         if image is None or not self._driver.is_leader:
             raise NotController("this node is not the active controller")
+        self._pass_control_records(image)
         outcome = decision(image)
         if outcome.records:
             self._append(image, outcome.records)
@@ -104,6 +106,19 @@ class Controller:
         offset = self._driver.append(records)
         assert offset == image.offset + len(records), (offset, image.offset, len(records))
         image.apply(records, offset=offset, epoch=self._driver.epoch)
+
+    def _pass_control_records(self, image: MetadataImage) -> None:
+        """The quorum writes into the log too (voters): what it wrote has offsets, and no records
+        for the image."""
+        last = Offset(self._driver.log.end_offset - 1)
+        if image.offset < last:
+            image.apply((), offset=last, epoch=self._driver.epoch)
+
+    def _on_unleader(self, epoch: Epoch) -> None:
+        """What was decided and is not committed may become so or not: the next leader knows."""
+        self._image = None
+        self._active.clear()
+        LOGGER.info("controller %d led epoch %d", self._config.node_id, epoch)
 
     def _on_leader(self, epoch: Epoch) -> None:
         image = self._committed().copy()

@@ -106,3 +106,7 @@ class PeerLost(LograftError):
 
 class ControllerUnreachable(LograftError):
     """No active controller answered in time; the last request may or may not have happened."""
+
+
+class UnusableAnswer(LograftError):
+    """Another node's answer says nothing that the quorum could use."""

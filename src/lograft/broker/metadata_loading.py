@@ -4,7 +4,7 @@ The newest whole snapshot stands for the past, the log's batches after it follow
 log is not yet known to be committed: that shows only once the quorum has a leader.
 """
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Final
 from uuid import UUID
@@ -15,17 +15,24 @@ from lograft.broker.quorum_state import read_quorum_state
 from lograft.broker.snapshots import (
     Quorum,
     Snapshot,
+    SnapshotId,
     quorum_of,
     read_bootstrap,
     read_newest_snapshot,
     remove_parts,
     snapshot_ids,
 )
-from lograft.consensus.types import HardState, ReplicaKey, Voter, VoterEndpoint, VoterSet
+from lograft.consensus.types import HardState, LogEnd, ReplicaKey, Voter, VoterEndpoint, VoterSet
 from lograft.model.broker_configs import BrokerConfig
 from lograft.model.errors import InvalidInput
 from lograft.model.seams import Disk
-from lograft.model.types import METADATA_TOPIC, METADATA_TOPIC_ID, Offset, TopicPartition
+from lograft.model.types import (
+    METADATA_TOPIC,
+    METADATA_TOPIC_ID,
+    NO_EPOCH,
+    Offset,
+    TopicPartition,
+)
 from lograft.storage.log import Log
 from lograft.storage.log_dirs import (
     RECOVERY_POINTS,
@@ -49,8 +56,14 @@ class LoadedMetadata:
     folder: str
     log: Log
     hard_state: HardState
+    #: As of the snapshot; without one as of the settings. What the log says comes on top.
     quorum: Quorum
+    #: Whether the settings, not the log, name the voters (kraft.version 0).
+    has_static_voters: bool
     snapshot: Snapshot | None
+    snapshot_size_bytes: int
+    #: Where the log begins, and the epoch of the record before.
+    log_start: LogEnd
     #: The log after the snapshot.
     tail: tuple[MetadataBatch, ...]
     #: What the storage was formatted with.
@@ -78,19 +91,24 @@ def load_metadata(
         _read_tail(log, log.log_start_offset if snapshot is None else snapshot.id.end_offset)
     )
     me = ReplicaKey(config.node_id, directory_id)
-    quorum = _static_quorum(config) if snapshot is None else snapshot.quorum
+    named = None if snapshot is None else snapshot.quorum
+    base = named or _static_quorum(config)
+    latest = base
     for batch in tail:
-        quorum = quorum_of(batch.control, quorum)
-    quorum = quorum or _static_quorum(config)
-    _check_quorum(quorum, me, config)
-    assert quorum is not None
+        latest = quorum_of(batch.control, latest)
+    _check_quorum(latest, me, config)
+    has_static_voters = latest is not None and latest.kraft_version == 0
+    size = 0 if snapshot is None else disk.open(f"{folder}/{snapshot.id.file_name}").size
     return LoadedMetadata(
         me=me,
         folder=folder,
         log=log,
         hard_state=read_quorum_state(disk, folder),
-        quorum=quorum,
+        quorum=base or Quorum(0, VoterSet(())),
+        has_static_voters=has_static_voters,
         snapshot=snapshot,
+        snapshot_size_bytes=size,
+        log_start=_log_start(log, snapshot, snapshot_ids(disk, folder)),
         tail=tail,
         bootstrap=read_bootstrap(disk, config.metadata_log_dir),
         damaged=tuple(damaged),
@@ -134,7 +152,7 @@ def _open_log(
             log_start=oldest,
         ),
     )
-    if log.end_offset < floor:
+    if log.end_offset < floor or (snapshot is not None and _parts_from(log, snapshot)):
         # The snapshot came from another node, or the log's files are gone: it stands for them.
         log.truncate_fully_and_start_at(floor, now_ms=now_ms)
     if log.log_start_offset > floor:
@@ -145,6 +163,29 @@ def _open_log(
     if read_partition_metadata(disk, folder) is None:
         write_partition_metadata(disk, folder, METADATA_TOPIC_ID)
     return log
+
+
+def _parts_from(log: Log, snapshot: Snapshot) -> bool:
+    """Whether the log has another past than the snapshot: the process ended when the snapshot of
+    the leader was there whole, but not yet in the log's place."""
+    last = snapshot.id.end_offset - 1
+    if last < log.log_start_offset:
+        return False
+    epoch = log.epoch_for_offset(last)
+    return epoch != NO_EPOCH and epoch < snapshot.id.epoch
+
+
+def _log_start(log: Log, snapshot: Snapshot | None, ids: Sequence[SnapshotId]) -> LogEnd:
+    start = log.log_start_offset
+    if start == 0:
+        return LogEnd(NO_EPOCH, Offset(0))
+    assert snapshot is not None, "a log without a snapshot begins at 0"
+    for snapshot_id in ids:
+        if snapshot_id.end_offset == start:
+            return LogEnd(snapshot_id.epoch, start)
+    # The snapshot at its beginning is gone: the newest one stands for more than that.
+    log.advance_start(snapshot.id.end_offset)
+    return LogEnd(snapshot.id.epoch, snapshot.id.end_offset)
 
 
 def read_recovery_point(disk: Disk, folder: str) -> Offset:
@@ -194,17 +235,14 @@ def _static_quorum(config: BrokerConfig) -> Quorum | None:
 
 def _check_quorum(quorum: Quorum | None, me: ReplicaKey, config: BrokerConfig) -> None:
     if quorum is None:
-        raise InvalidInput(
-            "no controller is named, neither by the settings (controller.quorum.voters) nor by the"
-            f" metadata log: format {config.metadata_log_dir} with 'lograft storage format"
-            " --standalone', since joining a running quorum comes in a later version"
-        )
-    if len(quorum.voters.voters) > 1:
-        raise InvalidInput(
-            f"the quorum has {len(quorum.voters.voters)} controllers: this version of Lograft runs"
-            " a quorum of one, clusters come in a later version"
-        )
-    if not quorum.voters.has(me):
+        if not config.controller_quorum_bootstrap_servers:
+            raise InvalidInput(
+                "no controller is named, neither by the settings (controller.quorum.voters,"
+                " controller.quorum.bootstrap.servers) nor by the metadata log"
+            )
+        return
+    if quorum.voters.node_ids == (me.node_id,) and not quorum.voters.has(me):
+        # Nobody else could ever let it in.
         raise InvalidInput(
             f"node {me.node_id} with the directory.id of {config.metadata_log_dir} is not the"
             " controller that the metadata log names: correct node.id, or restore that folder's"

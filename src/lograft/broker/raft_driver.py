@@ -1,93 +1,66 @@
-"""Makes the Raft core's wishes come true: appends, fsyncs, persists, delivers what is committed.
+"""Makes the Raft core's wishes come true: appends, cuts, fsyncs, persists, sends, delivers what is
+committed. The same for a voter and for an observer (a broker without a vote).
 
-Start: `load_metadata` (blocking) → `RaftDriver(runtime, loaded)` → `add_listener`s → `start()` →
-`wait_ready()`. Listeners hear every committed batch once, in order, beginning with the snapshot;
-`on_leader` comes after everything that was in the log when this node became leader.
-
-Appends are sync and go to the page cache. One task fsyncs: while it waits for the disk further
-appends gather, and the next fsync commits them together.
+Start: `load_metadata` (blocking) → `RaftDriver(runtime, loaded, config, …)` → listeners → `start()`
+→ `wait_ready()`. Listeners hear every committed batch once, in order, beginning with the snapshot;
+a node that was far behind hears `on_snapshot` in between. `on_leader` comes after everything that
+was in the log when this node became leader, `on_unleader` when it is leader no more.
 """
 
 import asyncio
-from collections import deque
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from functools import partial
-from typing import Final, Protocol
+from typing import Final, NamedTuple
 
-from lograft.broker.errors import MetadataBatchTooLarge, NotController
-from lograft.broker.metadata_batches import (
-    BATCH_BYTES_MAX,
-    Control,
-    MetadataBatch,
-    control_batch,
-    records_batch,
-)
-from lograft.broker.metadata_loading import LoadedMetadata, write_recovery_point
-from lograft.broker.quorum_state import write_quorum_state
-from lograft.broker.snapshots import SnapshotId, quorum_controls, quorum_of
-from lograft.consensus.core import RaftCore
-from lograft.consensus.types import NOTHING, Effects, HardState, LeaderChange, LogEnd
-from lograft.model.errors import DiskFailed
-from lograft.model.seams import Address, Runtime, Task
-from lograft.model.types import Epoch, NodeId, Offset
-from lograft.storage.log import FlushPlan
-from lograft.storage.types import Origin
-from lograft.wire import record_frames as frames
+from lograft.broker.errors import NotController
+from lograft.broker.metadata_batches import records_batch
+from lograft.broker.raft_engine import Asked, CommitListener, RaftEngine
+from lograft.broker.snapshots import Snapshot, SnapshotId
+from lograft.consensus import messages as core_messages
+from lograft.consensus.types import ReplicaKey, VoterSet
+from lograft.model.seams import Address
+from lograft.model.types import NO_NODE, NO_OFFSET, Epoch, NodeId, Offset
 from lograft.wire.message import Message
-from lograft.wire.records import leader_change_message
 
 #: Appends that wait for their commit; more are refused: the disk cannot keep up.
 WAITERS_MAX: Final = 100_000
-#: How often a busy log writes down how far it was fsynced, to tell damage from a torn tail later.
-RECOVERY_POINT_INTERVAL_MS: Final = 5_000
+#: Requests of other nodes that wait for their answers.
+ASKED_MAX: Final = 10_000
+#: How long a stopping leader waits for the others to hear of it.
+HAND_OVER_MS_MAX: Final = 1_000
+#: Above all timeouts of the core: an answer that it has dropped must not be waited for for ever.
+ANSWER_MS_MAX: Final = 60_000
 
 
-class CommitListener(Protocol):
-    def __call__(self, offset: Offset, epoch: Epoch, records: Sequence[Message]) -> None:
-        """A committed batch; `offset` is that of its last record. Control batches come with no
-        records. Must not wait; what it raises ends the node."""
+class ReplicaView(NamedTuple):
+    """Another replica as the leader sees it, or the leader itself."""
+
+    key: ReplicaKey
+    end_offset: Offset
+    #: Wall clock; -1: never in this epoch.
+    heard_ms: int
+    caught_up_ms: int
+    is_voter: bool
 
 
-class RaftDriver:
-    def __init__(self, runtime: Runtime, loaded: LoadedMetadata) -> None:
-        self._runtime = runtime
-        self._folder = loaded.folder
-        self._snapshot = loaded.snapshot
-        self.log = loaded.log
-        self.log.lower_recovery_point = self._mark_recovery_point
-        self.quorum = loaded.quorum
-        self.core = RaftCore(
-            loaded.me,
-            loaded.quorum.voters,
-            hard_state=loaded.hard_state,
-            log_end=LogEnd(self.log.latest_epoch, self.log.end_offset),
-        )
-        #: The newest snapshot on disk.
-        self.snapshot_id: SnapshotId | None = None if self._snapshot is None else self._snapshot.id
-        self.last_committed_timestamp_ms = (
-            0 if self._snapshot is None else self._snapshot.last_timestamp_ms
-        )
-        #: Bytes of all batches that were delivered; says how much a snapshot would save.
-        self.committed_bytes = 0
-        #: In the log, not yet delivered.
-        self._pending: deque[MetadataBatch] = deque(loaded.tail)
-        self._listeners: list[CommitListener] = []
-        self._leader_listeners: list[Callable[[Epoch], None]] = []
-        self._waiters: deque[tuple[Offset, asyncio.Future[None]]] = deque()
-        self._wake = asyncio.Event()
-        self._ready = asyncio.Event()
-        self._marked_ms = -RECOVERY_POINT_INTERVAL_MS
-        self._failure: DiskFailed | None = None
-        self._task: Task | None = None
-
+class RaftDriver(RaftEngine):
     # ── life ─────────────────────────────────────────────────────────────────────────────────
 
     def add_listener(self, listener: CommitListener) -> None:
         assert self._task is None, "a listener that comes late has missed something"
         self._listeners.append(listener)
 
+    def add_snapshot_listener(self, listener: Callable[[Snapshot], None]) -> None:
+        """Hears of a snapshot that stands for batches which were never delivered."""
+        self._snapshot_listeners.append(listener)
+
     def add_leader_listener(self, listener: Callable[[Epoch], None]) -> None:
         self._leader_listeners.append(listener)
+
+    def add_unleader_listener(self, listener: Callable[[Epoch], None]) -> None:
+        """Hears the epoch that this node led until now."""
+        self._unleader_listeners.append(listener)
 
     def start(self) -> None:
         """Delivers the snapshot at once; the rest follows in the background."""
@@ -97,28 +70,56 @@ class RaftDriver:
             for listener in self._listeners:
                 listener(last, snapshot.id.epoch, snapshot.records)
         self._task = self._runtime.spawn(self._run(), name="metadata quorum")
+        self._tell(self.core.start)
+        # What a restart finds in the log may be in the page cache only.
+        self._wake.set()
 
     async def wait_ready(self) -> None:
-        """Until this node knows what is committed: the log's whole content has been delivered."""
+        """Until this node knows what is committed, and all of that has been delivered: it leads, or
+        it has caught up with a leader."""
         await self._ready.wait()
+
+    async def resign(self) -> None:
+        """A leader with others beside it hands over to them. Returns when they know, or soon."""
+        if self.core.leadership is None or len(self.core.voters.voters) < 2:
+            return
+        self._tell(self.core.resign)
+        try:
+            async with asyncio.timeout(HAND_OVER_MS_MAX / 1000):
+                await self._network.drain()
+        except TimeoutError:
+            pass
 
     async def stop(self) -> None:
         """Everything appended becomes durable; blocks a worker, not the loop."""
+        if self._task is not None and self._failure is None:
+            await self.resign()
+        self._is_stopped = True
+        if self._timer is not None:
+            self._timer.cancel()
         if self._task is not None:
             self._task.cancel()
+        self._network.close()
         await self._runtime.workers.run(self._close, lane=self.lane)
         self._fail_waiters()
+        for asked in self._asked.values():
+            if not asked.future.done():
+                asked.future.set_exception(NotController("this node is stopping"))
 
     @property
     def lane(self) -> str:
         """Its own: a commit of metadata does not queue behind the fsyncs of data."""
         return f"{self._folder}#metadata"
 
-    # ── appending ────────────────────────────────────────────────────────────────────────────
+    # ── what others ask ──────────────────────────────────────────────────────────────────────
 
     @property
     def is_leader(self) -> bool:
         return self.core.is_leader
+
+    @property
+    def is_observer(self) -> bool:
+        return not self.core.is_voter
 
     @property
     def epoch(self) -> Epoch:
@@ -128,13 +129,79 @@ class RaftDriver:
     def leader(self) -> NodeId:
         return self.core.leader
 
-    def leader_endpoint(self) -> Address | None:
-        """Where the leader listens for controller requests; a quorum of one has no other."""
-        return None
+    @property
+    def me(self) -> ReplicaKey:
+        return self.core.me
 
     @property
     def high_watermark(self) -> Offset:
         return self.core.high_watermark
+
+    @property
+    def voters(self) -> VoterSet:
+        """The newest set in the log, committed or not: it is the one that counts."""
+        return self.core.voters
+
+    def leader_endpoint(self) -> Address | None:
+        """Where the active controller's listener is; None: nobody leads, as far as is known."""
+        leader = self.core.leader
+        if leader == NO_NODE:
+            return None
+        if leader == self.core.me.node_id and self.endpoints:
+            return Address(self.endpoints[0].host, self.endpoints[0].port)
+        return self._network.address_of(leader, self.core.voters)
+
+    def learn(self, node_id: NodeId, address: Address) -> None:
+        """Another node said where it is."""
+        if node_id != self.core.me.node_id:
+            self._network.learn({node_id: address})
+
+    def replicas(self) -> list[ReplicaView]:
+        """Everybody the leader knows of, itself included; nothing on the others."""
+        leadership = self.core.leadership
+        if leadership is None:
+            return []
+        clock = self._runtime.clock
+        wall_ms = clock.wall_ms()
+        back_ms = wall_ms - clock.mono_ms()
+        me, voters = self.core.me, self.core.voters
+        own = voters.find(me.node_id)
+        found = {
+            voter.key: ReplicaView(voter.key, NO_OFFSET, -1, -1, True) for voter in voters.voters
+        }
+        for each in leadership.replicas():
+            if each.key.node_id < 0 or each.durable == NO_OFFSET:
+                continue
+            caught_up_ms = -1 if each.caught_up_ms < 0 else each.caught_up_ms + back_ms
+            found[each.key] = ReplicaView(
+                each.key, each.durable, each.heard_ms + back_ms, caught_up_ms, voters.has(each.key)
+            )
+        mine = me if own is None or not voters.has(me) else own.key
+        end = self.core.log_end.offset
+        found[mine] = ReplicaView(mine, end, wall_ms, wall_ms, voters.has(me))
+        return list(found.values())
+
+    async def ask(
+        self, request: core_messages.Request, *, bytes_max: int = 0
+    ) -> core_messages.Response:
+        """Another node's request, and the core's answer to it, with at most so many bytes of
+        records or of a snapshot."""
+        if self._failure is not None or self._is_stopped or len(self._asked) >= ASKED_MAX:
+            raise NotController("this node takes no part in the quorum now")
+        self._asked_last += 1
+        number = self._asked_last
+        future: asyncio.Future[core_messages.Response] = asyncio.get_running_loop().create_future()
+        self._asked[number] = Asked(future, bytes_max)
+        try:
+            self._tell(partial(self.core.step, replace(request, request_id=number)))
+            async with asyncio.timeout(ANSWER_MS_MAX / 1000):
+                return await future
+        except TimeoutError:
+            raise NotController("this node has no answer") from None
+        finally:
+            del self._asked[number]
+
+    # ── appending ────────────────────────────────────────────────────────────────────────────
 
     def append(self, records: Sequence[Message]) -> Offset:
         """Writes the records as one batch, all or none; returns the offset of the last one. They
@@ -146,7 +213,9 @@ class RaftDriver:
         base = self.log.end_offset
         now_ms = self._runtime.clock.wall_ms()
         data = records_batch(records, base_offset=base, epoch=self.epoch, now_ms=now_ms)
-        return self._append(data, tuple(records), (), now_ms)
+        last = self._append(data, tuple(records), (), now_ms)
+        self._settle()
+        return last
 
     async def wait_committed(self, offset: Offset) -> None:
         """Raises NotController if this node stops leading before."""
@@ -157,161 +226,42 @@ class RaftDriver:
         self._waiters.append((offset, future))
         await future
 
+    async def wait_durable(self, end: Offset) -> None:
+        """Until the own log is on disk up to `end`."""
+        while self.log.durable_offset < end:
+            self._flushed.clear()
+            self._wake.set()
+            await self._flushed.wait()
+
     def _check_leader(self) -> None:
         if self._failure is not None:
             raise self._failure
         if not self.core.is_leader:
             raise NotController(f"node {self.core.me.node_id} does not lead the metadata quorum")
 
-    def _append(
-        self,
-        data: bytearray,
-        records: tuple[Message, ...],
-        control: tuple[Control, ...],
-        now_ms: int,
-    ) -> Offset:
-        if len(data) > BATCH_BYTES_MAX:
-            raise MetadataBatchTooLarge(
-                f"{len(records)} records need {len(data)} bytes, one batch of the metadata log"
-                f" holds {BATCH_BYTES_MAX}: split the request"
-            )
-        size = len(data)
-        try:
-            result = self.log.append_as_leader(
-                memoryview(data), leader_epoch=self.epoch, now_ms=now_ms, origin=Origin.RAFT
-            )
-        except DiskFailed as failure:
-            self._failure = failure
-            self._wake.set()
-            raise
-        last = Offset(result.end_offset - 1)
-        self._pending.append(
-            MetadataBatch(result.base_offset, last, self.epoch, now_ms, size, records, control)
-        )
-        effects = self.core.on_appended(result.end_offset, self._runtime.clock.mono_ms())
-        assert effects == NOTHING, effects
-        self._wake.set()
-        return last
+    # ── snapshots of this node's own ─────────────────────────────────────────────────────────
 
-    # ── the task ─────────────────────────────────────────────────────────────────────────────
+    def on_snapshot(self, snapshot_id: SnapshotId, size_bytes: int) -> None:
+        """One was written, of what is delivered and on disk."""
+        if self.snapshot_id is None or snapshot_id > self.snapshot_id:
+            self.snapshot_id = snapshot_id
+        self._tell(partial(self.core.on_snapshot, snapshot_id, size_bytes))
 
-    async def _run(self) -> None:
-        await self._do(self.core.start(self._runtime.clock.mono_ms()))
-        while True:
-            await self._wake.wait()
-            self._wake.clear()
-            if self._failure is not None:
-                raise self._failure
-            plan = self.log.flush_plan()
-            if not plan.is_empty:
-                try:
-                    await self._runtime.workers.run(partial(self._flush, plan), lane=self.lane)
-                except DiskFailed as failure:
-                    self._failure = failure
-                    raise
-                self.log.mark_durable(plan)
-            await self._do(
-                self.core.on_durable(self.log.durable_offset, self._runtime.clock.mono_ms())
-            )
-
-    def _flush(self, plan: FlushPlan) -> None:
-        """A worker's job."""
-        plan.run()
-        now_ms = self._runtime.clock.mono_ms()
-        if now_ms - self._marked_ms >= RECOVERY_POINT_INTERVAL_MS:
-            self._marked_ms = now_ms
-            self._mark_recovery_point(plan.upto)
-
-    def _mark_recovery_point(self, offset: Offset) -> None:
-        try:
-            write_recovery_point(self._runtime.disk, self._folder, offset)
-        except OSError as error:
-            raise DiskFailed(self.log.log_dir, error) from error
-
-    def _close(self) -> None:
-        """A worker's job. What a failed disk holds is known only to the next start."""
-        if self._failure is None and not self.log.failed:
-            self.log.close(clean=True)
-            self._mark_recovery_point(self.log.durable_offset)
-
-    async def _do(self, effects: Effects) -> None:
-        while effects.persist is not None:
-            await self._runtime.workers.run(partial(self._persist, effects.persist), lane=self.lane)
-            effects = self.core.on_persisted(self._runtime.clock.mono_ms())
-        assert not effects.send, "a quorum of one has nobody to send to"
-        if effects.lead is not None:
-            self._lead(effects.lead)
-        if effects.unlead is not None:
-            self._fail_waiters()
-        if effects.committed is not None:
-            self._deliver(effects.committed)
-
-    def _persist(self, state: HardState) -> None:
-        try:
-            write_quorum_state(
-                self._runtime.disk,
-                self._folder,
-                state,
-                kraft_version=self.quorum.kraft_version,
-                voters=self.quorum.voters,
-            )
-        except OSError as error:
-            raise DiskFailed(self.log.log_dir, error) from error
-
-    def _lead(self, change: LeaderChange) -> None:
-        """The first batch of the epoch. The first of all epochs also carries the voters, which so
-        far only the snapshot at offset 0 names."""
-        message = leader_change_message.LeaderChangeMessage(
-            version=0,
-            leader_id=change.leader,
-            voters=[leader_change_message.Voter(voter_id=node) for node in change.voters],
-            granting_voters=[
-                leader_change_message.Voter(voter_id=node) for node in change.granting
-            ],
-        )
-        controls: list[Control] = [(frames.LEADER_CHANGE, message)]
-        base = self.log.end_offset
-        if base == 0:
-            controls += quorum_controls(self.quorum)
-        now_ms = self._runtime.clock.wall_ms()
-        data = control_batch(controls, base_offset=base, epoch=change.epoch, now_ms=now_ms)
-        self._append(data, (), tuple(controls), now_ms)
-
-    def _deliver(self, high_watermark: Offset) -> None:
-        pending = self._pending
-        leads = False
-        while pending and pending[0].last_offset < high_watermark:
-            batch = pending.popleft()
-            if batch.control:
-                self.quorum = quorum_of(batch.control, self.quorum) or self.quorum
-                leads = leads or (
-                    batch.epoch == self.epoch and batch.control[0][0] == frames.LEADER_CHANGE
-                )
-            self.last_committed_timestamp_ms = batch.timestamp_ms
-            self.committed_bytes += batch.size_bytes
-            for listener in self._listeners:
-                listener(batch.last_offset, batch.epoch, batch.records)
-        waiters = self._waiters
-        while waiters and waiters[0][0] < high_watermark:
-            _, future = waiters.popleft()
-            if not future.done():
-                future.set_result(None)
-        if leads:
-            for on_leader in self._leader_listeners:
-                on_leader(self.epoch)
-            self._ready.set()
-
-    def _fail_waiters(self) -> None:
-        waiters, self._waiters = self._waiters, deque()
-        for offset, future in waiters:
-            if not future.done():
-                future.set_exception(
-                    NotController(f"the record at {offset} may or may not become committed")
-                )
+    def on_snapshots_kept(self, kept: Sequence[SnapshotId]) -> None:
+        """The others were deleted; the log begins with the oldest one that is left, or before."""
+        for known in list(self.core.snapshots):
+            if SnapshotId(*known) not in kept and known != self.core.log.snapshot:
+                self.core.on_snapshot_deleted(known)
+        log = self.core.log
+        if kept and log.snapshot is not None and kept[0] <= log.snapshot:
+            start = kept[0].end_offset
+            if log.start.offset < start <= log.end.offset:
+                self.core.on_log_start(kept[0])
 
     def statistics(self) -> dict[str, int | str]:
         return {
             **self.core.statistics(),
+            **self._network.statistics(),
             "log_start_offset": self.log.log_start_offset,
             "uncommitted_batches": len(self._pending),
             "waiters": len(self._waiters),

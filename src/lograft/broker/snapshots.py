@@ -9,10 +9,11 @@ stands for everything before it.
 import re
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from typing import Final, NamedTuple
+from typing import Final
 
 from lograft.broker.errors import MetadataCorrupt
 from lograft.broker.metadata_batches import Control, control_batch, read_batches, records_batch
+from lograft.consensus import types
 from lograft.consensus.types import ReplicaKey, Voter, VoterEndpoint, VoterSet
 from lograft.model.seams import Disk
 from lograft.model.types import Epoch, NodeId, Offset
@@ -30,11 +31,10 @@ BOOTSTRAP: Final = "bootstrap.checkpoint"
 _BATCH_RECORDS: Final = 2_000
 
 
-class SnapshotId(NamedTuple):
-    #: One past the last offset that the snapshot stands for.
-    end_offset: Offset
-    #: Of that last offset.
-    epoch: Epoch
+class SnapshotId(types.SnapshotId):
+    """With the name of its file."""
+
+    __slots__ = ()
 
     @property
     def file_name(self) -> str:
@@ -71,14 +71,37 @@ def remove_parts(disk: Disk, folder: str) -> None:
             disk.unlink(f"{folder}/{name}")
 
 
-def read_snapshot(disk: Disk, folder: str, snapshot_id: SnapshotId) -> Snapshot:
+def read_snapshot(
+    disk: Disk, folder: str, snapshot_id: SnapshotId, *, suffix: str = ""
+) -> Snapshot:
     """Raises MetadataCorrupt if the file is not a whole snapshot."""
-    path = f"{folder}/{snapshot_id.file_name}"
-    records, controls = _read_file(disk, path)
+    records, controls = _read_file(disk, f"{folder}/{snapshot_id.file_name}{suffix}")
     quorum = quorum_of(controls)
     header = controls[0][1]
     assert isinstance(header, SnapshotHeaderRecord)
     return Snapshot(snapshot_id, tuple(records), quorum, header.last_contained_log_timestamp)
+
+
+def write_part(
+    disk: Disk, folder: str, snapshot_id: SnapshotId, position: int, data: bytes
+) -> None:
+    """A piece of a snapshot that comes from another node; the first one begins it anew."""
+    file = disk.open(f"{folder}/{snapshot_id.file_name}{PART_SUFFIX}", create=True)
+    if position == 0 and file.size:
+        file.truncate(0)
+    if file.size != position:
+        raise MetadataCorrupt(f"{file.path} has {file.size} bytes, a piece at {position} came")
+    file.append(data)
+
+
+def finish_parts(disk: Disk, folder: str, snapshot_id: SnapshotId) -> Snapshot:
+    """All pieces are there: the snapshot is checked, then takes its name, durably. Blocks."""
+    path = f"{folder}/{snapshot_id.file_name}"
+    snapshot = read_snapshot(disk, folder, snapshot_id, suffix=PART_SUFFIX)
+    disk.open(path + PART_SUFFIX).fsync()
+    disk.rename(path + PART_SUFFIX, path)
+    disk.fsync_dir(folder)
+    return snapshot
 
 
 def read_newest_snapshot(disk: Disk, folder: str, *, damaged: list[str]) -> Snapshot | None:
@@ -145,7 +168,7 @@ def quorum_controls(quorum: Quorum) -> list[Control]:
             frames.KRAFT_VERSION,
             KRaftVersionRecord(version=0, kraft_version=quorum.kraft_version),
         ),
-        (frames.KRAFT_VOTERS, _voters_record(quorum.voters)),
+        voters_control(quorum.voters),
     ]
 
 
@@ -175,6 +198,19 @@ def _read_file(disk: Disk, path: str) -> tuple[list[Message], list[Control]]:
     if controls[0][0] != frames.SNAPSHOT_HEADER or controls[-1][0] != frames.SNAPSHOT_FOOTER:
         raise MetadataCorrupt(f"{path} has no header or no footer")
     return records, controls
+
+
+def voters_in(base_offset: Offset, controls: Sequence[Control]) -> list[tuple[Offset, VoterSet]]:
+    """The voter sets that a control batch writes down, each with the offset of its record."""
+    return [
+        (Offset(base_offset + number), _voter_set(message))
+        for number, (_, message) in enumerate(controls)
+        if isinstance(message, voters_record.VotersRecord)
+    ]
+
+
+def voters_control(voters: VoterSet) -> Control:
+    return frames.KRAFT_VOTERS, _voters_record(voters)
 
 
 def _voters_record(voters: VoterSet) -> voters_record.VotersRecord:

@@ -72,19 +72,25 @@ class Snapshotter:
             return None
         self._bytes_mark = self._driver.committed_bytes
         now_ms = self._runtime.clock.wall_ms()
+        records = image.copy().records()
+        quorum = self._driver.quorum
+        timestamp_ms = self._driver.last_committed_timestamp_ms
+        # Committed may be what only the others have on disk: a crash could leave a log here that
+        # parts from the snapshot before its end.
+        await self._driver.wait_durable(snapshot_id.end_offset)
         job = partial(
             write_snapshot,
             self._runtime.disk,
             self._folder,
             snapshot_id,
-            image.copy().records(),
-            quorum=self._driver.quorum,
-            last_timestamp_ms=self._driver.last_committed_timestamp_ms,
+            records,
+            quorum=quorum,
+            last_timestamp_ms=timestamp_ms,
             now_ms=now_ms,
         )
         size = await self._in_worker(job)
         LOGGER.info("snapshot %s of %d bytes is written", snapshot_id.file_name, size)
-        self._driver.snapshot_id = snapshot_id
+        self._driver.on_snapshot(snapshot_id, size)
         await self._retain(now_ms)
         return snapshot_id
 
@@ -101,13 +107,15 @@ class Snapshotter:
             if config.metadata_max_retention_ms >= 0
             else -1,
         )
-        oldest = await self._in_worker(job)
-        if oldest is not None and oldest.end_offset > log.log_start_offset:
-            log.advance_start(oldest.end_offset)
-        removal = log.plan_removal(now_ms, self._driver.high_watermark)
-        if removal is not None:
-            await self._in_worker(removal.run)
-            log.finish_removal(removal)
+        kept = await self._in_worker(job)
+        async with self._driver.log_lock:
+            if kept and log.log_start_offset < kept[0].end_offset <= log.end_offset:
+                log.advance_start(kept[0].end_offset)
+            self._driver.on_snapshots_kept(kept)
+            removal = log.plan_removal(now_ms, self._driver.high_watermark)
+            if removal is not None:
+                await self._in_worker(removal.run)
+                log.finish_removal(removal)
         expired = take_expired_files(log, now_ms)
         if expired:
             await self._in_worker(partial(unlink_files, self._runtime.disk, expired))
@@ -121,8 +129,8 @@ class Snapshotter:
 
 def remove_old_snapshots(
     disk: Disk, folder: str, *, log_bytes: int, bytes_max: int, oldest_ms: int
-) -> SnapshotId | None:
-    """The newest always stays. Returns the oldest one that is left; blocks."""
+) -> list[SnapshotId]:
+    """The newest always stays. Returns those that are left, oldest first; blocks."""
     ids = snapshot_ids(disk, folder)
     sizes = {i: disk.open(f"{folder}/{i.file_name}").size for i in ids}
     total = log_bytes + sum(sizes.values())
@@ -142,4 +150,4 @@ def remove_old_snapshots(
         removed = True
     if removed:
         disk.fsync_dir(folder)
-    return ids[0] if ids else None
+    return ids

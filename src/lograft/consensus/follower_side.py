@@ -61,7 +61,8 @@ class FollowerSide(VoterSide):
             others = [node for node in self.voters.node_ids if node != fetcher.target]
             self._stand_in_turn(others.index(self.me.node_id), now_ms)
         else:
-            fetcher.silence_deadline_ms = now_ms
+            # An observer asks the next one; not at once, for maybe nobody is there.
+            fetcher.silence_deadline_ms = fetcher.next_ms
 
     def _mind_fetcher(self, fetcher: Fetcher, now_ms: int) -> None:
         if fetcher.in_flight is not None and now_ms >= fetcher.request_deadline_ms:

@@ -72,7 +72,7 @@ class ControlNode:
         self.loaded = loaded
         self.image = MetadataImage()
         self.batches: list[tuple[Offset, Epoch, int]] = []
-        self.driver = RaftDriver(life.runtime, loaded)
+        self.driver = RaftDriver(life.runtime, loaded, config, cluster_id="c")
         self.driver.add_listener(self._on_committed)
         self.controller = Controller(
             life.runtime,

@@ -262,16 +262,7 @@ def test_a_log_that_is_gone_is_not_begun_anew() -> None:
     run(machine, second)
 
 
-def test_quorums_that_this_release_cannot_serve_are_refused() -> None:
-    async def several(life: Life) -> None:
-        config = node_config(
-            controller_quorum_voters="1@a:1,2@b:2", controller_quorum_bootstrap_servers=""
-        )
-        with pytest.raises(InvalidInput, match="2 controllers"):
-            await ControlNode.start(life, config)
-
-    run(new_machine(), several)
-
+def test_an_only_voter_with_another_disk_is_refused() -> None:
     async def another_disk(life: Life) -> None:
         node = await ControlNode.start(life)
         text = life.disk.read("/data/meta.properties").decode()
