@@ -299,6 +299,8 @@ class Node:
         # Not before: what an older image says of leaders is not true any more.
         await broker.wait_image(lambda image: image.offset >= epoch)
         await broker.load(epoch)
+        assert self._peers is not None
+        broker.replicas.start(self._peers, broker.link)
         self._spawn(registration.run(), name="broker registration")
         self._spawn(self._assigner.run(), name="directory assignment")
         await registration.wait_unfenced()

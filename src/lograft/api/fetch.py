@@ -10,10 +10,11 @@ v16: new leaders in the answer (KIP-951).
 from collections.abc import Coroutine, Iterable
 from typing import Any, Final
 
+from lograft.api import follower_fetch
 from lograft.api.context import Api, Context
 from lograft.api.errors import code_of
 from lograft.broker.broker import Broker
-from lograft.broker.errors import NotLeader, PartitionOpening
+from lograft.broker.errors import PartitionOpening
 from lograft.broker.fetch_sessions import (
     EPOCH_FINAL,
     EPOCH_INITIAL,
@@ -58,6 +59,10 @@ HINTED_ERRORS: Final = (ErrorCode.not_leader_or_follower, ErrorCode.fenced_leade
 def handle(
     context: Context, request: FetchRequest
 ) -> FetchResponse | Coroutine[Any, Any, FetchResponse]:
+    state = request.replica_state
+    replica_id = request.replica_id if state is None else state.replica_id
+    if replica_id >= 0:
+        return follower_fetch.handle(context, request, replica_id)
     broker: Broker = context.broker
     version = context.api_version
     session: FetchSession | None = None
@@ -97,7 +102,6 @@ class Fetch:
         "_committed_only",
         "_marks",
         "_may_diverge",
-        "_replica_id",
         "_urgent",
         "answers",
         "bytes_read",
@@ -117,8 +121,6 @@ class Fetch:
         self._may_diverge = context.api_version >= DIVERGENCE_SINCE
         self._bytes_max = min(request.max_bytes, self._broker.config.fetch_max_bytes)
         self._committed_only = request.isolation_level == READ_COMMITTED
-        state = request.replica_state
-        self._replica_id = request.replica_id if state is None else state.replica_id
         self.answers: list[tuple[Wanted, PartitionData]] = []
         self.partitions: list[Partition] = []
         #: Their high watermarks at the time of the reading.
@@ -175,8 +177,6 @@ class Fetch:
         except PartitionOpening:
             self.opening.append(partition)
             raise
-        if self._replica_id >= 0:
-            raise NotLeader(f"{self._replica_id} is no replica of {partition.topic_partition}")
         high_watermark = partition.rule.high_watermark
         self.partitions.append(partition)
         self._marks.append(high_watermark)

@@ -16,6 +16,7 @@ How the composition root uses it, in this order:
     driver.add_listener(broker.on_committed)   # sync, in order, from the first record on
     ... register (logs.read_previous_epoch), wait until the image has that registration ...
     await broker.load(epoch)         # opens and recovers every log, makes missing ones
+    broker.replicas.start(peers, link)   # followers fetch, leaders ask for changes of the ISR
     ... heartbeats (logs.offline_ids), unfenced, open the listeners ...
     await broker.stop()              # after the listeners are closed: flush, snapshots, checkpoints
 
@@ -42,6 +43,7 @@ from lograft.broker.errors import (
     UnknownTopicId,
 )
 from lograft.broker.fetch_sessions import FetchSessions
+from lograft.broker.follower_sessions import FollowerSessions
 from lograft.broker.housekeeping import Housekeeping
 from lograft.broker.log_cleaner import LogCleaner
 from lograft.broker.log_manager import LogManager
@@ -157,17 +159,23 @@ class Broker:
         #: Changes by committed records only.
         self.image = MetadataImage()
         self.partitions = PartitionTable()
+        self.logs = LogManager(runtime, config, directory_ids=directory_ids, halt=halt)
         self.replicas = Replicas(
             config.node_id,
-            clock=runtime.clock,
+            runtime,
+            self.logs,
             config=lambda: self.config,
             image=lambda: self.image,
         )
-        self.logs = LogManager(runtime, config, directory_ids=directory_ids, halt=halt)
         self._housekeeping = Housekeeping(runtime, self.logs)
         self._cleaner = LogCleaner(runtime, self.logs)
         self.fetch_sessions = FetchSessions(
             runtime.randomness, count_max=config.max_incremental_fetch_session_cache_slots
+        )
+        self.follower_sessions = FollowerSessions(
+            runtime.randomness,
+            table=self.partitions,
+            hurries_watermarks=config.replica_selector_class is not None,
         )
         self._loaded = False
         #: Of this broker's registration as the image has it.
@@ -200,6 +208,7 @@ class Broker:
 
     async def stop(self) -> None:
         """Every log is closed cleanly; nothing may be appended any more."""
+        self.replicas.stop()
         for task in self._tasks:
             task.cancel()
         me = self.image.brokers.get(self.node_id)
@@ -389,6 +398,8 @@ class Broker:
             "partitions": len(self.partitions),
             "metadata_offset": self.image.offset,
             **self.fetch_sessions.statistics(),
+            **self.follower_sessions.statistics(),
+            **self.replicas.statistics(),
             **self.logs.statistics(),
             **self._cleaner.statistics(),
         }

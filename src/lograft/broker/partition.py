@@ -11,7 +11,7 @@ not being cut, and this broker's registration is known to itself (`host.acts`).
 
 import asyncio
 from collections.abc import Callable
-from typing import Final, NamedTuple, Protocol
+from typing import TYPE_CHECKING, Final, NamedTuple, Protocol
 from uuid import UUID
 
 from lograft.broker.errors import (
@@ -48,6 +48,9 @@ from lograft.replication.roles import (
 from lograft.replication.types import NO_ASSIGNMENT, NO_EFFECTS, Assignment, Effects, IsrProposal
 from lograft.storage.log import Log
 from lograft.storage.types import AppendResult, Origin
+
+if TYPE_CHECKING:
+    from lograft.broker.following import Following
 
 #: flush.messages and flush.ms at or above this mean "never": Kafka's default is the largest long.
 FLUSH_NEVER: Final = 1 << 62
@@ -90,11 +93,8 @@ class LogWatcher(Protocol):
     def on_moved(self, partition: "Partition") -> None:
         """The log got longer, or something else changed that its followers should hear of."""
 
-
-class Follows(Protocol):
-    """Who fetches for the partition (broker/following.py)."""
-
-    def on_flushed(self) -> None: ...
+    def on_committed(self, partition: "Partition") -> None:
+        """The high watermark moved."""
 
 
 class Resting:
@@ -171,7 +171,8 @@ class Partition:
         self.leader: LeaderRole | None = None
         self.follower: FollowerRole | None = None
         self.rule: Watermarked = Resting(Offset(0))
-        self.following: Follows | None = None
+        #: Who fetches for it; the host's affair.
+        self.following: Following | None = None
         #: Consumers: told when more is committed.
         self.fetch_waits: dict[FetchWait, None] = {}
         #: Followers' sessions: told when more is appended.
@@ -260,7 +261,9 @@ class Partition:
         if replica is None or self.during_cut is not None or self.deleted or not self._host.acts:
             return
         change, effects = replica.on_assignment(self.assignment, now_ms=self._host.now_ms())
-        if change is not RoleChange.STALE and change is not RoleChange.UPDATED:
+        if change is RoleChange.UPDATED:
+            self._host.role_changed(self)
+        elif change is not RoleChange.STALE:
             self.leader, self.follower = replica.leader, replica.follower
             self.rule = self.leader or self.follower or Resting(replica.high_watermark)
             self._uncommitted_bytes = 0
@@ -393,7 +396,7 @@ class Partition:
             raise
         directory.changes += 1
         if leader.on_appended(log.end_offset):
-            if self.fetch_waits or self._commit_waits.waits:
+            if self.fetch_waits or self._commit_waits.waits or self.watchers:
                 self._uncommitted_bytes += len(batches)
                 self.tell_committed()
         else:
@@ -526,9 +529,10 @@ class Partition:
     def tell_committed(self) -> None:
         """The high watermark moved."""
         count, self._uncommitted_bytes = self._uncommitted_bytes, 0
-        if self.fetch_waits:
-            for wait in list(self.fetch_waits):
-                wait.add(count)
+        for wait in list(self.fetch_waits):
+            wait.add(count)
+        for watcher in self.watchers:
+            watcher.on_committed(self)
         if self._commit_waits.waits and self.leader is not None:
             reached = self.leader.high_watermark
             code = self.leader.ack_of(reached)

@@ -5,13 +5,19 @@ proposals to the controller and looks at the clock for them. Nothing here runs f
 one replica, and nothing per partition while nothing happens.
 """
 
+import asyncio
 from collections.abc import Callable
 from typing import Final
 
+from lograft.broker.following import Following
+from lograft.broker.isr_changes import ControllerRequests, IsrChanges
+from lograft.broker.log_manager import LogManager
 from lograft.broker.partition import Partition
+from lograft.broker.peers import Peers
+from lograft.broker.replica_fetcher import IN_FLIGHT_MAX, ReplicaFetcher, Surroundings
 from lograft.metadata.image import MetadataImage
 from lograft.model.broker_configs import BrokerConfig
-from lograft.model.seams import Clock
+from lograft.model.seams import Address, Runtime, Task
 from lograft.model.topic_configs import TopicConfig
 from lograft.model.types import BrokerEpoch, NodeId, Offset
 from lograft.replication.replica import IsrReplica
@@ -25,6 +31,8 @@ from lograft.replication.types import (
 from lograft.storage.log import Log
 
 FLUSH_EACH: Final = 1
+#: After so many looks at a follower's lag the loop gets its turn.
+LEADERS_PER_TURN: Final = 200
 
 
 class BrokersSeen:
@@ -43,21 +51,78 @@ class BrokersSeen:
 
 
 class Replicas:
-    """A `partition.PartitionHost`."""
+    """A `partition.PartitionHost`. `start` connects it to the other nodes; until then followers
+    only wait."""
 
     def __init__(
         self,
         me: NodeId,
+        runtime: Runtime,
+        logs: LogManager,
         *,
-        clock: Clock,
         config: Callable[[], BrokerConfig],
         image: Callable[[], MetadataImage],
     ) -> None:
         self._me = me
-        self._clock = clock
+        self._runtime = runtime
+        self._logs = logs
         self._config = config
+        self._image = image
         self._brokers = BrokersSeen(image)
         self._broker_epoch = NO_BROKER_EPOCH
+        self._around: Surroundings | None = None
+        #: By leader; one that nobody follows any more rests.
+        self._fetchers: dict[NodeId, ReplicaFetcher] = {}
+        self._changes = IsrChanges(me, runtime.clock)
+        #: Partitions that are led here and have followers.
+        self._led: dict[Partition, None] = {}
+        #: Followers that found their leader to be another broker before `start`.
+        self._unstarted: dict[Partition, None] = {}
+        self._tasks: list[Task] = []
+        self._records_lost = 0
+        self._failed = 0
+
+    def start(self, peers: Peers, link: ControllerRequests) -> None:
+        """Other brokers and the controller can be reached from now on."""
+        assert self._around is None, "started twice"
+        self._around = Surroundings(
+            self._me,
+            self._runtime.clock,
+            peers,
+            self._config,
+            lambda: self._broker_epoch,
+            self._address_of,
+        )
+        spawn = self._runtime.spawn
+        self._tasks += [
+            spawn(self._changes.run(link, lambda: self._broker_epoch), name="ISR changes"),
+            spawn(self._tick(), name="ISR lag"),
+        ]
+        unstarted, self._unstarted = self._unstarted, {}
+        for partition in unstarted:
+            self.role_changed(partition)
+
+    def stop(self) -> None:
+        """Nothing is fetched or proposed any more."""
+        for task in self._tasks:
+            task.cancel()
+
+    async def _tick(self) -> None:
+        while True:
+            await asyncio.sleep(max(1, self._config().replica_lag_time_max_ms // 2) / 1000)
+            now_ms = self.now_ms()
+            for count, partition in enumerate(list(self._led)):
+                if partition.leader is not None:
+                    partition.apply(partition.leader.tick(now_ms))
+                if count % LEADERS_PER_TURN == LEADERS_PER_TURN - 1:
+                    await asyncio.sleep(0)
+
+    def _address_of(self, node_id: NodeId) -> Address | None:
+        broker = self._image().brokers.get(node_id)
+        end = None
+        if broker is not None:
+            end = broker.endpoint(self._config().inter_broker_listener_name)
+        return None if end is None else Address(end.host, end.port)
 
     # What partitions need.
 
@@ -66,7 +131,7 @@ class Replicas:
         return self._broker_epoch != NO_BROKER_EPOCH
 
     def now_ms(self) -> int:
-        return self._clock.mono_ms()
+        return self._runtime.clock.mono_ms()
 
     def make_replica(
         self, partition: Partition, log: Log, high_watermark: Offset
@@ -84,10 +149,51 @@ class Replicas:
         return replica.on_settings(self._settings(partition.config))
 
     def propose(self, partition: Partition, proposal: IsrProposal) -> None:
-        pass
+        assert partition.leader is not None, partition
+        self._changes.propose(partition, partition.leader, proposal)
 
     def role_changed(self, partition: Partition) -> None:
-        pass
+        is_out = bool(partition.deleted or partition.offline)
+        if partition.leader is not None and not is_out and len(partition.assignment.replicas) > 1:
+            self._led[partition] = None
+        else:
+            self._led.pop(partition, None)
+        role = None if is_out else partition.follower
+        following = partition.following
+        if following is not None and following.role is not role:
+            self._fetcher(following.role.leader).unfollow(following)
+            partition.following = None
+        if role is None:
+            self._unstarted.pop(partition, None)
+        elif self._around is None:
+            self._unstarted[partition] = None
+        elif partition.following is None:
+            fetcher = self._fetcher(role.leader)
+            partition.following = Following(
+                partition,
+                role,
+                fetcher,
+                cutter=self._logs,
+                clock=self._runtime.clock,
+                spawn=self._runtime.spawn,
+                on_lost=self._on_lost,
+            )
+            fetcher.follow(partition.following)
+
+    def _fetcher(self, leader: NodeId) -> ReplicaFetcher:
+        found = self._fetchers.get(leader)
+        if found is None:
+            assert self._around is not None
+            found = self._fetchers[leader] = ReplicaFetcher(leader, self._around)
+            self._tasks += [
+                self._runtime.spawn(found.run(), name=f"fetch from {leader}")
+                for _ in range(IN_FLIGHT_MAX)
+            ]
+        return found
+
+    def _on_lost(self, partition: Partition, records: int) -> None:
+        self._records_lost += records
+        self._failed += not records
 
     def _settings(self, config: TopicConfig) -> ReplicationSettings:
         broker = self._config()
@@ -104,3 +210,12 @@ class Replicas:
     def on_registered(self, broker_epoch: BrokerEpoch) -> None:
         """The image has reached this broker's (newest) registration."""
         self._broker_epoch = broker_epoch
+
+    def statistics(self) -> dict[str, int]:
+        return {
+            "partitions_with_followers": len(self._led),
+            "partitions_followed": sum(len(one.followed) for one in self._fetchers.values()),
+            "committed_records_lost": self._records_lost,
+            "followers_failed": self._failed,
+            **self._changes.statistics(),
+        }

@@ -26,6 +26,10 @@ from lograft.replication.types import (
     ReplicationSettings,
 )
 
+#: replica.fetch.backoff.ms is the longest pause after an error; the first one is this long.
+BACKOFF_MS_MIN: Final = 20
+BACKOFF_DOUBLINGS_MAX: Final = 16
+
 
 class FollowerState(Enum):
     READY = "ready"
@@ -86,6 +90,7 @@ class IsrFollower:
         "_answer",
         "_asked",
         "_cut_to",
+        "_errors",
         "_log",
         "broker_epoch",
         "failure",
@@ -128,6 +133,8 @@ class IsrFollower:
         self._asked: FollowerFetch | None = None
         self._answer = LeaderAnswer()
         self._cut_to = NO_OFFSET
+        #: In a row.
+        self._errors = 0
 
     # Fetching.
 
@@ -161,6 +168,7 @@ class IsrFollower:
             return NO_FOLLOWER_EFFECTS
         if answer.error is not ErrorCode.none:
             return self._on_error(answer.error, now_ms=now_ms)
+        self._errors = 0
         if answer.diverging is not None:
             own = EpochEnd(*self._log.epoch_end(answer.diverging.epoch))
             return self._cut(
@@ -187,8 +195,7 @@ class IsrFollower:
 
     def on_append_failed(self, *, now_ms: int) -> None:
         """The records were damaged on their way, or do not fit: fetched again later."""
-        self._step(Step.ERROR)
-        self.retry_at_ms = now_ms + self.settings.replica_fetch_backoff_ms
+        self._back_off(now_ms)
 
     def _is_awaited(self, fetch: FollowerFetch) -> bool:
         return self.state is FollowerState.FETCHING and fetch is self._asked
@@ -200,9 +207,15 @@ class IsrFollower:
         if error is ErrorCode.fenced_leader_epoch:
             self._step(Step.FENCE)
             return NO_FOLLOWER_EFFECTS
-        self._step(Step.ERROR)
-        self.retry_at_ms = now_ms + self.settings.replica_fetch_backoff_ms
+        self._back_off(now_ms)
         return NO_FOLLOWER_EFFECTS
+
+    def _back_off(self, now_ms: int) -> None:
+        """Short at first: mostly the leader has only not read as much of the metadata as we."""
+        self._step(Step.ERROR)
+        wait_ms = BACKOFF_MS_MIN << min(self._errors, BACKOFF_DOUBLINGS_MAX)
+        self.retry_at_ms = now_ms + min(wait_ms, self.settings.replica_fetch_backoff_ms)
+        self._errors += 1
 
     def _follow_leader(self) -> FollowerEffects:
         """Takes over the leader's high watermark and log start, as far as this log reaches. A

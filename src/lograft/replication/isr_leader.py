@@ -196,19 +196,24 @@ class IsrLeader:
         log_start_moved = fetch.log_start_offset > view.log_start_offset
         end_moved = fetch.offset != view.end_offset
         view.on_fetch(fetch, leader_end=self.end, now_ms=now_ms)
-        propose = self._propose_expand(view) if self._is_known_prefix(fetch, log_start) else None
+        view.is_known_prefix = self._is_known_prefix(fetch, log_start)
+        propose = self._propose_expand(view) if view.is_known_prefix else None
         if propose is None and not end_moved and not log_start_moved:
             return ACCEPTED
         effects = self._settle(propose, log_start_moved=log_start_moved)
         return ACCEPTED if effects is NO_EFFECTS else FetchVerdict(ErrorCode.none, None, effects)
 
-    def on_follower_polls(self, node_id: NodeId, *, now_ms: int) -> None:
+    def on_follower_polls(self, node_id: NodeId, *, now_ms: int) -> Effects:
         """A follower that asks for nothing new within its session: where it has all there is, it
-        is caught up now, and an append that follows finds it so."""
+        is caught up now, and an append that follows finds it so. Its broker may have become fit
+        for the ISR since its last fetch."""
         self._now_ms = max(self._now_ms, now_ms)
         view = self._followers.get(node_id)
-        if view is not None:
-            view.on_poll(leader_end=self.end, now_ms=now_ms)
+        if view is None:
+            return NO_EFFECTS
+        view.on_poll(leader_end=self.end, now_ms=now_ms)
+        propose = self._propose_expand(view) if view.is_known_prefix else None
+        return NO_EFFECTS if propose is None else self._settle(propose)
 
     def _check_fetch(
         self,

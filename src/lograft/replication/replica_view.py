@@ -33,6 +33,7 @@ class FollowerView:
         "_end_at_last_fetch",
         "broker_epoch",
         "end_offset",
+        "is_known_prefix",
         "last_caught_up_ms",
         "last_fetch_ms",
         "log_start_offset",
@@ -44,6 +45,8 @@ class FollowerView:
         #: Everything below is in the follower's log (on its disk where the topic asks for that).
         self.end_offset = NO_OFFSET
         self.log_start_offset = NO_OFFSET
+        #: Its last fetch showed that its log is a prefix of the leader's.
+        self.is_known_prefix = False
         self.last_fetch_ms = NEVER_MS
         #: The last time at which it held all that the leader held.
         self.last_caught_up_ms = now_ms if in_sync else NEVER_MS

@@ -1,22 +1,24 @@
+from typing import cast
 from uuid import UUID
 
-from lograft.broker.partition import Partition
+from lograft.broker.partition import Partition, PartitionHost
 from lograft.broker.partition_table import PartitionTable
-from lograft.broker.replicas import Replicas
-from lograft.metadata.image import MetadataImage
 from lograft.model.topic_configs import TopicConfig
 from lograft.model.types import NodeId
-from lograft.runtime.clock import SystemClock
-from tests.unit.broker.bench import make_config
+
+
+class NoHost:
+    """Partitions without a log ask nothing of their host."""
 
 
 def partition(topic: str, index: int, topic_id: int) -> Partition:
-    me = NodeId(1)
-    host = Replicas(
-        me, clock=SystemClock(), config=lambda: make_config(), image=lambda: MetadataImage()
-    )
     return Partition(
-        topic, index, topic_id=UUID(int=topic_id), me=me, config=TopicConfig(), host=host
+        topic,
+        index,
+        topic_id=UUID(int=topic_id),
+        me=NodeId(1),
+        config=TopicConfig(),
+        host=cast(PartitionHost, NoHost()),
     )
 
 

@@ -1,0 +1,348 @@
+"""The fetches from one leader node: one stream for all partitions that follow it.
+
+A long poll in an incremental session (KIP-227): a request names only what changed, an answer only
+what is new, so that idle partitions cost nothing. When a partition has something to ask for while
+the poll is parked at the leader (its log was flushed or cut, it has just begun to follow), the
+next request goes out at once, and the leader answers the parked one (`follower_sessions`).
+
+What is asked stays asked: a partition without news is not in the answer and goes on waiting in the
+session with its fetch.
+"""
+
+import asyncio
+import logging
+from collections.abc import Callable
+from heapq import heappop, heappush
+from typing import Final, NamedTuple
+from uuid import UUID
+
+from lograft.broker.errors import PeerLost, PeerUnreachable
+from lograft.broker.fetch_sessions import EPOCH_INITIAL, EPOCH_MAX, NO_SESSION
+from lograft.broker.following import Bounds, Following
+from lograft.broker.peers import Peers
+from lograft.model.broker_configs import BrokerConfig
+from lograft.model.errors import ErrorCode
+from lograft.model.seams import Address, Clock
+from lograft.model.types import NO_OFFSET, BrokerEpoch, NodeId, Offset
+from lograft.replication.types import FollowerFetch
+from lograft.wire.messages.fetch import (
+    FetchPartition,
+    FetchRequest,
+    FetchResponse,
+    FetchTopic,
+    ForgottenTopic,
+    ReplicaState,
+)
+from lograft.wire.messages.list_offsets import (
+    ListOffsetsPartition,
+    ListOffsetsRequest,
+    ListOffsetsResponse,
+    ListOffsetsTopic,
+)
+
+LOGGER: Final = logging.getLogger(__name__)
+FETCH_VERSION: Final = 18
+LIST_OFFSETS_VERSION: Final = 7
+FETCH_LANE: Final = "fetch"
+#: Requests under way: a parked poll, and the one that interrupts it.
+IN_FLIGHT_MAX: Final = 2
+LATEST: Final = -1
+EARLIEST: Final = -2
+
+Key = tuple[UUID, int]
+
+
+class Asked(NamedTuple):
+    """A fetch, and the number of the request that carried it: only that request and later ones can
+    answer it."""
+
+    fetch: FollowerFetch
+    number: int
+
+
+class Surroundings(NamedTuple):
+    """What all streams of a broker have in common."""
+
+    me: NodeId
+    clock: Clock
+    peers: Peers
+    config: Callable[[], BrokerConfig]
+    broker_epoch: Callable[[], BrokerEpoch]
+    #: Where other brokers reach a broker; None: the image does not know.
+    address_of: Callable[[NodeId], Address | None]
+
+
+class ReplicaFetcher:
+    """A `following.Stream`. `run` is a task, started IN_FLIGHT_MAX times."""
+
+    def __init__(self, leader: NodeId, around: Surroundings) -> None:
+        self.leader = leader
+        self._around = around
+        self.followed: dict[Key, Following] = {}
+        #: To be asked for their next fetch before the next request.
+        self._due: dict[Key, None] = {}
+        #: (when, order, who): after errors.
+        self._retries: list[tuple[int, int, Key]] = []
+        #: What was asked and not answered yet.
+        self._awaiting: dict[Key, Asked] = {}
+        #: What the session at the leader holds; None: it was answered and has to be asked anew.
+        self._session: dict[Key, Asked | None] = {}
+        self._session_id = NO_SESSION
+        self._session_epoch = EPOCH_INITIAL
+        #: Answers of an earlier session are not for this one.
+        self._generation = 0
+        self._numbers = 0
+        self._in_flight = 0
+        self._wake = asyncio.Event()
+        self._failures = 0
+
+    # Who takes part.
+
+    def follow(self, followed: Following) -> None:
+        self.followed[followed.key] = followed
+        self.consider(followed)
+
+    def unfollow(self, followed: Following) -> None:
+        followed.is_over = True
+        if self.followed.get(followed.key) is followed:
+            del self.followed[followed.key]
+            self._awaiting.pop(followed.key, None)
+            self._due[followed.key] = None
+            self._wake.set()
+
+    def consider(self, followed: Following) -> None:
+        if self.followed.get(followed.key) is followed and followed.key not in self._awaiting:
+            self._due[followed.key] = None
+            self._wake.set()
+
+    # The stream.
+
+    async def run(self) -> None:
+        while True:
+            now_ms = self._around.clock.mono_ms()
+            request = self._next_request(now_ms)
+            if request is not None:
+                await self._exchange(request)
+                continue
+            self._wake.clear()
+            try:
+                async with asyncio.timeout(self._idle_s(now_ms)):
+                    await self._wake.wait()
+            except TimeoutError:
+                pass
+
+    def _idle_s(self, now_ms: int) -> float | None:
+        """Until the next retry is due."""
+        return max(1, self._retries[0][0] - now_ms) / 1000 if self._retries else None
+
+    def _next_request(self, now_ms: int) -> FetchRequest | None:
+        """None: nothing to ask for now, or what is under way has to come back first."""
+        if self._in_flight and (self._in_flight >= IN_FLIGHT_MAX or self._session_id == NO_SESSION):
+            return None
+        while self._retries and self._retries[0][0] <= now_ms:
+            self._due[heappop(self._retries)[2]] = None
+        changed, forgotten = self._collect(now_ms)
+        if not self._awaiting or (self._in_flight and not changed):
+            # Nothing urgent: who is to be forgotten is looked at again with the next request.
+            self._due |= dict.fromkeys(forgotten)
+            return None
+        for key in forgotten:
+            del self._session[key]
+        if self._session_id == NO_SESSION:
+            changed = {key: asked.fetch for key, asked in self._awaiting.items()}
+            forgotten = []
+        return self._request(changed, forgotten)
+
+    def _collect(self, now_ms: int) -> tuple[dict[Key, FollowerFetch], list[Key]]:
+        """What the next request has to tell: what is new, and what is not wanted for now."""
+        due, self._due = self._due, {}
+        changed: dict[Key, FollowerFetch] = {}
+        forgotten: list[Key] = []
+        for key in due:
+            if key in self._awaiting:
+                continue
+            followed = self.followed.get(key)
+            fetch = None if followed is None else followed.next_fetch(now_ms)
+            told = self._session.get(key)
+            if fetch is None:
+                if key in self._session:
+                    forgotten.append(key)
+                if followed is not None and followed.retry_at_ms > now_ms:
+                    heappush(self._retries, (followed.retry_at_ms, len(self._retries), key))
+            elif told is not None and told.fetch == fetch:
+                self._awaiting[key] = Asked(fetch, told.number)
+            else:
+                changed[key] = fetch
+                self._awaiting[key] = self._session[key] = Asked(fetch, self._numbers + 1)
+        return changed, forgotten
+
+    def _request(self, changed: dict[Key, FollowerFetch], forgotten: list[Key]) -> FetchRequest:
+        around = self._around
+        config = around.config()
+        self._numbers += 1
+        topics: dict[UUID, FetchTopic] = {}
+        for (topic_id, index), fetch in changed.items():
+            topic = topics.get(topic_id)
+            if topic is None:
+                topic = topics[topic_id] = FetchTopic(topic_id=topic_id)
+            topic.partitions.append(
+                FetchPartition(
+                    partition=index,
+                    current_leader_epoch=fetch.leader_epoch,
+                    fetch_offset=fetch.offset,
+                    last_fetched_epoch=fetch.last_fetched_epoch,
+                    log_start_offset=fetch.log_start_offset,
+                    partition_max_bytes=config.replica_fetch_max_bytes,
+                    high_watermark=self.followed[topic_id, index].role.high_watermark,
+                )
+            )
+        request = FetchRequest(
+            replica_state=ReplicaState(replica_id=around.me, replica_epoch=around.broker_epoch()),
+            max_wait_ms=config.replica_fetch_wait_max_ms,
+            min_bytes=config.replica_fetch_min_bytes,
+            max_bytes=config.replica_fetch_response_max_bytes,
+            session_id=self._session_id,
+            session_epoch=self._session_epoch,
+            topics=list(topics.values()),
+            forgotten_topics_data=_forgotten(forgotten),
+        )
+        if self._session_id != NO_SESSION:
+            self._session_epoch = 1 if self._session_epoch == EPOCH_MAX else self._session_epoch + 1
+        return request
+
+    async def _exchange(self, request: FetchRequest) -> None:
+        around = self._around
+        generation, number = self._generation, self._numbers
+        address = around.address_of(self.leader)
+        self._in_flight += 1
+        try:
+            if address is None:
+                raise PeerLost(f"broker {self.leader} has no address for brokers")
+            config = around.config()
+            response = await around.peers.request(
+                address,
+                request,
+                FETCH_VERSION,
+                FetchResponse,
+                timeout_ms=config.replica_socket_timeout_ms,
+                lane=FETCH_LANE,
+                listener=config.inter_broker_listener_name,
+            )
+        except (PeerUnreachable, PeerLost) as error:
+            if generation == self._generation:
+                self._on_failed(error)
+            return
+        finally:
+            self._in_flight -= 1
+            self._wake.set()
+        if generation == self._generation:
+            self._on_response(response, number)
+
+    def _on_response(self, response: FetchResponse, number: int) -> None:
+        """Synchronous: the records are used before anything else happens."""
+        now_ms = self._around.clock.mono_ms()
+        if response.error_code:
+            LOGGER.info("broker %d ends the fetch session: %d", self.leader, response.error_code)
+            self._end_session()
+            return
+        self._failures = 0
+        if self._session_id == NO_SESSION:
+            # A leader that keeps none for us is told everything every time.
+            self._session_id = response.session_id
+            self._session_epoch = 1 if self._session_id != NO_SESSION else EPOCH_INITIAL
+        for topic in response.responses:
+            for data in topic.partitions:
+                key = topic.topic_id, data.partition_index
+                asked = self._awaiting.get(key)
+                if asked is None or asked.number > number:
+                    continue
+                del self._awaiting[key]
+                self._due[key] = None
+                if data.records or data.error_code or data.diverging_epoch is not None:
+                    self._session[key] = None
+                self.followed[key].on_answer(asked.fetch, data, now_ms=now_ms)
+
+    def _on_failed(self, error: PeerUnreachable | PeerLost) -> None:
+        """Nobody knows what of it arrived: everything is asked anew, after a while."""
+        now_ms = self._around.clock.mono_ms()
+        self._failures += 1
+        if self._failures == 1:
+            LOGGER.warning("fetching from broker %d: %s", self.leader, error)
+        awaiting, self._awaiting = self._awaiting, {}
+        self._end_session()
+        for key, asked in awaiting.items():
+            self.followed[key].on_unanswered(asked.fetch, now_ms=now_ms)
+            self._due[key] = None
+
+    def _end_session(self) -> None:
+        """What is awaited is still awaited: the next request, a full one, names it again."""
+        self._generation += 1
+        self._session = {**self._awaiting}
+        self._session_id = NO_SESSION
+        self._session_epoch = EPOCH_INITIAL
+
+    # Out of range.
+
+    async def ask_bounds(self, followed: Following) -> Bounds:
+        """Where the leader's log begins and ends, as ListOffsets tells replicas."""
+        found = []
+        for timestamp in (LATEST, EARLIEST):
+            error, offset = await self._list_offset(followed, timestamp)
+            if error is not ErrorCode.none:
+                return Bounds(error, NO_OFFSET, NO_OFFSET)
+            found.append(offset)
+        return Bounds(ErrorCode.none, log_start=found[1], end=found[0])
+
+    async def _list_offset(self, followed: Following, timestamp: int) -> tuple[ErrorCode, Offset]:
+        around, partition = self._around, followed.partition
+        address = around.address_of(self.leader)
+        if address is None:
+            return ErrorCode.network_exception, NO_OFFSET
+        asked = ListOffsetsPartition(
+            partition_index=partition.index,
+            current_leader_epoch=followed.role.leader_epoch,
+            timestamp=timestamp,
+        )
+        config = around.config()
+        try:
+            response = await around.peers.request(
+                address,
+                ListOffsetsRequest(
+                    replica_id=around.me,
+                    topics=[ListOffsetsTopic(name=partition.topic, partitions=[asked])],
+                ),
+                LIST_OFFSETS_VERSION,
+                ListOffsetsResponse,
+                timeout_ms=config.replica_socket_timeout_ms,
+                listener=config.inter_broker_listener_name,
+            )
+        except (PeerUnreachable, PeerLost):
+            return ErrorCode.network_exception, NO_OFFSET
+        for topic in response.topics:
+            for answer in topic.partitions:
+                return _known(answer.error_code), Offset(answer.offset)
+        return ErrorCode.network_exception, NO_OFFSET
+
+    def statistics(self) -> dict[str, int]:
+        return {
+            "followed": len(self.followed),
+            "awaited": len(self._awaiting),
+            "fetches": self._numbers,
+        }
+
+
+def _forgotten(keys: list[Key]) -> list[ForgottenTopic]:
+    topics: dict[UUID, list[int]] = {}
+    for topic_id, index in keys:
+        topics.setdefault(topic_id, []).append(index)
+    return [
+        ForgottenTopic(topic_id=topic_id, partitions=indexes)
+        for topic_id, indexes in topics.items()
+    ]
+
+
+def _known(number: int) -> ErrorCode:
+    try:
+        return ErrorCode(number)
+    except ValueError:
+        return ErrorCode.unknown_server_error
