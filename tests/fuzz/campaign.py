@@ -47,6 +47,7 @@ from tests.fuzz.hostile_requests import (
 from tests.fuzz.ledger import Ledger
 from tests.fuzz.simulated_node import Complaints, SimulatedNode, read_answer
 from tests.properties.mutations import mutated
+from tests.unit.broker.bench import as_told
 
 #: Under way at once; as many connections send in turns.
 WAITING_MAX = 6
@@ -295,12 +296,11 @@ class Campaign:
         finally:
             # The connection reads the next frame into the same place.
             buffer[:] = b"\xee" * len(buffer)
-        if isinstance(reply, bytes):
-            reply = Answer((reply,))
-        if isinstance(reply, Answer):
-            self._take(sent, reply)
-        elif isinstance(reply, Waiting):
-            task = asyncio.get_running_loop().create_task(_awaited(reply))
+        told = as_told(reply)
+        if isinstance(told, Answer):
+            self._take(sent, told)
+        elif isinstance(told, Waiting):
+            task = asyncio.get_running_loop().create_task(_awaited(told))
             self._waiting[task] = sent
         return True
 

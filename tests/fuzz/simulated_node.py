@@ -22,6 +22,7 @@ from lograft.wire.apis import response_class, response_header_version
 from lograft.wire.codec import read_all
 from lograft.wire.headers import frame_request, read_response_header
 from lograft.wire.message import Message
+from tests.unit.broker.bench import as_told
 
 T = TypeVar("T")
 M = TypeVar("M", bound=Message)
@@ -135,11 +136,9 @@ class SimulatedNode:
 
     async def ask(self, request: Message, version: int, kind: type[M]) -> M:
         frame = frame_request(request, version, correlation_id=CORRELATION_ID, client_id="calm")
-        reply = self.session().handle_frame(memoryview(bytearray(frame[4:])))
+        reply = as_told(self.session().handle_frame(memoryview(bytearray(frame[4:]))))
         if isinstance(reply, Waiting):
             reply = await reply.answer
-        if isinstance(reply, bytes):
-            reply = Answer((reply,))
         assert reply is not None
         response = read_answer(reply, request.KEY, version, CORRELATION_ID)
         assert isinstance(response, kind)

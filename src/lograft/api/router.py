@@ -15,9 +15,10 @@ from typing import TYPE_CHECKING, Any, Final, Protocol, cast
 from lograft import api
 from lograft.api.context import ANONYMOUS, Context
 from lograft.api.errors import code_of
+from lograft.api.fetch_patterns import FRAME_BYTES_MIN, FetchPatterns
 from lograft.api.forwarding import FORWARDED, forward_frame, read_answer
 from lograft.api.produce import resume as resume_produce
-from lograft.api.produce_patterns import FRAME_BYTES_MIN, Appended, ProducePatterns
+from lograft.api.produce_patterns import Appended, ProducePatterns
 from lograft.model.errors import ErrorCode, LograftError
 from lograft.model.exchange import Answer, CloseConnection, Reply, Waiting
 from lograft.model.printable import printable
@@ -25,6 +26,7 @@ from lograft.model.seams import Address, Channel
 from lograft.wire.apis import (
     API_VERSIONS,
     API_VERSIONS_KEY,
+    FETCH_KEY,
     PRODUCE_KEY,
     ApiSpec,
     request_class,
@@ -35,6 +37,7 @@ from lograft.wire.codec import read
 from lograft.wire.errors import UnwritableMessage
 from lograft.wire.headers import RequestHeader, frame_response, read_request_header
 from lograft.wire.message import Message
+from lograft.wire.messages.fetch import FetchRequest
 from lograft.wire.messages.produce import ProduceRequest
 
 if TYPE_CHECKING:
@@ -109,6 +112,7 @@ class Router:
     __slots__ = (
         "_routes",
         "broker",
+        "fetch_patterns",
         "frame_bytes_max",
         "link",
         "listener",
@@ -141,6 +145,7 @@ class Router:
         self.link = link if role == "broker" else None
         self._routes: dict[int, Route] = {}
         self.produce_patterns = ProducePatterns(broker)
+        self.fetch_patterns = FetchPatterns(broker)
 
     def __call__(self, channel: Channel) -> "Session":
         return Session(self, channel.peer)
@@ -200,8 +205,12 @@ class Router:
     def statistics(self) -> dict[str, int]:
         """Requests by API."""
         counts = {key: route.requests for key, route in self._routes.items()}
-        if PRODUCE_KEY in counts:
-            counts[PRODUCE_KEY] += self.produce_patterns.served
+        for key, patterns in (
+            (PRODUCE_KEY, self.produce_patterns),
+            (FETCH_KEY, self.fetch_patterns),
+        ):
+            if key in counts:
+                counts[key] += patterns.served
         return {self._routes[key].spec.name: count for key, count in counts.items()}
 
 
@@ -229,18 +238,23 @@ class Session:
 
     def handle_frame(self, frame: memoryview) -> Reply:
         router = self._router
-        if (
-            len(frame) >= FRAME_BYTES_MIN
-            and not frame[0]
-            and not frame[1]
-            and router.throttle is no_throttle
-        ):
-            # API key 0: a Produce, and most need no more than this.
-            served = router.produce_patterns.serve(frame)
-            if type(served) is bytes:
-                return served
-            if type(served) is Appended:
-                return self._resume(frame, served)
+        if len(frame) >= FRAME_BYTES_MIN and not frame[0] and router.throttle is no_throttle:
+            # Most requests are a Produce or a Fetch that need no more than this.
+            if frame[1] == PRODUCE_KEY:
+                served = router.produce_patterns.serve(frame)
+                if type(served) is bytes:
+                    return served
+                if type(served) is Appended:
+                    return self._resume(frame, served)
+            elif frame[1] == FETCH_KEY:
+                reply = router.fetch_patterns.serve(frame, self._handle)
+                if reply is not None:
+                    return reply
+        return self._handle(frame)
+
+    def _handle(self, frame: memoryview) -> Reply:
+        """The generic road."""
+        router = self._router
         header = read_request_header(frame)
         route = router.route(header.api_key)
         version = header.api_version
@@ -250,6 +264,8 @@ class Session:
         request, _ = read(route.request_kind, version, frame, header.body_position)
         if type(request) is ProduceRequest:
             router.produce_patterns.learn(frame, version, header.client_id, request)
+        elif type(request) is FetchRequest:
+            router.fetch_patterns.learn(frame, version, header.client_id, request)
         context = self._context(header)
         if route.is_forwarded:
             # The frame is ours only during this call.

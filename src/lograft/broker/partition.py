@@ -24,7 +24,7 @@ from lograft.broker.errors import (
     UnknownLeaderEpoch,
 )
 from lograft.broker.log_directory import LogDirectory
-from lograft.broker.waiting import FetchWait, OffsetWaits
+from lograft.broker.waiting import LongPoll, OffsetWaits
 from lograft.model.errors import DiskFailed, ErrorCode, LograftError
 from lograft.model.seams import FileSlice
 from lograft.model.topic_configs import TopicConfig
@@ -174,7 +174,7 @@ class Partition:
         #: Who fetches for it; the host's affair.
         self.following: Following | None = None
         #: Consumers: told when more is committed.
-        self.fetch_waits: dict[FetchWait, None] = {}
+        self.fetch_waits: dict[LongPoll, None] = {}
         #: Followers' sessions: told when more is appended.
         self.watchers: dict[LogWatcher, None] = {}
         self._commit_waits = OffsetWaits()

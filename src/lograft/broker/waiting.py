@@ -13,13 +13,23 @@ from lograft.model.errors import ErrorCode, LograftError
 from lograft.model.types import Offset
 
 
+class LongPoll(Protocol):
+    """One that waits for readable bytes; called by the partitions, on the loop."""
+
+    def add(self, count: int) -> None:
+        """`count` more bytes can be read."""
+
+    def wake(self) -> None:
+        """Look again now: the answer may have become an error, or another partition's data."""
+
+
 class Waitable(Protocol):
     #: The long polls to tell about new readable bytes; a dict for its order and O(1) removal.
-    fetch_waits: "dict[FetchWait, None]"
+    fetch_waits: dict[LongPoll, None]
 
 
 class FetchWait:
-    """One parked fetch. `add` is called by the partitions, on the loop."""
+    """One parked fetch of any number of partitions."""
 
     __slots__ = ("_bytes_missing", "_future")
 
@@ -28,13 +38,11 @@ class FetchWait:
         self._future = future
 
     def add(self, count: int) -> None:
-        """`count` more bytes can be read."""
         self._bytes_missing -= count
         if self._bytes_missing <= 0:
             self.wake()
 
     def wake(self) -> None:
-        """Look again now: the answer may have become an error, or another partition's data."""
         if not self._future.done():
             self._future.set_result(None)
 

@@ -4,7 +4,7 @@
 other, so their words live here.
 """
 
-from collections.abc import Coroutine, Sequence
+from collections.abc import Callable, Coroutine, Sequence
 from typing import Any, Final, NamedTuple, Protocol, TypeAlias
 
 from lograft.model.errors import LograftError
@@ -30,10 +30,30 @@ class Waiting(NamedTuple):
     inner: Coroutine[Any, Any, Any] | None = None
 
 
+class Parked:
+    """An answer that comes by a call instead of a task: for long polls, of which there may be many.
+    Requests behind it wait."""
+
+    __slots__ = ()
+
+    def begin(self, look: Callable[[], None]) -> None:
+        """Called once, before anything else runs. `look` is to be called, by the loop and not
+        from inside `begin`, when `answer` may have something to say."""
+        raise NotImplementedError
+
+    def answer(self) -> "Reply":
+        """What came of it; itself as long as there is nothing. May raise CloseConnection."""
+        raise NotImplementedError
+
+    def cancel(self) -> None:
+        """The connection has ended."""
+        raise NotImplementedError
+
+
 #: For requests that the protocol leaves without a response (acks=0).
 NO_REPLY: Final = None
 #: Plain bytes are an Answer of one part that mutes nobody: the cheapest kind.
-Reply: TypeAlias = bytes | Answer | Waiting | None
+Reply: TypeAlias = bytes | Answer | Waiting | Parked | None
 
 
 class CloseConnection(LograftError):

@@ -24,9 +24,10 @@ import ssl
 from collections import deque
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from functools import partial
 from typing import Final
 
-from lograft.model.exchange import Answer, CloseConnection, FrameHandler, Waiting
+from lograft.model.exchange import Answer, CloseConnection, FrameHandler, Parked, Waiting
 from lograft.model.printable import printable
 from lograft.model.seams import Channel, Clock, FileSlice, Part, Spawn, Task
 from lograft.net.errors import HandshakeTimedOut
@@ -55,15 +56,24 @@ class FlowLimits:
 class _Slot:
     """The place of one request in the order of answers."""
 
-    __slots__ = ("answer", "done", "task", "waiting")
+    __slots__ = ("answer", "done", "parked", "task", "waiting")
 
-    def __init__(self, answer: Answer | None, waiting: Waiting | None) -> None:
+    def __init__(
+        self,
+        answer: bytes | Answer | None = None,
+        *,
+        waiting: Waiting | None = None,
+        parked: Parked | None = None,
+    ) -> None:
         self.answer = answer
         self.waiting = waiting
-        self.done = waiting is None
+        self.parked = parked
+        self.done = waiting is None and parked is None
         self.task: Task | None = None
 
     def cancel(self) -> None:
+        if self.parked is not None:
+            self.parked.cancel()
         if self.task is not None:
             self.task.cancel()
         if self.waiting is not None:
@@ -260,19 +270,13 @@ class Connection:
                 reply = handler.handle_frame(frame)
                 if handler.frame_bytes_max != self._buffer.limit:
                     self._buffer.limit = handler.frame_bytes_max
-                if type(reply) is bytes:
+                if type(reply) is bytes or type(reply) is Answer:
                     if slots:
-                        slots.append(_Slot(Answer((reply,)), None))
-                        continue
-                    self._out.append(reply)
-                    self._out_bytes += len(reply)
-                    if self._out_bytes > _GATHER_BYTES:
-                        self._flush()
-                elif type(reply) is Answer:
-                    if slots:
-                        slots.append(_Slot(reply, None))
+                        slots.append(_Slot(reply))
                     else:
                         self._put(reply)
+                elif isinstance(reply, Parked):
+                    self._park(reply)
                 elif reply is not None:
                     assert isinstance(reply, Waiting)
                     self._wait_for(reply)
@@ -308,11 +312,46 @@ class Connection:
         else:
             self._channel.pause_reading()
 
+    def _park(self, parked: Parked) -> None:
+        slot = _Slot(parked=parked)
+        self._slots.append(slot)
+        self._blocker = slot
+        parked.begin(partial(self._on_look, slot))
+
+    def _on_look(self, slot: _Slot) -> None:
+        """A parked request may have come to its end."""
+        if self._closing or slot.parked is None:
+            return
+        try:
+            reply = slot.parked.answer()
+        except (WireError, CloseConnection) as error:
+            self._close_bad(error)
+            return
+        except Exception as error:
+            logger.exception("%s: a request of %s failed", self._name, self._channel.peer)
+            self._close_bad(error)
+            return
+        if reply is slot.parked:
+            return
+        slot.parked = None
+        if isinstance(reply, Parked):
+            slot.parked = reply
+            reply.begin(partial(self._on_look, slot))
+        elif isinstance(reply, Waiting):
+            slot.waiting = reply
+            self._start(slot, reply)
+        else:
+            slot.answer = reply
+            self._on_done(slot)
+
     def _wait_for(self, reply: Waiting) -> None:
-        slot = _Slot(None, reply)
+        slot = _Slot(waiting=reply)
         self._slots.append(slot)
         if not reply.lets_next:
             self._blocker = slot
+        self._start(slot, reply)
+
+    def _start(self, slot: _Slot, reply: Waiting) -> None:
         work = self._run(slot, reply)
         try:
             slot.task = self._spawn(work, name=self._name)
@@ -336,6 +375,9 @@ class Connection:
             # and those behind it may not wait for ever.
             self.close()
             raise
+        self._on_done(slot)
+
+    def _on_done(self, slot: _Slot) -> None:
         slot.done = True
         if self._blocker is slot:
             self._blocker = None
@@ -346,7 +388,14 @@ class Connection:
                 self._put(answer)
         self._handle_frames()
 
-    def _put(self, answer: Answer) -> None:
+    def _put(self, answer: bytes | Answer) -> None:
+        if type(answer) is bytes:
+            self._out.append(answer)
+            self._out_bytes += len(answer)
+            if self._out_bytes > _GATHER_BYTES:
+                self._flush()
+            return
+        assert isinstance(answer, Answer)
         for part in answer.parts:
             self._out_bytes += part.size if type(part) is FileSlice else len(part)
         self._out.extend(answer.parts)

@@ -11,6 +11,7 @@ from lograft.wire.message import Message
 from lograft.wire.messages.index import APIS
 
 PRODUCE_KEY: Final = 0
+FETCH_KEY: Final = 1
 API_VERSIONS_KEY: Final = 18
 
 

@@ -135,8 +135,11 @@ def play(
         session = router(cast(Channel, Peer()))
         frames = Frames(random.Random(seed), version, dict(bench.broker.image.topic_ids))
         for _ in range(STEPS):
-            before_each(router)
-            seen.append(await outcome(session, frames.next()))
+            frame = frames.next()
+            # Twice: where the first leaves a pattern, the second one meets it.
+            for _ in range(2):
+                before_each(router)
+                seen.append(await outcome(session, frame))
         for partition in bench.broker.partitions:
             assert partition.log is not None
             file = partition.log.active.file

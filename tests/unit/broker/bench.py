@@ -22,7 +22,7 @@ from lograft.metadata.image import MetadataImage
 from lograft.metadata.topics import create_topics
 from lograft.metadata.types import Outcome
 from lograft.model.broker_configs import BrokerConfig, broker_config
-from lograft.model.exchange import Answer, Waiting
+from lograft.model.exchange import Answer, Parked, Reply, Waiting
 from lograft.model.seams import Address, Channel, FileSlice
 from lograft.model.types import BrokerEpoch, Epoch, NodeId, Offset
 from lograft.simulation.loop import SimulatedLoop
@@ -257,7 +257,7 @@ class Bench:
         """What the connection would get from the handler."""
         frame = frame_request(request, version, correlation_id=7, client_id=client_id)[4:]
         reply = self.session(role).handle_frame(memoryview(bytearray(frame)))
-        return Answer((reply,)) if isinstance(reply, bytes) else reply
+        return as_told(reply)
 
     def session(self, role: str) -> Session:
         """A connection's handler, one for each kind of listener."""
@@ -304,6 +304,29 @@ def set_leader(partition: Partition, node: int, *, epoch: int) -> None:
             partition_epoch=before.partition_epoch + 1,
         )
     )
+
+
+def as_told(reply: Reply) -> Answer | Waiting | None:
+    """What the short roads say, in the words of the generic one."""
+    if isinstance(reply, bytes):
+        return Answer((reply,))
+    return Waiting(unparked(reply)) if isinstance(reply, Parked) else reply
+
+
+async def unparked(parked: Parked) -> Answer | None:
+    """Waits as a connection does."""
+    changed = asyncio.Event()
+    parked.begin(changed.set)
+    try:
+        reply: Reply = parked
+        while reply is parked:
+            await changed.wait()
+            changed.clear()
+            reply = parked.answer()
+    finally:
+        parked.cancel()
+    told = as_told(reply)
+    return await told.answer if isinstance(told, Waiting) else told
 
 
 def directory_id(path: str) -> UUID:

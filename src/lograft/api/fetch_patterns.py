@@ -1,0 +1,358 @@
+"""The short road of the simple Fetch: one partition, no session, any byte is enough.
+
+As for Produce (`produce_patterns`): a client's requests for one partition are equal but for their
+correlation id and fetch offset. The first one leaves a pattern; frames that match it are answered
+without decoding, and wait without a task. Patterns are made by the generic codec, so both roads
+give the same bytes. Errors, aborted transactions and everything else that is not plain go the
+generic road from their start: until then nothing has happened.
+"""
+
+import asyncio
+from collections.abc import Callable
+from struct import Struct
+from typing import Final
+
+from lograft.api.fetch import NO_RECORDS, READ_COMMITTED
+from lograft.broker.broker import Broker
+from lograft.broker.fetch_sessions import EPOCH_FINAL, NO_SESSION, TOPIC_IDS_SINCE
+from lograft.broker.partition import Partition
+from lograft.model.errors import LograftError
+from lograft.model.exchange import Answer, Parked, Reply
+from lograft.model.types import NO_EPOCH, NO_NODE, Offset
+from lograft.wire.apis import FETCH_KEY, response_header_version
+from lograft.wire.codec import write
+from lograft.wire.headers import frame_response, write_request_header
+from lograft.wire.messages.fetch import (
+    FetchableTopicResponse,
+    FetchRequest,
+    FetchResponse,
+    PartitionData,
+)
+from lograft.wire.varints import uvarint
+
+#: Compact lengths and tags: the versions of current clients.
+VERSIONS: Final = range(12, 19)
+#: From here on a request does not begin with its replica's id.
+REPLICA_STATE_SINCE: Final = 15
+#: Shared by the connections of a listener. Beyond it all are forgotten and learned again.
+PATTERNS_MAX: Final = 4096
+SHARED_BYTES_MAX: Final = 512
+#: No request that fits the short road is shorter, and reading its first bytes needs no care.
+FRAME_BYTES_MIN: Final = 70
+#: API key, version, correlation id, size of the client id.
+_HEAD: Final = Struct(">hhih").unpack_from
+_START: Final = Struct(">hhi")
+#: The low byte of the version: there are no higher ones.
+_VERSION_AT: Final = 3
+_OFFSET: Final = Struct(">q")
+#: Patterns compare what follows the correlation id, but for the fetch offset.
+_COMPARED_FROM: Final = 8
+#: From the end of the client id to the topic: tags, wait, bytes, isolation, session, count.
+_TO_TOPIC: Final = 10 + 1 + 21 + 1
+_REPLICA_ID: Final = 4
+#: Topic id, count, partition, leader epoch.
+_ID_TO_OFFSET: Final = 16 + 1 + 4 + 4
+#: The name's own size byte counts itself; then count, partition, leader epoch.
+_NAME_TO_OFFSET: Final = 1 + 4 + 4
+_OFFSETS: Final = Struct(">qqq")
+#: Stands where messages have their offsets while a pattern is made.
+_MARK: Final = (0x5A1F_00D1_2B3C_4D5E, 0x6B2E_11C2_3A4B_5C6D, 0x7C3D_22B3_495A_6B7C)
+#: There is nothing to read, and the reader may wait.
+NOTHING: Final = b""
+#: Behind the records: tags of the partition, of the topic, of the response.
+_TAIL: Final = bytes(3)
+
+
+class Pattern:
+    """One client's fetches of one partition."""
+
+    __slots__ = (
+        "bytes_max",
+        "committed_only",
+        "head",
+        "index",
+        "leader_epoch",
+        "middle",
+        "name",
+        "pack",
+        "size",
+        "topic_id",
+        "wait_ms",
+    )
+
+    def __init__(self, request: FetchRequest, answer: bytes) -> None:
+        (topic,) = request.topics
+        (asked,) = topic.partitions
+        self.name = topic.topic
+        self.topic_id = topic.topic_id
+        self.index = asked.partition
+        self.leader_epoch = asked.current_leader_epoch
+        self.bytes_max = min(asked.partition_max_bytes, request.max_bytes)
+        self.committed_only = request.isolation_level == READ_COMMITTED
+        #: Nothing is enough for a reader that asks for no bytes.
+        self.wait_ms = request.max_wait_ms if request.min_bytes > 0 else 0
+        at = answer.index(_OFFSETS.pack(*_MARK))
+        self.head = answer[8:at]
+        # Without the size of the records, which is 1 (compact) where there are none.
+        self.middle = answer[at + _OFFSETS.size : -1 - len(_TAIL)]
+        #: Of an answer, without size of the records and records.
+        self.size = len(answer) - 4 - 1
+        self.pack = Struct(f">ii{len(self.head)}sqqq{len(self.middle)}s").pack
+
+
+class FetchPatterns:
+    __slots__ = ("_broker", "_count", "_patterns", "served")
+
+    def __init__(self, broker: Broker) -> None:
+        self._broker = broker
+        #: By version, then by the bytes that requests share.
+        self._patterns: tuple[dict[bytes, Pattern], ...] = ()
+        self.forget()
+        #: Requests that came this way.
+        self.served = 0
+
+    def forget(self) -> None:
+        self._count = 0
+        self._patterns = tuple({} for _ in range(VERSIONS.stop))
+
+    def serve(self, frame: memoryview, generic: Callable[[memoryview], Reply]) -> Reply:
+        """The answer, or one that waits for it; or None, and nothing has happened. `generic` goes
+        the other road with a frame, if it comes to that while waiting."""
+        size = len(frame)
+        if size < FRAME_BYTES_MIN:
+            return None
+        _, version, correlation_id, at = _HEAD(frame)
+        at += _TO_TOPIC if version >= REPLICA_STATE_SINCE else _TO_TOPIC + _REPLICA_ID
+        if not 12 <= version <= 18 or at >= size:
+            return None
+        at += _ID_TO_OFFSET if version >= TOPIC_IDS_SINCE else frame[at] + _NAME_TO_OFFSET
+        pattern = self._patterns[version].get(
+            bytes(frame[_COMPARED_FROM:at]) + bytes(frame[at + _OFFSET.size :])
+        )
+        if pattern is None or at + _OFFSET.size > size:
+            return None
+        (offset,) = _OFFSET.unpack_from(frame, at)
+        answer = self.read(pattern, version, offset, correlation_id, final=pattern.wait_ms <= 0)
+        if answer is None:
+            return None
+        self.served += 1
+        if answer is not NOTHING:
+            return answer
+        return ParkedFetch(self, pattern, offset, bytes(frame), generic)
+
+    def find(self, pattern: Pattern, version: int) -> Partition | None:
+        table = self._broker.partitions
+        if version >= TOPIC_IDS_SINCE:
+            return table.get_by_id(pattern.topic_id, pattern.index)
+        return table.get(pattern.name, pattern.index)
+
+    def read(
+        self, pattern: Pattern, version: int, offset: int, correlation_id: int, *, final: bool
+    ) -> bytes | Answer | None:
+        """The answer; NOTHING if there is nothing to read and the reader may wait; None if it must
+        go the generic road."""
+        partition = self.find(pattern, version)
+        if partition is None:
+            return None
+        try:
+            partition.check_epoch(pattern.leader_epoch)
+            log = partition.leader_log()
+            high_watermark = partition.rule.high_watermark
+            stable = partition.last_stable_offset
+            bound = stable if pattern.committed_only else high_watermark
+            part = partition.read(
+                Offset(offset),
+                bytes_max=min(pattern.bytes_max, self._broker.config.fetch_max_bytes),
+                bound=bound,
+                at_least_one=True,
+            )
+            if part is None and not final:
+                return NOTHING
+            has_aborted = pattern.committed_only and log.aborted_transactions(offset, bound)
+            if part is not None and has_aborted:
+                return None
+        except LograftError:
+            return None
+        size = 0 if part is None else part.size
+        length = uvarint(size + 1)
+        head = pattern.pack(
+            pattern.size + len(length) + size,
+            correlation_id,
+            pattern.head,
+            high_watermark,
+            stable,
+            log.log_start_offset,
+            pattern.middle,
+        )
+        if part is None:
+            return head + length + _TAIL
+        return Answer((head + length, part, _TAIL))
+
+    def learn(
+        self, frame: memoryview, version: int, client_id: str | None, request: FetchRequest
+    ) -> None:
+        """Makes the pattern of a request that came the generic road, if it is a simple one."""
+        if version not in VERSIONS or client_id is None or not _is_simple(request):
+            return
+        (topic,) = request.topics
+        (asked,) = topic.partitions
+        # The same request in the one way in which we write it, at an offset that is easy to find.
+        asked.fetch_offset, offset = _MARK[0], asked.fetch_offset
+        whole = write_request_header(FETCH_KEY, version, 0, client_id) + write(request, version)
+        asked.fetch_offset = offset
+        before, mark, after = whole[_COMPARED_FROM:].partition(_OFFSET.pack(_MARK[0]))
+        at = _COMPARED_FROM + len(before)
+        if (
+            not mark
+            or len(whole) > SHARED_BYTES_MAX
+            or before + after in self._patterns[version]
+            or frame[_COMPARED_FROM:at] != before
+            or frame[at + _OFFSET.size :] != after
+        ):
+            return
+        if self._count == PATTERNS_MAX:
+            self.forget()
+        self._count += 1
+        self._patterns[version][before + after] = Pattern(request, _marked_answer(request, version))
+
+
+class ParkedFetch(Parked):
+    """Hangs on its partition until there is something to read, or its time is over."""
+
+    __slots__ = (
+        "_frame",
+        "_generic",
+        "_is_over",
+        "_look",
+        "_loop",
+        "_offset",
+        "_partition",
+        "_pattern",
+        "_patterns",
+        "_timer",
+        "_woken",
+    )
+
+    def __init__(
+        self,
+        patterns: FetchPatterns,
+        pattern: Pattern,
+        offset: int,
+        frame: bytes,
+        generic: Callable[[memoryview], Reply],
+    ) -> None:
+        self._patterns = patterns
+        self._pattern = pattern
+        self._offset = offset
+        self._frame = frame
+        self._generic = generic
+        self._partition: Partition | None = None
+        self._timer: asyncio.TimerHandle | None = None
+        self._look: Callable[[], None] | None = None
+        self._woken = False
+        self._is_over = False
+
+    def begin(self, look: Callable[[], None]) -> None:
+        self._loop = loop = asyncio.get_running_loop()
+        self._look = look
+        self._timer = loop.call_later(self._pattern.wait_ms / 1000, self._on_time)
+        partition = self._patterns.find(self._pattern, self._frame[_VERSION_AT])
+        if partition is not None:
+            self._partition = partition
+            partition.fetch_waits[self] = None
+        if partition is None or partition.rule.high_watermark > self._offset:
+            # Something has changed since the reading; or there is an open transaction.
+            self.wake()
+
+    def add(self, count: int) -> None:
+        """The partition has more bytes to read."""
+        if not self._woken:
+            self._woken = True
+            self._loop.call_soon(self._on_woken)
+
+    def wake(self) -> None:
+        """Something else about the partition has changed."""
+        self.add(0)
+
+    def _on_time(self) -> None:
+        self._is_over = True
+        self._on_woken()
+
+    def _on_woken(self) -> None:
+        self._woken = False
+        if self._look is not None:
+            self._look()
+
+    def answer(self) -> Reply:
+        (_, version, correlation_id) = _START.unpack_from(self._frame)
+        partition = self._partition
+        answer = None
+        if partition is not None and partition is self._patterns.find(self._pattern, version):
+            answer = self._patterns.read(
+                self._pattern, version, self._offset, correlation_id, final=self._is_over
+            )
+            if answer is NOTHING:
+                return self
+        self.cancel()
+        if answer is not None:
+            return answer
+        self._patterns.served -= 1
+        return self._generic(memoryview(bytearray(self._frame)))
+
+    def cancel(self) -> None:
+        self._look = None
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
+        if self._partition is not None:
+            self._partition.fetch_waits.pop(self, None)
+            self._partition = None
+
+
+def _is_simple(request: FetchRequest) -> bool:
+    if len(request.topics) != 1 or len(request.topics[0].partitions) != 1:
+        return False
+    asked = request.topics[0].partitions[0]
+    return (
+        request.session_id == NO_SESSION
+        and request.session_epoch == EPOCH_FINAL
+        and request.min_bytes <= 1
+        and request.replica_id == NO_NODE
+        and request.replica_state is None
+        and request.cluster_id is None
+        and not request.forgotten_topics_data
+        and not request.rack_id
+        and asked.last_fetched_epoch == NO_EPOCH
+    )
+
+
+def _marked_answer(request: FetchRequest, version: int) -> bytes:
+    (topic,) = request.topics
+    high_watermark, stable, log_start = _MARK
+    response = FetchResponse(
+        responses=[
+            FetchableTopicResponse(
+                topic=topic.topic,
+                topic_id=topic.topic_id,
+                partitions=[
+                    PartitionData(
+                        partition_index=topic.partitions[0].partition,
+                        high_watermark=high_watermark,
+                        last_stable_offset=stable,
+                        log_start_offset=log_start,
+                        aborted_transactions=(
+                            [] if request.isolation_level == READ_COMMITTED else None
+                        ),
+                        records=NO_RECORDS,
+                    )
+                ],
+            )
+        ]
+    )
+    parts = frame_response(
+        response,
+        version,
+        correlation_id=0,
+        header_version=response_header_version(FETCH_KEY, version),
+    )
+    return b"".join(part for part in parts if isinstance(part, bytes))
