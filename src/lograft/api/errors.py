@@ -79,6 +79,7 @@ CODE_OF: Final[dict[type[LograftError], ErrorCode]] = {
     # The controller and its quorum.
     broker.MetadataBatchTooLarge: ErrorCode.policy_violation,
     broker.MetadataCorrupt: ErrorCode.kafka_storage_error,
+    broker.VotesCorrupt: ErrorCode.kafka_storage_error,
     metadata.Refused: ErrorCode.unknown_server_error,  # carries its own code, see code_of
     metadata.InconsistentRecord: ErrorCode.unknown_server_error,
     consensus.IllegalMove: ErrorCode.unknown_server_error,

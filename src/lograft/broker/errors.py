@@ -87,6 +87,10 @@ class MetadataCorrupt(LograftError):
     does not know it must not delete."""
 
 
+class VotesCorrupt(LograftError):
+    """The journal of votes is damaged in the middle: votes that were given are forgotten."""
+
+
 class MetadataBatchTooLarge(LograftError):
     """The records of one decision do not fit into one batch of the metadata log."""
 

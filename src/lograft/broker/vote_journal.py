@@ -1,0 +1,227 @@
+"""The votes of all raft partitions of one log dir: a file that grows by entries, fsynced in groups.
+
+A vote, an epoch or the end of a raft life may be acted on only when it is on disk. Many partitions
+stand and vote at once when a node goes, so one fsync serves all that came while the last one ran.
+
+    raft-votes = entry*
+    entry (64 bytes) = crc32c | kind | group | topic id | partition | epoch | leader | voted node |
+                       voted directory | life
+
+The last entry of a partition counts. A group is written only when the one before it is on disk, so
+a power loss can damage the last group alone: what follows the first bad entry is cut away, unless
+it proves that a later group was written, which means that the disk has forgotten votes. The file is
+written anew when most of it is old.
+"""
+
+import asyncio
+import struct
+from collections.abc import Callable
+from enum import IntEnum
+from functools import partial
+from typing import Final, NamedTuple
+from uuid import UUID
+
+from crc32c import crc32c
+
+from lograft.broker.errors import VotesCorrupt
+from lograft.consensus.types import HardState, ReplicaKey
+from lograft.model.errors import DiskFailed
+from lograft.model.seams import Disk, File, Runtime
+from lograft.model.types import NO_NODE, Epoch, NodeId, TopicIdPartition
+from lograft.storage.log_dirs import write_atomically
+
+VOTES: Final = "raft-votes"
+#: Rewritten beyond so many entries that are not the last of their partition.
+OLD_ENTRIES_MAX: Final = 10_000
+
+_CRC: Final = struct.Struct(">I")
+_BODY: Final = struct.Struct(">B3xI16siiii16si")
+ENTRY_SIZE: Final = _CRC.size + _BODY.size
+
+
+class Kind(IntEnum):
+    STATE = 1
+    #: The partition is not on this disk any more.
+    FORGOTTEN = 2
+
+
+class Entry(NamedTuple):
+    key: TopicIdPartition
+    #: None: forgotten.
+    state: HardState | None
+
+
+Told = Callable[[HardState], None]
+
+
+def encode(entry: Entry, group: int) -> bytes:
+    state = entry.state or HardState()
+    voted = state.voted_for or ReplicaKey(NO_NODE)
+    body = _BODY.pack(
+        Kind.FORGOTTEN if entry.state is None else Kind.STATE,
+        group & 0xFFFFFFFF,
+        entry.key.topic_id.bytes,
+        entry.key.partition,
+        state.epoch,
+        state.leader,
+        voted.node_id,
+        voted.directory_id.bytes,
+        state.life,
+    )
+    return _CRC.pack(crc32c(body)) + body
+
+
+def decode(data: bytes) -> tuple[Entry, int] | None:
+    """The entry and its group; None: this is none."""
+    body = data[_CRC.size :]
+    if len(data) != ENTRY_SIZE or _CRC.unpack_from(data)[0] != crc32c(body):
+        return None
+    kind, group, topic_id, partition, epoch, leader, voted, directory, life = _BODY.unpack(body)
+    key = TopicIdPartition(UUID(bytes=topic_id), partition)
+    if kind == Kind.FORGOTTEN:
+        return Entry(key, None), group
+    vote = None if voted == NO_NODE else ReplicaKey(NodeId(voted), UUID(bytes=directory))
+    return Entry(key, HardState(Epoch(epoch), NodeId(leader), vote, Epoch(life))), group
+
+
+class VoteJournal:
+    def __init__(
+        self, runtime: Runtime, log_dir: str, *, on_failed: Callable[[DiskFailed], None]
+    ) -> None:
+        self._runtime = runtime
+        self._disk: Disk = runtime.disk
+        self._log_dir = log_dir
+        self._path = f"{log_dir}/{VOTES}"
+        self._on_failed = on_failed
+        self._file: File | None = None
+        #: As on disk.
+        self._states: dict[TopicIdPartition, HardState] = {}
+        self._entry_count = 0
+        self._group = 0
+        #: Newest first come, first served; a partition's newer state replaces its older one.
+        self._waiting: dict[TopicIdPartition, tuple[HardState | None, Told | None]] = {}
+        self._wake = asyncio.Event()
+        self._failed = False
+
+    @property
+    def lane(self) -> str:
+        """Its own: a vote does not wait behind the fsyncs of data."""
+        return f"{self._log_dir}#votes"
+
+    # ── at the start ─────────────────────────────────────────────────────────────────────────
+
+    def load(self) -> None:
+        """Blocks."""
+        try:
+            self._load()
+        except OSError as error:
+            raise DiskFailed(self._log_dir, error) from error
+
+    def _load(self) -> None:
+        if not self._disk.exists(self._path):
+            return
+        data = self._disk.read(self._path)
+        end = 0
+        while end < len(data):
+            found = decode(data[end : end + ENTRY_SIZE])
+            if found is None:
+                break
+            self._keep(found[0])
+            self._group = found[1]
+            end += ENTRY_SIZE
+        self._check_tail(data, end)
+        file = self._disk.open(self._path)
+        if end < len(data):
+            file.truncate(end)
+        # What is read here may be in the page cache only, and is acted on from now on.
+        file.fsync()
+        self._file = file
+        self._entry_count = end // ENTRY_SIZE
+
+    def _check_tail(self, data: bytes, end: int) -> None:
+        for position in range(end + ENTRY_SIZE, len(data), ENTRY_SIZE):
+            found = decode(data[position : position + ENTRY_SIZE])
+            if found is not None and found[1] > self._group + 1:
+                # Voting without knowing the last vote could make two leaders of one epoch.
+                raise VotesCorrupt(
+                    f"{self._path} is damaged at {end}, before entries that were written later:"
+                    " this disk cannot be trusted; remove the log dir and let its replicas be"
+                    " copied anew"
+                )
+
+    def _keep(self, entry: Entry) -> None:
+        if entry.state is None:
+            self._states.pop(entry.key, None)
+        else:
+            self._states[entry.key] = entry.state
+
+    def state_of(self, key: TopicIdPartition) -> HardState:
+        """What a partition without an entry knows is that it never voted."""
+        return self._states.get(key, HardState())
+
+    def keys(self) -> list[TopicIdPartition]:
+        return list(self._states)
+
+    # ── writing ──────────────────────────────────────────────────────────────────────────────
+
+    def write(self, key: TopicIdPartition, state: HardState, told: Told) -> None:
+        """`told(state)` when it is on disk. One that is overtaken before it was begun is never
+        told: the newer one is."""
+        self._waiting[key] = (state, told)
+        self._wake.set()
+
+    def forget(self, key: TopicIdPartition) -> None:
+        if key in self._states or key in self._waiting:
+            self._waiting[key] = (None, None)
+            self._wake.set()
+
+    async def run(self) -> None:
+        """A task of the node."""
+        while not self._failed:
+            await self._wake.wait()
+            self._wake.clear()
+            waiting, self._waiting = self._waiting, {}
+            entries = [Entry(key, state) for key, (state, _) in waiting.items()]
+            if not entries:
+                continue
+            try:
+                job = partial(self._commit, entries)
+                await self._runtime.workers.run(job, lane=self.lane)
+            except DiskFailed as error:
+                self._failed = True
+                self._on_failed(error)
+                return
+            for entry in entries:
+                self._keep(entry)
+            for state, told in waiting.values():
+                if told is not None and state is not None:
+                    told(state)
+
+    def _commit(self, entries: list[Entry]) -> None:
+        """A worker's job."""
+        try:
+            self._group += 1
+            live = len(self._states) + len(entries)
+            if self._file is None or self._entry_count > live + OLD_ENTRIES_MAX:
+                self._rewrite(entries)
+            else:
+                self._file.append(b"".join(encode(entry, self._group) for entry in entries))
+                self._file.fsync()
+                self._entry_count += len(entries)
+        except OSError as error:
+            raise DiskFailed(self._log_dir, error) from error
+
+    def _rewrite(self, entries: list[Entry]) -> None:
+        states = dict(self._states)
+        for entry in entries:
+            if entry.state is None:
+                states.pop(entry.key, None)
+            else:
+                states[entry.key] = entry.state
+        data = b"".join(encode(Entry(*item), self._group) for item in states.items())
+        write_atomically(self._disk, self._path, data)
+        self._file = self._disk.open(self._path)
+        self._entry_count = len(states)
+
+    def statistics(self) -> dict[str, int]:
+        return {"partitions": len(self._states), "entries": self._entry_count}
