@@ -4,6 +4,7 @@ import argparse
 import logging
 import sys
 from collections import Counter
+from collections.abc import Iterator
 from functools import partial
 from pathlib import Path
 from time import process_time
@@ -38,7 +39,7 @@ def _parser() -> argparse.ArgumentParser:
     run.add_argument("--first", type=int, default=0, help="the first seed")
     run.add_argument("--ledger", type=Path, help="goes on after its last seed, and adds to it")
     replay = commands.add_parser("replay", help="run one seed and print its trace hash")
-    replay.add_argument("seed", type=int)
+    replay.add_argument("seed", help="a seed, or the file of a failure")
     replay.add_argument("--shrink", action="store_true", help="look for a smaller failing run")
     for command in (run, replay):
         command.add_argument("--kind", choices=kinds, default="all")
@@ -82,16 +83,23 @@ def _run(options: argparse.Namespace, out: TextIO) -> int:
 
 def _replay(options: argparse.Namespace, out: TextIO) -> int:
     failed = False
-    for kind in _kinds(options.kind):
-        runners = running.SHRINKERS if options.shrink else running.KINDS
-        report = runners[kind](options.seed)
-        out.write(f"{kind} seed {options.seed} trace {report.trace_hash}\n")
+    for report in _replayed(options):
+        out.write(f"{report.kind} seed {report.seed} trace {report.trace_hash}\n")
         if report.failed:
             failed = True
             out.writelines(f"  {event}\n" for event in report.last_events[-30:])
             path = running.failure_file(report, options.failures)
             out.write(f"  {report.message}\n  see {path}\n")
     return 1 if failed else 0
+
+
+def _replayed(options: argparse.Namespace) -> Iterator[running.RunReport]:
+    if not options.seed.isdigit():
+        yield running.run_file(Path(options.seed))
+        return
+    runners = running.SHRINKERS if options.shrink else running.KINDS
+    for kind in _kinds(options.kind):
+        yield runners[kind](int(options.seed))
 
 
 def _mutants(options: argparse.Namespace, out: TextIO) -> int:

@@ -2,9 +2,9 @@
 
 Operations and their values:
 
-    send          asked {tp, uid, pid?, seq?, durable?, retry?}      ok {offset}
+    send          asked {tp, uid, pid?, seq?, durable?, retry?, weak?}   ok {offset}
     poll, final   asked {tp, offset}   ok {records: [[offset, uid]…], hw, log_start, bad_crc?}
-    list_offsets  asked {tp, at: latest|earliest}                    ok {offset}
+    list_offsets  asked {tp, at: latest|earliest}                    ok {offset, epoch?}
     delete        asked {tp, before}                                 ok {log_start}
 
 and probes: `crash {kind}` (kill keeps the page cache, power does not), `fsync {tp, upto}`,
@@ -71,14 +71,19 @@ class Durability:
 
 
 def _ok(history: History, *kinds: str) -> list[Operation]:
-    return [operation for operation in history.operations(*kinds) if operation.type == "ok"]
+    """What bindingly happened: a weak send (acks=1 in a cluster) binds nobody."""
+    return [
+        operation
+        for operation in history.operations(*kinds)
+        if operation.type == "ok" and not operation.asked.get("weak")
+    ]
 
 
 def no_loss(history: History) -> Iterator[Violation]:
     """D1: every acknowledged record is in the final read, unless it was deleted on demand."""
     durability = Durability(history)
     finals = {final.asked["tp"]: final for final in _ok(history, "final")}
-    allowed = _deletable(history)
+    allowed = deletable(history)
     for tp, final in finals.items():
         if final.answered["log_start"] > allowed[tp]:
             yield Violation(
@@ -98,7 +103,7 @@ def no_loss(history: History) -> Iterator[Violation]:
             yield Violation("D1", f"{tp}@{offset}: {uid} was acknowledged, the end holds {found}")
 
 
-def _deletable(history: History) -> dict[str, int]:
+def deletable(history: History) -> dict[str, int]:
     allowed: dict[str, int] = defaultdict(int)
     for delete in history.operations("delete"):
         if delete.type != "fail":
@@ -242,6 +247,9 @@ def _latest_never_falls(history: History, durability: Durability) -> Iterator[Vi
         tp = later.asked["tp"]
         best = highest.get(tp)
         if best is None or later.answered["offset"] >= best.answered["offset"]:
+            continue
+        if later.answered.get("epoch", -1) < best.answered.get("epoch", -1):
+            # A leader that does not know yet that it was deposed; its clients will.
             continue
         floor = durability.floor(tp, best.invoked, later.completed)
         if floor is None or later.answered["offset"] < min(floor, best.answered["offset"]):

@@ -95,7 +95,8 @@ class SimulatedCluster:
         self.probes: list[tuple[str, str, dict[str, Any]]] = []
         self._restarts = restarts
         self._clients = 0
-        self._client_hosts: dict[str, Machine] = {}
+        #: Machines of clients, by name.
+        self.client_hosts: dict[str, Machine] = {}
         ids = range(1, nodes + 1)
         self.roles = {i: roles[i - 1] if i <= len(roles) else COMBINED for i in ids}
         self.hosts: dict[int, Host] = {
@@ -171,9 +172,15 @@ class SimulatedCluster:
             host.supervise()
 
     async def wait_serving(self, *node_ids: int, seconds: float = START_SECONDS) -> None:
-        async with asyncio.timeout(seconds):
-            for node_id in node_ids or self.hosts:
-                await self.hosts[node_id].serving.wait()
+        """Raises TimeoutError, or what a node died of."""
+        for node_id in node_ids or self.hosts:
+            deadline_ns = self.loop.now_ns + int(seconds * 1e9)
+            while not self.hosts[node_id].serving.is_set():
+                if self.violations and not self._restarts:
+                    raise self.violations[0].raised()
+                if self.loop.now_ns > deadline_ns:
+                    raise TimeoutError(f"node {node_id} does not serve after {seconds} s")
+                await asyncio.sleep(POLL_SECONDS)
 
     async def wait_for(self, is_met: Any, *, seconds: float = START_SECONDS) -> None:
         """Looks again and again; `is_met` is called without arguments."""
@@ -231,9 +238,9 @@ class SimulatedCluster:
 
     def client(self, host: str = "client") -> ClusterClient:
         """Lives on a machine of its own, by name, which can be cut off like any other."""
-        machine = self._client_hosts.get(host)
+        machine = self.client_hosts.get(host)
         if machine is None:
-            machine = self._client_hosts[host] = Machine(self.loop, self.network, host)
+            machine = self.client_hosts[host] = Machine(self.loop, self.network, host)
             machine.boot()
         assert machine.life is not None
         self._clients += 1
@@ -281,7 +288,7 @@ class SimulatedCluster:
         for other in self.hosts:
             if other != node_id:
                 self.cut(node_id, other)
-        for host in self._client_hosts if clients_too else ():
+        for host in self.client_hosts if clients_too else ():
             self.network.cut(f"n{node_id}", host)
             self.network.cut(host, f"n{node_id}")
 

@@ -59,6 +59,8 @@ class DiskFault:
     #: So many matching operations pass first.
     skip: int = 0
     times: int = 1
+    #: Asked when it would strike; if not, it never does.
+    is_allowed: Callable[[], bool] = field(default=lambda: True)
 
 
 @dataclass(slots=True, kw_only=True)
@@ -194,6 +196,8 @@ class SimulatedDisk:
                 fault.skip -= 1
                 continue
             fault.times -= 1
+            if not fault.is_allowed():
+                continue
             self.trace.event("fault", fault.effect, operation, path)
             if fault.effect == "fail":
                 raise failure(fault.error, path)

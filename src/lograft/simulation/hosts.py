@@ -96,6 +96,7 @@ class Host:
             self._life_ended.clear()
             life = self.machine.boot()
             self.starts += 1
+            self._observer.probe(self, "boot")
             life.on_failure = self._on_failure
             start = life.run(self._start_node(life), name="start")
             ended = self._loop.create_task(self._life_ended.wait(), name="ended")
@@ -200,6 +201,7 @@ class Host:
             if self.is_disk_hurt:
                 self.end("power")
                 return
+            self._observer.probe(self, "exit")
             self.machine.exit()
             self._ended()
         ended.cancel()

@@ -131,6 +131,8 @@ class SimulatedLoop(Base):
         self.steps = 0
         #: Exceptions that reached nobody: a test must look here, a run with any has failed.
         self.unhandled: list[dict[str, Any]] = []
+        #: Called whenever all that is to happen at an instant has happened.
+        self.on_quiet: Callable[[], None] | None = None
         self._policy = policy or UniformPolicy(self.streams.stream("schedule"))
         self._steps_max = steps_max
         self._ready: list[_Handle | _TimerHandle] = []
@@ -310,6 +312,8 @@ class SimulatedLoop(Base):
         ready = self._ready
         timers = self._timers
         if not ready:
+            if self.on_quiet is not None:
+                self.on_quiet()
             while timers and self._is_void(timers[0][2]):
                 heapq.heappop(timers)
             if not timers:

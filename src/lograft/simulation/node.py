@@ -26,12 +26,12 @@ from lograft.simulation.loop import SimulatedLoop
 from lograft.simulation.machine import Life, Machine
 from lograft.simulation.network import Network
 from lograft.simulation.node_workload import (
-    EARLIEST,
     Admin,
     Consumer,
     Producer,
     Reader,
     TopicPlan,
+    read_partition,
 )
 from lograft.simulation.policies import policy_of
 from lograft.simulation.trace import Streams
@@ -318,31 +318,8 @@ class NodeRun:
                 self.violated("M4", f"topic {topic.name} is {names.get(topic.name)}")
                 continue
             for partition in range(topic.partitions):
-                await self._read_partition(client, topic, partition)
-
-    async def _read_partition(
-        self, client: SimulatedClient, topic: TopicPlan, partition: int
-    ) -> None:
-        reader = Reader(client, topic, partition, 11)
-        admin = Admin(client, history=self.history, random=self._random)
-        position, bad_crcs = await admin.list_offset(topic, partition, EARLIEST), 0
-        everything: list[tuple[int, str]] = []
-        while True:
-            data, records, bad = await reader.fetch(position, bytes_max=1 << 20, wait_ms=0)
-            bad_crcs += bad
-            if data.error_code:
-                raise NotSent(f"{topic.name}-{partition} answers {data.error_code}")
-            everything += records
-            if not records:
-                break
-            position = records[-1][0] + 1
-        if position < data.high_watermark:
-            self.violated("D5", f"{topic.name}-{partition}: {position} of {data.high_watermark}")
-        self.history.record("final", "invoke", "final", tp=f"{topic.name}-{partition}", offset=0)
-        self.history.record(
-            "final", "ok", "final", records=everything, hw=data.high_watermark,
-            log_start=data.log_start_offset, bad_crc=bad_crcs,
-        )  # fmt: skip
+                reader = Reader(client, topic, partition, 11)
+                await read_partition(reader, history=self.history, violated=self.violated)
 
 
 def run_node(seed: int, options: NodeOptions | None = None) -> NodeReport:
@@ -351,3 +328,8 @@ def run_node(seed: int, options: NodeOptions | None = None) -> NodeReport:
 
 def options_as_json(options: NodeOptions) -> dict[str, Any]:
     return asdict(options)
+
+
+def node_options(values: dict[str, Any]) -> NodeOptions:
+    faults = [Fault(**each) for each in values["faults"]]
+    return NodeOptions(values["seconds"], values["policy"], faults)

@@ -1,6 +1,7 @@
 """Clients of a simulated node: they produce, poll, list, delete, and write down what they saw."""
 
 import asyncio
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from random import Random
 from typing import Final
@@ -55,40 +56,56 @@ class TopicPlan:
 class Reader:
     """Fetches from one partition; shared by consumers and by the final read."""
 
-    def __init__(self, client: Requests, topic: TopicPlan, partition: int, version: int):
-        self._client = client
-        self._topic = topic
-        self._partition = partition
+    def __init__(self, client: Requests, topic: TopicPlan, partition: int, version: int) -> None:
+        self.client = client
+        self.topic = topic
+        self.partition = partition
         self._version = version
+        #: The epoch and the end of the last batch read: a fetch that goes on there says so.
+        self._last: tuple[int, int] = (-1, -1)
+
+    @property
+    def name(self) -> str:
+        return f"{self.topic.name}-{self.partition}"
 
     async def fetch(
-        self, offset: int, *, bytes_max: int, wait_ms: int
+        self, offset: int, *, bytes_max: int, wait_ms: int, isolation_level: int = 0
     ) -> tuple[fetching.PartitionData, list[tuple[int, str]], int]:
         """The partition's part of the answer, its records from `offset` on, bad CRCs."""
+        wanted = fetching.FetchPartition(
+            partition=self.partition,
+            current_leader_epoch=self.client.leader_epoch,
+            fetch_offset=offset,
+            last_fetched_epoch=self._last[0] if self._last[1] == offset else -1,
+            partition_max_bytes=bytes_max,
+        )
+        if self._version < 12:
+            wanted.last_fetched_epoch = -1
         request = fetching.FetchRequest(
             max_wait_ms=wait_ms,
             min_bytes=1,
             max_bytes=bytes_max,
+            isolation_level=isolation_level,
             topics=[
                 fetching.FetchTopic(
-                    topic=self._topic.name,
-                    topic_id=self._topic.topic_id,
-                    partitions=[
-                        fetching.FetchPartition(
-                            partition=self._partition,
-                            fetch_offset=offset,
-                            partition_max_bytes=bytes_max,
-                        )
-                    ],
+                    topic=self.topic.name, topic_id=self.topic.topic_id, partitions=[wanted]
                 )
             ],
         )
-        answer = await self._client.request(
+        answer = await self.client.request(
             request, self._version, fetching.FetchResponse, timeout_ms=TIMEOUT_MS
         )
         if answer.error_code or not answer.responses:
             raise NotSent(f"fetch was refused with {answer.error_code}")
         data = answer.responses[0].partitions[0]
+        if data.error_code:
+            self.client.look_again()
+        records, bad = self._records(data, offset)
+        return data, records, bad
+
+    def _records(
+        self, data: fetching.PartitionData, offset: int
+    ) -> tuple[list[tuple[int, str]], int]:
         records: list[tuple[int, str]] = []
         bad = 0
         raw = b"" if data.records is None else bytes(data.records)  # type: ignore[arg-type]
@@ -97,13 +114,47 @@ class Reader:
                 if not check_crc(raw, position, header.size_bytes):
                     bad += 1
                     continue
+                self._last = (header.leader_epoch, header.last_offset + 1)
+                if header.is_control:
+                    continue
                 batch = raw[position : position + header.size_bytes]
                 for record in read_records(batch, bytes_max=UNPACKED_BYTES_MAX):
-                    if record.offset >= offset and not header.is_control:
+                    if record.offset >= offset:
                         records.append((record.offset, (record.value or b"").decode()))
         except MalformedMessage:
             bad += 1
-        return data, records, bad
+        return records, bad
+
+    @property
+    def next_offset(self) -> int:
+        """After the last whole batch read, control batches included."""
+        return self._last[1]
+
+
+async def read_partition(
+    reader: Reader, *, history: History, violated: Callable[[str, str], None]
+) -> None:
+    """The last look at a partition: from its start to its watermark, into the history."""
+    admin = Admin(reader.client, history=history, random=Random(0))
+    position = await admin.list_offset(reader.topic, reader.partition, EARLIEST)
+    bad_crcs = 0
+    everything: list[tuple[int, str]] = []
+    while True:
+        data, records, bad = await reader.fetch(position, bytes_max=1 << 20, wait_ms=0)
+        bad_crcs += bad
+        if data.error_code:
+            raise NotSent(f"{reader.name} answers {data.error_code}")
+        everything += records
+        if position >= data.high_watermark or (not data.records and not bad):
+            break
+        position = max(reader.next_offset, position)
+    if position < data.high_watermark:
+        violated("D5", f"{reader.name}: {position} of {data.high_watermark}")
+    history.record("final", "invoke", "final", tp=reader.name, offset=0)
+    history.record(
+        "final", "ok", "final", records=everything, hw=data.high_watermark,
+        log_start=data.log_start_offset, bad_crc=bad_crcs,
+    )  # fmt: skip
 
 
 class Producer:
@@ -244,8 +295,10 @@ class Consumer:
         *,
         history: History,
         random: Random,
+        isolation_level: int = 0,
     ) -> None:
         self._name = name
+        self._isolation_level = isolation_level
         self._tp = f"{topic.name}-{partition}"
         self._topic = topic
         self._partition = partition
@@ -254,10 +307,12 @@ class Consumer:
         self._history = history
         self._random = random
         self._position = 0
+        #: Between two polls, seconds.
+        self.pauses: tuple[float, ...] = (0, 0.01, 0.1)
 
     async def run(self) -> None:
         while True:
-            await asyncio.sleep(self._random.choice((0, 0.01, 0.1)))
+            await asyncio.sleep(self._random.choice(self.pauses))
             await self._poll()
 
     async def _poll(self) -> None:
@@ -265,7 +320,10 @@ class Consumer:
         self._history.record(self._name, "invoke", "poll", tp=self._tp, offset=wanted)
         try:
             data, records, bad = await self._reader.fetch(
-                wanted, bytes_max=self._random.choice((1, 500, 1 << 20)), wait_ms=500
+                wanted,
+                bytes_max=self._random.choice((1, 500, 1 << 20)),
+                wait_ms=500,
+                isolation_level=self._isolation_level,
             )
         except (NotSent, OutcomeUnknown):
             self._history.record(self._name, "fail", "poll")
@@ -283,13 +341,17 @@ class Consumer:
             return
         if data.error_code:
             self._history.record(self._name, "fail", "poll", error=data.error_code)
+            await asyncio.sleep(0.05)
+            return
+        if data.diverging_epoch is not None:
+            self._history.record(self._name, "fail", "poll", diverging=True)
             return
         self._history.record(
             self._name, "ok", "poll", records=records, hw=data.high_watermark,
             log_start=max(0, data.log_start_offset), bad_crc=bad,
         )  # fmt: skip
-        if records:
-            self._position = records[-1][0] + 1
+        if data.records:
+            self._position = max(wanted, self._reader.next_offset)
 
 
 class Admin:
@@ -327,6 +389,9 @@ class Admin:
         topic.topic_id = result.topic_id
         return result.error_code == 0
 
+    def look_again(self) -> None:
+        self._client.look_again()
+
     async def topic_names(self) -> dict[str, UUID]:
         answer = await self._client.request(
             MetadataRequest(topics=None, allow_auto_topic_creation=False),
@@ -350,10 +415,10 @@ class Admin:
             except (NotSent, OutcomeUnknown):
                 await asyncio.sleep(0.2)
 
-    async def _create_extra(self, name: str) -> None:
+    async def _create_extra(self, name: str, *, replication_factor: int = 1) -> None:
         self.extras[name] = None
         try:
-            await self.create(TopicPlan(name, self._random.randint(1, 3), {}))
+            await self.create(TopicPlan(name, self._random.randint(1, 3), {}, replication_factor))
         except NotSent:
             self.extras[name] = False
             raise
@@ -372,14 +437,23 @@ class Admin:
             await asyncio.sleep(self._random.uniform(0.05, 1))
             self._history.record("lister", "invoke", "list_offsets", tp=tp, at="latest")
             try:
-                offset = await self.list_offset(topic, partition, LATEST)
+                offset, epoch = await self.list_offset_and_epoch(topic, partition, LATEST)
             except (NotSent, OutcomeUnknown) as error:
                 self._history.record("lister", "fail", "list_offsets", error=str(error))
             else:
-                self._history.record("lister", "ok", "list_offsets", offset=offset)
+                self._history.record("lister", "ok", "list_offsets", offset=offset, epoch=epoch)
 
     async def list_offset(self, topic: TopicPlan, partition: int, timestamp: int) -> int:
-        wanted = listing.ListOffsetsPartition(partition_index=partition, timestamp=timestamp)
+        return (await self.list_offset_and_epoch(topic, partition, timestamp))[0]
+
+    async def list_offset_and_epoch(
+        self, topic: TopicPlan, partition: int, timestamp: int
+    ) -> tuple[int, int]:
+        wanted = listing.ListOffsetsPartition(
+            partition_index=partition,
+            timestamp=timestamp,
+            current_leader_epoch=self._client.leader_epoch,
+        )
         request = listing.ListOffsetsRequest(
             replica_id=-1,
             topics=[listing.ListOffsetsTopic(name=topic.name, partitions=[wanted])],
@@ -389,8 +463,9 @@ class Admin:
         )
         result = answer.topics[0].partitions[0]
         if result.error_code:
+            self._client.look_again()
             raise NotSent(f"list offsets answers {result.error_code}")
-        return result.offset
+        return result.offset, self._client.leader_epoch
 
     async def delete_records(self, topic: TopicPlan, partition: int, step: int) -> None:
         """Now and then the oldest records go."""

@@ -11,10 +11,13 @@ from pathlib import Path
 from time import process_time
 from typing import Any, Final
 
+from lograft.simulation.cluster_plan import ClusterOptions
+from lograft.simulation.cluster_run import run_cluster
 from lograft.simulation.compaction_torture import torture_compaction
 from lograft.simulation.ledger import Ledger
-from lograft.simulation.node import NodeOptions, options_as_json, run_node
+from lograft.simulation.node import NodeOptions, node_options, options_as_json, run_node
 from lograft.simulation.raft_run import run_raft
+from lograft.simulation.shrinking import shrink_options
 from lograft.simulation.storage_torture import LIVES, TortureReport, torture
 
 
@@ -120,6 +123,44 @@ def shrink_node(seed: int) -> RunReport:
     return run_whole_node(seed, options)
 
 
+def run_whole_cluster(seed: int, options: ClusterOptions | None = None) -> RunReport:
+    report = run_cluster(seed, options)
+    first = report.violations[0] if report.violations else None
+    return RunReport(
+        kind="cluster",
+        seed=seed,
+        trace_hash=report.trace_hash,
+        options=report.options.to_json(),
+        simulated_seconds=report.simulated_seconds,
+        figures={
+            "starts": report.starts,
+            "faults": report.faults,
+            "kills": report.kills,
+            "power losses": report.power_losses,
+            "acknowledged records": report.acknowledged,
+            "controller epochs": report.controller_epochs,
+            "leader epochs": report.leader_epochs,
+            "administrative steps": report.admin_steps,
+        },
+        invariant=first.invariant if first else "",
+        message=f"{first.invariant}: {first.message}" if first else "",
+        last_events=report.last_events,
+        history=report.history,
+    )
+
+
+def shrink_cluster(seed: int) -> RunReport:
+    first = run_cluster(seed)
+    if not first.violations:
+        return run_whole_cluster(seed)
+    invariant = first.violations[0].invariant
+
+    def fails(options: ClusterOptions) -> bool:
+        return any(each.invariant == invariant for each in run_cluster(seed, options).violations)
+
+    return run_whole_cluster(seed, shrink_options(first.options, fails))
+
+
 def run_raft_group(seed: int) -> RunReport:
     report = run_raft(seed)
     invariant, _, _ = report.violation.partition(" ")
@@ -150,12 +191,14 @@ KINDS: Final[dict[str, Runner]] = {
     "compaction": run_compaction,
     "node": run_whole_node,
     "raft": run_raft_group,
+    "cluster": run_whole_cluster,
 }
 SHRINKERS: Final[dict[str, Runner]] = {
     "storage": partial(_shrink_lives, run_storage),
     "compaction": partial(_shrink_lives, run_compaction),
     "node": shrink_node,
     "raft": run_raft_group,
+    "cluster": shrink_cluster,
 }
 
 
@@ -217,6 +260,19 @@ def failure_file(report: RunReport, folder: Path) -> Path:
     if report.history:
         path.with_suffix(".jsonl").write_text(report.history)
     return path
+
+
+def run_file(path: Path) -> RunReport:
+    """What a failure file, or a kept regression, describes."""
+    fields = json.loads(path.read_text())
+    seed, options = fields["seed"], fields["options"]
+    match fields["kind"]:
+        case "cluster":
+            return run_whole_cluster(seed, ClusterOptions.from_json(options))
+        case "node":
+            return run_whole_node(seed, node_options(options))
+        case kind:
+            return KINDS[kind](seed)
 
 
 def revision() -> tuple[str, str]:

@@ -1,0 +1,118 @@
+"""What a seed chooses for a run of a whole cluster, all of it decided before the run begins.
+
+Faults and administrative steps are explicit lists, so that a failing run can be made smaller by
+leaving some out. A fault names its target by role (`controller`, `leader`, `follower`), which is
+looked up when it strikes: that is how the interesting node is hit.
+"""
+
+from dataclasses import asdict, dataclass, field
+from random import Random
+from typing import Any, Final
+
+#: Of faults; each is explained where it strikes (cluster_faults.py).
+KINDS: Final = (
+    "kill", "kill", "kill", "power", "power", "crash-kill", "crash-power", "pause", "pause",
+    "isolate", "isolate", "cut-in", "cut-out", "bridge", "split", "slow-link", "slow-disk",
+    "eio", "full", "clock", "stop", "stop", "reset", "kill-all", "rolling",
+)  # fmt: skip
+TARGETS: Final = ("leader", "leader", "leader", "controller", "controller", "follower", "any")
+#: Administrative steps (cluster_admin.py).
+STEPS: Final = (
+    "create", "delete", "reassign", "reassign", "elect", "elect", "config", "grow", "cancel",
+)  # fmt: skip
+SHORT_MS: Final = 500
+#: Longer than every timeout of the settings.
+LONG_MS: Final = 6_000
+
+
+@dataclass(frozen=True, slots=True)
+class ClusterFault:
+    at_ms: int
+    kind: str
+    target: str
+    duration_ms: int
+    #: Its meaning goes with the kind: a number of operations, a jump, a choice.
+    amount: int
+
+
+@dataclass(frozen=True, slots=True)
+class AdminStep:
+    at_ms: int
+    kind: str
+    amount: int
+
+
+@dataclass(slots=True)
+class ClusterOptions:
+    nodes: int = 3
+    #: Controllers on machines of their own.
+    split_roles: bool = False
+    is_static: bool = False
+    seconds: int = 10
+    policy: str = "uniform"
+    properties: dict[str, str] = field(default_factory=dict)
+    faults: list[ClusterFault] = field(default_factory=list)
+    steps: list[AdminStep] = field(default_factory=list)
+    #: Pauses between two sends of a producer, ms.
+    pace_ms: tuple[int, ...] = (1, 20, 100)
+
+    def to_json(self) -> dict[str, Any]:
+        return asdict(self)
+
+    @classmethod
+    def from_json(cls, values: dict[str, Any]) -> "ClusterOptions":
+        options = cls(**values)
+        options.faults = [ClusterFault(**each) for each in values["faults"]]
+        options.steps = [AdminStep(**each) for each in values["steps"]]
+        options.pace_ms = tuple(values["pace_ms"])
+        return options
+
+
+def draw_options(seed: int, *, nodes: int | None = None) -> ClusterOptions:
+    random = Random(f"{seed}:cluster-options")
+    seconds = random.choice((6, 10, 15))
+    count = random.choice((0, 1, 2, 3, 5))
+    return ClusterOptions(
+        nodes=random.choice((3, 3, 3, 5)) if nodes is None else nodes,
+        split_roles=random.random() < 0.2,
+        is_static=random.random() < 0.3,
+        seconds=seconds,
+        policy=random.choice(("uniform", "uniform", "pct", "fifo")),
+        properties=_properties(random),
+        faults=draw_faults(random, seconds, count),
+        steps=draw_steps(random, seconds, random.choice((0, 0, 2, 4))),
+        pace_ms=random.choice(((1, 20, 100), (20, 200), (100, 500))),
+    )
+
+
+def _properties(random: Random) -> dict[str, str]:
+    return {
+        "replica.fetch.wait.max.ms": str(random.choice((50, 500))),
+        "replica.lag.time.max.ms": str(random.choice((1_000, 2_000, 4_000))),
+        "broker.session.timeout.ms": str(random.choice((1_500, 3_000))),
+        "metadata.log.max.record.bytes.between.snapshots": str(random.choice((4_000, 20_000_000))),
+        "auto.leader.rebalance.enable": random.choice(("true", "false")),
+        "leader.imbalance.check.interval.seconds": str(random.choice((2, 300))),
+    }
+
+
+def draw_faults(random: Random, seconds: int, count: int) -> list[ClusterFault]:
+    faults = [
+        ClusterFault(
+            at_ms=random.randrange(seconds * 1000),
+            kind=random.choice(KINDS),
+            target=random.choice(TARGETS),
+            duration_ms=random.choice((random.randrange(1, SHORT_MS), SHORT_MS, 2_000, LONG_MS)),
+            amount=random.randint(1, 200),
+        )
+        for _ in range(count)
+    ]
+    return sorted(faults, key=lambda fault: fault.at_ms)
+
+
+def draw_steps(random: Random, seconds: int, count: int) -> list[AdminStep]:
+    steps = [
+        AdminStep(random.randrange(seconds * 1000), random.choice(STEPS), random.randrange(1_000))
+        for _ in range(count)
+    ]
+    return sorted(steps, key=lambda step: step.at_ms)

@@ -1,0 +1,257 @@
+"""A producer as Kafka's clients are: batches, five in flight, retries in order, a sequence.
+
+Every record is an operation of its own in the history, named after its producer and number, and
+every attempt at it is written down. What a retry may do is Kafka's rule: an idempotent producer
+sends the same batch with the same sequence again until it knows; without idempotence an unknown
+outcome stays unknown.
+"""
+
+import asyncio
+from collections.abc import Callable, Coroutine
+from dataclasses import dataclass
+from random import Random
+from typing import Any, Final
+
+from lograft.model.errors import ErrorCode
+from lograft.simulation.client import NotSent, OutcomeUnknown
+from lograft.simulation.history import EventType, History
+from lograft.simulation.machine import WALL_START_MS
+from lograft.simulation.node_workload import TIMEOUT_MS, TopicPlan
+from lograft.simulation.routing import PartitionRoute
+from lograft.wire.batches import Record, build_batch
+from lograft.wire.messages import produce as producing
+from lograft.wire.messages.init_producer_id import InitProducerIdRequest, InitProducerIdResponse
+
+IN_FLIGHT_MAX: Final = 5
+VERSIONS: Final = (7, 9, 12, 13)
+#: Before every clock of the cluster, whatever it jumps: brokers refuse records of the future.
+TIMESTAMP_MS: Final = WALL_START_MS - 86_400_000
+#: A send without an answer is over when the bytes have gone.
+NO_ANSWER_MS: Final = 50
+#: After these the batch certainly is in no log.
+NOT_APPENDED: Final = frozenset({
+    ErrorCode.unknown_topic_or_partition, ErrorCode.unknown_topic_id,
+    ErrorCode.leader_not_available, ErrorCode.not_enough_replicas,
+    ErrorCode.fenced_leader_epoch, ErrorCode.unknown_leader_epoch,
+    ErrorCode.out_of_order_sequence_number, ErrorCode.invalid_producer_epoch,
+    ErrorCode.unknown_producer_id,
+})  # fmt: skip
+RETRIABLE: Final = frozenset({
+    ErrorCode.unknown_topic_or_partition, ErrorCode.unknown_topic_id,
+    ErrorCode.leader_not_available, ErrorCode.not_leader_or_follower,
+    ErrorCode.request_timed_out, ErrorCode.not_enough_replicas,
+    ErrorCode.not_enough_replicas_after_append, ErrorCode.kafka_storage_error,
+    ErrorCode.fenced_leader_epoch, ErrorCode.unknown_leader_epoch,
+    ErrorCode.broker_not_available, ErrorCode.network_exception,
+})  # fmt: skip
+
+Start = Callable[[Coroutine[Any, Any, None], str], object]
+
+
+@dataclass(slots=True, eq=False)
+class Batch:
+    #: Number of its first record.
+    first: int
+    uids: list[str]
+    sequence: int
+    producer_id: int
+    producer_epoch: int
+    is_flying: bool = False
+    is_done: bool = False
+    attempts: int = 0
+
+
+class PipelinedProducer:
+    def __init__(
+        self,
+        name: str,
+        route: PartitionRoute,
+        topic: TopicPlan,
+        partition: int,
+        *,
+        history: History,
+        random: Random,
+        start: Start,
+        acks: int,
+        idempotent: bool,
+        pace_ms: tuple[int, ...],
+    ) -> None:
+        assert acks == -1 or not idempotent
+        self._name = name
+        self._route = route
+        self._topic = topic
+        self._partition = partition
+        self._tp = f"{topic.name}-{partition}"
+        self._history = history
+        self._random = random
+        self._start = start
+        self._acks = acks
+        self._idempotent = idempotent
+        self._pace_ms = pace_ms
+        self._version = random.choice(VERSIONS)
+        self._in_flight_max = random.choice((1, IN_FLIGHT_MAX))
+        self._producer_id = -1
+        self._producer_epoch = -1
+        self._sequence = 0
+        self._sent = 0
+        #: Something of this session was acknowledged.
+        self._is_known = False
+        #: Batches that are not done, in their order.
+        self._window: list[Batch] = []
+
+    async def run(self) -> None:
+        while True:
+            await asyncio.sleep(self._random.choice(self._pace_ms) / 1000)
+            if self._idempotent and self._producer_id < 0 and not await self._get_id():
+                continue
+            # A log that knows nothing of a producer takes any sequence, as Kafka's does: the first
+            # batch of a session goes alone.
+            if len(self._window) < (self._in_flight_max if self._is_known else 1):
+                self._window.append(self._new_batch())
+                self._send_waiting()
+
+    async def send_once(self) -> ErrorCode:
+        """One record outside of the pipeline; raises like a request."""
+        self._sent += 1
+        uid = f"{self._name}-{self._sent}"
+        self._history.record(uid, "invoke", "send", tp=self._tp, uid=uid, acks=self._acks)
+        try:
+            code, offset = await self._produce(Batch(self._sent, [uid], -1, -1, -1))
+        except (NotSent, OutcomeUnknown) as error:
+            kind: EventType = "fail" if isinstance(error, NotSent) else "info"
+            self._history.record(uid, kind, "send", error=str(error))
+            raise
+        if code:
+            self._history.record(uid, "info", "send", error=code.value)
+        else:
+            self._history.record(uid, "ok", "send", offset=offset)
+        return code
+
+    async def _get_id(self) -> bool:
+        cluster = self._route.cluster
+        try:
+            answer = await cluster.request(
+                InitProducerIdRequest(transactional_id=None, transaction_timeout_ms=1000),
+                4,
+                InitProducerIdResponse,
+                timeout_ms=TIMEOUT_MS,
+            )
+        except (NotSent, OutcomeUnknown):
+            cluster.look_again()
+            await asyncio.sleep(0.2)
+            return False
+        if answer.error_code:
+            cluster.look_again()
+            return False
+        self._producer_id, self._producer_epoch = answer.producer_id, answer.producer_epoch
+        self._sequence = 0
+        self._is_known = False
+        return True
+
+    def _new_batch(self) -> Batch:
+        count = self._random.choice((1, 1, 1, 2, 3))
+        first = self._sent + 1
+        self._sent += count
+        uids = [f"{self._name}-{number}" for number in range(first, first + count)]
+        batch = Batch(first, uids, self._sequence, self._producer_id, self._producer_epoch)
+        self._sequence += count
+        return batch
+
+    def _send_waiting(self) -> None:
+        for batch in self._window:
+            if not batch.is_flying and not batch.is_done:
+                batch.is_flying = True
+                self._start(self._fly(batch), f"{self._name}#{batch.first}")
+
+    async def _fly(self, batch: Batch) -> None:
+        for index, uid in enumerate(batch.uids):
+            asked: dict[str, Any] = {"tp": self._tp, "uid": uid, "acks": self._acks}
+            if self._acks != -1:
+                asked["weak"] = True
+            if self._idempotent:
+                asked |= {"pid": batch.producer_id, "seq": batch.sequence + index}
+            self._history.record(uid, "invoke", "send", **asked, retry=batch.attempts > 0)
+        batch.attempts += 1
+        # All before it were acknowledged when it left.
+        is_first = bool(self._window) and self._window[0] is batch
+        verdict = await self._attempt(batch, is_first=is_first)
+        batch.is_flying = False
+        if verdict == "retry" and batch in self._window:
+            self._route.look_again()
+            await asyncio.sleep(self._random.choice((0.01, 0.1, 0.5)))
+            # Those behind it fail as well; all go again in their order.
+            self._send_waiting()
+            return
+        batch.is_done = True
+        if verdict == "lost":
+            # The session is over: what is in flight stays unknown.
+            self._window.clear()
+            self._producer_id = -1
+        while self._window and self._window[0].is_done:
+            self._window.pop(0)
+
+    async def _attempt(self, batch: Batch, *, is_first: bool) -> str:
+        try:
+            code, offset = await self._produce(batch)
+        except NotSent as error:
+            self._end(batch, "fail", error=str(error))
+            # Nothing happened, so without idempotence a retry is as good.
+            return "retry" if self._idempotent else "done"
+        except OutcomeUnknown as error:
+            self._end(batch, "info", error=str(error))
+            return "retry" if self._idempotent else "done"
+        if code == ErrorCode.none:
+            for index, uid in enumerate(batch.uids):
+                self._history.record(uid, "ok", "send", offset=offset + index)
+            self._is_known = True
+            return "done"
+        if code == ErrorCode.duplicate_sequence_number:
+            self._end(batch, "info", error="too old to tell")
+            return "done"
+        kind: EventType = "fail" if code in NOT_APPENDED else "info"
+        self._end(batch, kind, error=code.value, is_first=is_first)
+        self._route.look_again()
+        if not self._idempotent:
+            return "done"
+        if code in RETRIABLE:
+            return "retry"
+        if code == ErrorCode.out_of_order_sequence_number and not is_first:
+            return "retry"
+        return "lost"
+
+    def _end(self, batch: Batch, kind: EventType, **v: Any) -> None:
+        for uid in batch.uids:
+            self._history.record(uid, kind, "send", **v)
+
+    async def _produce(self, batch: Batch) -> tuple[ErrorCode, int]:
+        now_ms = TIMESTAMP_MS + batch.first
+        data = build_batch(
+            [
+                Record(index, now_ms, uid[-1:].encode(), uid.encode())
+                for index, uid in enumerate(batch.uids)
+            ],
+            producer_id=batch.producer_id,
+            producer_epoch=batch.producer_epoch,
+            base_sequence=batch.sequence if self._idempotent else -1,
+        )
+        request = producing.ProduceRequest(
+            acks=self._acks,
+            timeout_ms=TIMEOUT_MS // 2,
+            topic_data=[
+                producing.TopicProduceData(
+                    name=self._topic.name,
+                    topic_id=self._topic.topic_id,
+                    partition_data=[
+                        producing.PartitionProduceData(index=self._partition, records=data)
+                    ],
+                )
+            ],
+        )
+        answer = await self._route.request(
+            request,
+            self._version,
+            producing.ProduceResponse,
+            timeout_ms=TIMEOUT_MS if self._acks else NO_ANSWER_MS,
+        )
+        result = answer.responses[0].partition_responses[0]
+        return ErrorCode(result.error_code), result.base_offset

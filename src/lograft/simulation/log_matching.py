@@ -1,0 +1,54 @@
+"""D7, M3: what two replicas both call committed is the same, byte for byte.
+
+Read from the nodes' own logs, not through any API.
+"""
+
+from collections.abc import Iterator
+from typing import Any, Final
+
+from lograft.simulation.cluster import SimulatedCluster
+from lograft.simulation.quorum_watch import broker_of
+from lograft.wire.batches import iterate_headers
+
+READ_BYTES: Final = 1 << 20
+
+
+def unlike_logs(cluster: SimulatedCluster) -> Iterator[str]:
+    """What differs, in words."""
+    logs: dict[str, list[tuple[int, Any, int]]] = {}
+    for node_id, host in cluster.hosts.items():
+        broker = broker_of(host.node)
+        if broker is None:
+            continue
+        quorum: Any = broker.quorum
+        logs.setdefault("the metadata", []).append(
+            (node_id, quorum.log, max(0, quorum.high_watermark))
+        )
+        for partition in broker.partitions:
+            if partition.is_usable:
+                name = f"{partition.topic_partition}"
+                logs.setdefault(name, []).append((node_id, partition.log, partition.high_watermark))
+    for name, replicas in logs.items():
+        first_id, first, first_mark = replicas[0]
+        for node_id, log, mark in replicas[1:]:
+            start = max(first.log_start_offset, log.log_start_offset)
+            end = min(first_mark, mark)
+            if start < end and batches(first, start, end) != batches(log, start, end):
+                yield f"{name}: nodes {first_id} and {node_id} differ between {start} and {end}"
+
+
+def batches(log: Any, start: int, end: int) -> bytes:
+    """The bytes of all whole batches from the one that holds `start` on, below `end`."""
+    found = bytearray()
+    offset = start
+    while offset < end:
+        part = log.read(offset, bytes_max=READ_BYTES, bound=end)
+        if part is None:
+            break
+        data = part.file.pread(part.size, part.position)
+        found += data
+        ends = [header.last_offset + 1 for _, header in iterate_headers(data)]
+        if not ends or ends[-1] <= offset:
+            break
+        offset = ends[-1]
+    return bytes(found)
