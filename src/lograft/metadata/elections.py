@@ -120,16 +120,17 @@ class PartitionChange:
         """Below the minimum the leader commits nothing, so whoever leaves the ISR then, or takes
         it below with its leaving, holds everything that is committed."""
         self.elr = ()
-        if not self._conditions.elr_enabled:
-            return
-        rules = self._conditions.rules_of(self.topic.name)
-        if len(self.isr) < min(rules.min_insync_replicas, len(self.replicas)):
+        if self._conditions.elr_enabled and self._is_below_minimum():
             holders = sorted({*self.before.elr, *self.before.isr})
             self.elr = tuple(
                 replica
                 for replica in holders
                 if replica not in self.isr and replica != self.lost and replica in self.replicas
             )
+
+    def _is_below_minimum(self) -> bool:
+        rules = self._conditions.rules_of(self.topic.name)
+        return len(self.isr) < min(rules.min_insync_replicas, len(self.replicas))
 
     def _elect(self) -> int:
         before = self.before
@@ -139,7 +140,7 @@ class PartitionChange:
             if self._holds_everything(candidate) and self._may_lead(candidate):
                 if candidate not in self.isr:
                     self.isr = (candidate,)
-                    self.elr = tuple(replica for replica in self.elr if replica != candidate)
+                    self._keep_eligible()
                 return candidate
         unclean = self._elect_last_known()
         if unclean == NO_NODE and self.election is Election.UNCLEAN:
