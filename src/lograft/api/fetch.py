@@ -3,8 +3,9 @@
 A fetch that finds fewer than min_bytes waits up to max_wait_ms and is woken by the append that
 completes it. max_bytes bounds the answer, but its first batch is sent whole however large it is, so
 that a consumer never gets stuck. read_committed stops at the last stable offset and names the
-aborted transactions. v7: sessions (KIP-227). v9, v12: leader epochs, divergence. v13: topic ids.
-v16: new leaders in the answer (KIP-951).
+aborted transactions. v7: sessions (KIP-227). v9, v12: leader epochs, divergence. v11: consumers may
+read from followers, and a leader sends them to the nearest replica where the broker is told to
+(KIP-392). v13: topic ids. v16: new leaders in the answer (KIP-951). Replicas: `follower_fetch`.
 """
 
 from collections.abc import Coroutine, Iterable
@@ -28,6 +29,7 @@ from lograft.broker.partition import Partition
 from lograft.broker.waiting import wait_any
 from lograft.model.errors import DiskFailed, ErrorCode, LograftError
 from lograft.model.types import NO_EPOCH, NO_OFFSET, Epoch, Offset
+from lograft.replication.roles import Watermarked
 from lograft.storage.errors import OffsetOutOfRange
 from lograft.wire.messages.fetch import (
     AbortedTransaction,
@@ -45,6 +47,7 @@ API: Final = Api(key=1, versions=range(4, 19))
 READ_COMMITTED: Final = 1
 LEADER_HINTS_SINCE: Final = 16
 DIVERGENCE_SINCE: Final = 12
+FOLLOWERS_SINCE: Final = 11
 NO_RECORDS: Final = b""
 UNKNOWN: Final = frozenset(
     {
@@ -99,7 +102,9 @@ class Fetch:
         "_by_id",
         "_bytes_left",
         "_bytes_max",
+        "_client_rack",
         "_committed_only",
+        "_from_leader_only",
         "_marks",
         "_may_diverge",
         "_urgent",
@@ -121,10 +126,13 @@ class Fetch:
         self._may_diverge = context.api_version >= DIVERGENCE_SINCE
         self._bytes_max = min(request.max_bytes, self._broker.config.fetch_max_bytes)
         self._committed_only = request.isolation_level == READ_COMMITTED
+        self._from_leader_only = context.api_version < FOLLOWERS_SINCE
+        #: Empty: whoever is asked answers.
+        self._client_rack = request.rack_id if self._broker.selects_by_rack else ""
         self.answers: list[tuple[Wanted, PartitionData]] = []
         self.partitions: list[Partition] = []
-        #: Their high watermarks at the time of the reading.
-        self._marks: list[Offset] = []
+        #: Their roles and high watermarks at the time of the reading.
+        self._marks: list[tuple[Watermarked, Offset]] = []
         self.opening: list[Partition] = []
         self.bytes_read = 0
         self.may_answer = False
@@ -155,8 +163,8 @@ class Fetch:
         """Whether a reading of now would differ. A wait begins a turn of the loop after the first
         reading, and what comes between would not wake it."""
         return any(
-            partition.rule.high_watermark != mark or not partition.leads or partition.offline
-            for partition, mark in zip(self.partitions, self._marks, strict=True)
+            partition.rule is not rule or rule.high_watermark != mark or partition.offline
+            for partition, (rule, mark) in zip(self.partitions, self._marks, strict=True)
         ) or any(not partition.is_opening for partition in self.opening)
 
     def _read_one(self, wanted: Wanted) -> PartitionData:
@@ -173,13 +181,14 @@ class Fetch:
                 raise self._broker.why_missing(topic, index)
         partition.check_epoch(asked.current_leader_epoch)
         try:
-            log = partition.leader_log()
+            log = partition.leader_log() if self._from_leader_only else partition.serving_log()
         except PartitionOpening:
             self.opening.append(partition)
             raise
-        high_watermark = partition.rule.high_watermark
+        rule = partition.rule
+        high_watermark = rule.high_watermark
         self.partitions.append(partition)
-        self._marks.append(high_watermark)
+        self._marks.append((rule, high_watermark))
         stable = partition.last_stable_offset
         answer = PartitionData(
             partition_index=index,
@@ -197,6 +206,12 @@ class Fetch:
                 self._urgent = True
                 return answer
         offset = Offset(asked.fetch_offset)
+        if self._client_rack and partition.leader is not None:
+            nearest = self._broker.nearest_replica(partition, offset, self._client_rack)
+            if nearest is not None:
+                answer.preferred_read_replica = nearest
+                self._urgent = True
+                return answer
         bound = stable if self._committed_only else high_watermark
         part = None
         if self._bytes_left > 0 or not self.bytes_read:
@@ -240,7 +255,7 @@ async def _wait(
 
 def _aborted(partition: Partition, start: Offset, end: Offset) -> list[AbortedTransaction]:
     try:
-        found = partition.leader_log().aborted_transactions(start, end)
+        found = partition.serving_log().aborted_transactions(start, end)
     except DiskFailed as error:
         partition.on_disk_failed(error)
         raise
@@ -252,13 +267,10 @@ def _aborted(partition: Partition, start: Offset, end: Offset) -> list[AbortedTr
 
 def _divergence(partition: Partition, epoch: int, fetch_offset: int) -> EpochEndOffset | None:
     """Where the reader's log parts from ours, if it does: it must go back to there."""
-    end_epoch, end_offset = partition.leader_log().epoch_end(Epoch(epoch))
+    log = partition.serving_log()
+    end_epoch, end_offset = log.epoch_end(Epoch(epoch))
     if end_epoch == NO_EPOCH or end_offset == NO_OFFSET:
-        raise OffsetOutOfRange(
-            fetch_offset,
-            log_start=partition.leader_log().log_start_offset,
-            end=partition.leader_log().end_offset,
-        )
+        raise OffsetOutOfRange(fetch_offset, log_start=log.log_start_offset, end=log.end_offset)
     if end_epoch < epoch or end_offset < fetch_offset:
         return EpochEndOffset(epoch=end_epoch, end_offset=end_offset)
     return None

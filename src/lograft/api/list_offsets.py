@@ -3,8 +3,9 @@
 Timestamps below zero name landmarks: -1 latest (the last stable offset for read_committed), -2
 earliest, -3 the record with the largest timestamp (v7), -4 earliest on local disk (v8), -5 latest
 in tiered storage (v9) and -6 earliest not yet copied there (v11), of which there is none here. A
-time later than every record finds nothing: offset -1 without an error. v4: leader epochs. v10: a
-timeout, which this handler never needs.
+time later than every record finds nothing: offset -1 without an error. v4: leader epochs. v5: after
+an election a leader may not know the latest offset for a moment, and says so (KIP-207): it must
+not tell a lower one than its predecessor did. v10: a timeout, which this handler never needs.
 """
 
 from typing import Final
@@ -12,6 +13,7 @@ from typing import Final
 from lograft.api.context import Api, Context
 from lograft.api.errors import code_of
 from lograft.broker.broker import Broker
+from lograft.broker.errors import OffsetNotAvailable
 from lograft.broker.partition import Partition
 from lograft.model.errors import DiskFailed, ErrorCode, LograftError
 from lograft.model.types import NO_EPOCH, NO_OFFSET, NO_TIMESTAMP
@@ -41,6 +43,8 @@ LANDMARK_SINCE: Final = {
     EARLIEST_PENDING_UPLOAD: 11,
 }
 READ_COMMITTED: Final = 1
+#: Below it the error of KIP-207 has another name.
+OFFSET_NOT_AVAILABLE_SINCE: Final = 5
 #: replica_id of a client; -2 is a debugging client, which sees the whole log.
 CONSUMER: Final = -1
 
@@ -66,6 +70,10 @@ def handle(context: Context, request: ListOffsetsRequest) -> ListOffsetsResponse
             else:
                 try:
                     _find(broker, topic.name, request, asked, answer)
+                except OffsetNotAvailable as error:
+                    answer.error_code = code_of(error)
+                    if context.api_version < OFFSET_NOT_AVAILABLE_SINCE:
+                        answer.error_code = ErrorCode.leader_not_available
                 except LograftError as error:
                     answer.error_code = code_of(error)
             if context.api_version < 4:
@@ -89,6 +97,7 @@ def _find(
     bound = _visible_end(partition, log, request)
     match asked.timestamp:
         case -1:
+            _check_known(partition, request)
             answer.offset = bound
             answer.leader_epoch = partition.leader_epoch
         case -2 | -4:
@@ -105,7 +114,14 @@ def _find(
                 answer.offset = found.offset
                 answer.leader_epoch = found.leader_epoch
             else:
+                _check_known(partition, request)
                 answer.timestamp, answer.offset = NO_TIMESTAMP, NO_OFFSET
+
+
+def _check_known(partition: Partition, request: ListOffsetsRequest) -> None:
+    leader = partition.leader
+    if request.replica_id == CONSUMER and leader is not None and not leader.knows_latest:
+        raise OffsetNotAvailable(f"{partition.topic_partition}: the leader is new")
 
 
 def _look_up(partition: Partition, log: Log, timestamp: int) -> TimestampAndOffset | None:

@@ -49,6 +49,7 @@ from lograft.broker.log_cleaner import LogCleaner
 from lograft.broker.log_manager import LogManager
 from lograft.broker.partition import Partition
 from lograft.broker.partition_table import PartitionTable
+from lograft.broker.replica_selection import is_rack_aware, nearest_replica
 from lograft.broker.replicas import Replicas
 from lograft.broker.snapshots import Quorum
 from lograft.metadata.delta import MetadataDelta
@@ -172,10 +173,12 @@ class Broker:
         self.fetch_sessions = FetchSessions(
             runtime.randomness, count_max=config.max_incremental_fetch_session_cache_slots
         )
+        #: Whether leaders send consumers to the replica nearest to them.
+        self.selects_by_rack = is_rack_aware(config.replica_selector_class)
         self.follower_sessions = FollowerSessions(
             runtime.randomness,
             table=self.partitions,
-            hurries_watermarks=config.replica_selector_class is not None,
+            hurries_watermarks=self.selects_by_rack,
         )
         self._loaded = False
         #: Of this broker's registration as the image has it.
@@ -392,6 +395,20 @@ class Broker:
         state = self.image.brokers.get(node_id)
         end = None if state is None or state.fenced else state.endpoint(listener)
         return None if end is None or state is None else NodeAddress(end.host, end.port, state.rack)
+
+    def nearest_replica(
+        self, partition: Partition, offset: Offset, client_rack: str
+    ) -> NodeId | None:
+        """Where a consumer should read instead of here, from the leader; None: here."""
+        brokers = self.image.brokers
+
+        def rack_of(node_id: NodeId) -> str | None:
+            state = brokers.get(node_id)
+            return None if state is None or state.fenced else state.rack
+
+        return nearest_replica(
+            partition.statuses(), client_rack=client_rack, offset=offset, rack_of=rack_of
+        )
 
     def statistics(self) -> dict[str, int]:
         return {

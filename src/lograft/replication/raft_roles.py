@@ -177,8 +177,9 @@ class RaftLeader:
             return ErrorCode.offset_out_of_range
         return ErrorCode.none
 
-    def on_follower_polls(self, node_id: NodeId, *, now_ms: int) -> None:
+    def on_follower_polls(self, node_id: NodeId, *, now_ms: int) -> Effects:
         self._replica.alive_ms[node_id] = now_ms
+        return NO_EFFECTS
 
     # The ISR is not the leader's in raft mode.
 

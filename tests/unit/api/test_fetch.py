@@ -168,11 +168,12 @@ def test_a_long_poll_waits_for_min_bytes_and_ends_in_time() -> None:
 def test_a_poll_is_woken_when_its_topic_goes() -> None:
     async def scenario(bench: Bench) -> None:
         (partition,) = await bench.create_topic("a")
-        poll = asyncio.ensure_future(fetch(bench, request_of(bench, max_wait_ms=30_000)))
+        request = request_of(bench, max_wait_ms=30_000, current_leader_epoch=0)
+        poll = asyncio.ensure_future(fetch(bench, request))
         await asyncio.sleep(0.1)
         set_leader(partition, 2, epoch=4)
         (answer,) = await poll
-        assert answer.error_code == ErrorCode.not_leader_or_follower
+        assert answer.error_code == ErrorCode.fenced_leader_epoch
         assert bench.broker.clock.mono_ms() < 1000
 
     run(scenario)

@@ -53,6 +53,7 @@ from tests.unit.broker.bench import (
 )
 
 T = TypeVar("T")
+M = TypeVar("M", bound=Message)
 PORT = 9092
 
 
@@ -225,6 +226,8 @@ class Cluster:
             number: Machine(self.loop, self.network, f"n{number}") for number in range(1, count + 1)
         }
         self.nodes: dict[int, Node] = {}
+        client = Machine(self.loop, self.network, "client").boot()
+        self.client = Peers(client.runtime, client_id="test")
 
     async def start(self) -> None:
         for number in self.machines:
@@ -299,6 +302,20 @@ class Cluster:
 
         await self.until(leads)
         return self.leader(topic)
+
+    async def ask(
+        self,
+        number: int,
+        request: Message,
+        version: int,
+        kind: type[M],
+        *,
+        timeout_ms: int = 10_000,
+    ) -> M:
+        """As a client of that node."""
+        return await self.client.request(
+            Address(f"n{number}", PORT), request, version, kind, timeout_ms=timeout_ms
+        )
 
     def run(self, scenario: Callable[["Cluster"], Coroutine[Any, Any, None]]) -> None:
         async def live() -> None:

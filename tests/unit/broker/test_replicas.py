@@ -6,12 +6,34 @@ import pytest
 
 from lograft.broker.errors import NotEnoughReplicas, WaitTimedOut
 from lograft.broker.partition import Partition
+from lograft.broker.replica_selection import RACK_AWARE_SELECTOR
+from lograft.model.errors import ErrorCode
 from lograft.model.types import Offset
+from lograft.wire.messages.delete_records import (
+    DeleteRecordsPartition,
+    DeleteRecordsRequest,
+    DeleteRecordsResponse,
+    DeleteRecordsTopic,
+)
+from lograft.wire.messages.fetch import (
+    FetchPartition,
+    FetchRequest,
+    FetchResponse,
+    FetchTopic,
+    PartitionData,
+)
+from lograft.wire.messages.list_offsets import (
+    ListOffsetsPartition,
+    ListOffsetsPartitionResponse,
+    ListOffsetsRequest,
+    ListOffsetsResponse,
+    ListOffsetsTopic,
+)
 from tests.unit.broker.bench import batch_of
 from tests.unit.broker.replica_bench import Cluster
 
 
-def append(partition: Partition, *values: bytes, epoch: int = 0) -> Offset:
+def append(partition: Partition, *values: bytes) -> Offset:
     batch = memoryview(bytearray(batch_of(*values)))
     return partition.append(batch, now_ms=1_767_225_600_000).end_offset
 
@@ -129,5 +151,139 @@ def test_quiet_partitions_cost_no_look_per_poll() -> None:
         )
         for _ in range(20):
             await leader.wait_committed(append(leader, b"x"), timeout_ms=5_000)
+
+    Cluster(2).run(scenario)
+
+
+async def read(
+    cluster: Cluster, node: int, offset: int, *, rack: str = "", version: int = 17, **asked: int
+) -> PartitionData:
+    topic_id = cluster.controller.image.topic_ids["a"]
+    request = FetchRequest(
+        max_wait_ms=asked.pop("max_wait_ms", 0),
+        min_bytes=1,
+        max_bytes=1 << 20,
+        rack_id=rack,
+        topics=[
+            FetchTopic(
+                topic="a",
+                topic_id=topic_id,
+                partitions=[
+                    FetchPartition(
+                        partition=0, fetch_offset=offset, partition_max_bytes=1 << 20, **asked
+                    )
+                ],
+            )
+        ],
+    )
+    response = await cluster.ask(node, request, version, FetchResponse)
+    assert response.error_code == 0
+    return response.responses[0].partitions[0]
+
+
+def test_consumers_read_from_the_replica_in_their_rack() -> None:
+    async def scenario(cluster: Cluster) -> None:
+        cluster.create_topic("a", 1, 2, 3)
+        leader = await cluster.until_led("a")
+        await leader.wait_committed(append(leader, b"x"), timeout_ms=5_000)
+        assert (await read(cluster, 1, 0, rack="rack1")).records
+        assert (await read(cluster, 1, 0, rack="elsewhere")).records
+        sent_away = await read(cluster, 1, 0, rack="rack3")
+        assert (sent_away.preferred_read_replica, bytes(sent_away.records or b"")) == (3, b"")
+        # A follower has been told at once what is committed.
+        near = await read(cluster, 3, 0, rack="rack3")
+        assert near.error_code == 0
+        assert near.high_watermark == 1
+        assert bytes(near.records or b"") == content(leader)
+        # Followers serve those who know of it, up to their own watermark.
+        old = await read(cluster, 3, 0, version=10)
+        assert old.error_code == ErrorCode.not_leader_or_follower
+        beyond = await read(cluster, 3, 5, rack="rack3")
+        assert beyond.error_code == ErrorCode.offset_out_of_range
+        fenced = await read(cluster, 3, 0, current_leader_epoch=7)
+        assert fenced.error_code == ErrorCode.unknown_leader_epoch
+        # A consumer that waits at a follower hears of the next commit.
+        poll = asyncio.ensure_future(read(cluster, 3, 1, rack="rack3", max_wait_ms=5_000))
+        await asyncio.sleep(0.1)
+        append(leader, b"y")
+        assert (await poll).records
+
+    Cluster(replica_selector_class=RACK_AWARE_SELECTOR).run(scenario)
+
+
+async def list_offset(
+    cluster: Cluster, node: int, timestamp: int, version: int = 7
+) -> ListOffsetsPartitionResponse:
+    asked = ListOffsetsPartition(partition_index=0, timestamp=timestamp)
+    request = ListOffsetsRequest(
+        replica_id=-1, topics=[ListOffsetsTopic(name="a", partitions=[asked])]
+    )
+    response = await cluster.ask(node, request, version, ListOffsetsResponse)
+    return response.topics[0].partitions[0]
+
+
+def test_a_new_leader_does_not_tell_a_latest_offset_that_it_does_not_know() -> None:
+    async def scenario(cluster: Cluster) -> None:
+        cluster.create_topic("a", 1, 2, 3)
+        first = await cluster.until_led("a")
+        await first.wait_committed(append(first, b"x"), timeout_ms=5_000)
+        second = cluster.nodes[2].partition("a")
+        assert second.high_watermark == 0, "its leader has not told it yet"
+        cluster.network.cut("n2", "n3")
+        cluster.kill(1)
+        cluster.fence(1)
+        await cluster.until_led("a")
+        answer = await list_offset(cluster, 2, -1)
+        assert answer.error_code == ErrorCode.offset_not_available
+        answer = await list_offset(cluster, 2, -1, version=4)
+        assert answer.error_code == ErrorCode.leader_not_available
+        assert (await list_offset(cluster, 2, -2)).offset == 0
+        cluster.network.heal()
+        await cluster.until(lambda: second.high_watermark == 1)
+        assert (await list_offset(cluster, 2, -1)).offset == 1
+
+    Cluster().run(scenario)
+
+
+def test_records_are_deleted_when_all_replicas_have_deleted_them() -> None:
+    async def delete(cluster: Cluster, offset: int, timeout_ms: int) -> tuple[int, int]:
+        asked = DeleteRecordsPartition(partition_index=0, offset=offset)
+        request = DeleteRecordsRequest(
+            topics=[DeleteRecordsTopic(name="a", partitions=[asked])], timeout_ms=timeout_ms
+        )
+        response = await cluster.ask(1, request, 2, DeleteRecordsResponse)
+        (answer,) = response.topics[0].partitions
+        return answer.error_code, answer.low_watermark
+
+    async def scenario(cluster: Cluster) -> None:
+        cluster.create_topic("a", 1, 2, 3)
+        leader = await cluster.until_led("a")
+        for _ in range(3):
+            await leader.wait_committed(append(leader, b"x"), timeout_ms=5_000)
+        assert await delete(cluster, 2, 5_000) == (ErrorCode.none, 2)
+        for node in cluster.nodes.values():
+            log = node.partition("a").log
+            assert log is not None
+            assert log.log_start_offset == 2
+        cluster.network.cut("n1", "n3")
+        assert await delete(cluster, 3, 300) == (ErrorCode.request_timed_out, 2)
+
+    Cluster().run(scenario)
+
+
+def test_a_replica_far_behind_begins_anew_at_its_leaders_start() -> None:
+    async def scenario(cluster: Cluster) -> None:
+        cluster.create_topic("a", 1, 2, min_insync_replicas="1")
+        leader = await cluster.until_led("a")
+        await leader.wait_committed(append(leader, b"x"), timeout_ms=5_000)
+        cluster.kill(2)
+        cluster.fence(2)
+        await leader.wait_committed(append(leader, b"y", b"z"), timeout_ms=5_000)
+        leader.advance_log_start(Offset(2))
+        await cluster.boot(2)
+        await cluster.until(lambda: len(cluster.state("a").isr) == 2)
+        log = cluster.nodes[2].partition("a").log
+        assert log is not None
+        assert (log.log_start_offset, log.end_offset) == (2, 3)
 
     Cluster(2).run(scenario)
