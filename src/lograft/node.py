@@ -299,6 +299,7 @@ class Node:
         # Not before: what an older image says of leaders is not true any more.
         await broker.wait_image(lambda image: image.offset >= epoch)
         await broker.load(epoch)
+        await broker.logs.mark_running(epoch)
         assert self._peers is not None
         broker.replicas.start(self._peers, broker.link)
         self._spawn(registration.run(), name="broker registration")

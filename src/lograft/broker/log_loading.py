@@ -28,8 +28,10 @@ from lograft.storage.log_dirs import (
     read_checkpoint,
     read_clean_shutdown,
     read_partition_metadata,
+    read_running,
     take_clean_shutdown,
     write_partition_metadata,
+    write_running,
 )
 from lograft.storage.types import RecoveryPlan
 
@@ -100,13 +102,26 @@ def _survey(disk: Disk, log_dir: str) -> Survey:
     return Survey(logs, doomed, clean_epoch, names, cleaner_offsets)
 
 
-def clean_epoch_of_all(disk: Disk, log_dirs: Sequence[str]) -> int:
-    """The epoch of the last life if every dir was closed cleanly in it, else -1."""
+def intact_epoch_of_all(disk: Disk, log_dirs: Sequence[str]) -> int:
+    """The broker epoch of the last life if no dir has lost anything that was written in it: each
+    was closed cleanly, or its process ended alone and left the kernel running. Else -1."""
+    epochs = set()
+    for log_dir in log_dirs:
+        try:
+            epoch = read_clean_shutdown(disk, log_dir)
+            epochs.add(read_running(disk, log_dir) if epoch is None else epoch)
+        except OSError:
+            return -1
+    known = epochs.pop()
+    return -1 if epochs or known is None else known
+
+
+def mark_running(disk: Disk, log_dir: str, broker_epoch: int) -> None:
+    """Raises DiskFailed."""
     try:
-        epochs = [read_clean_shutdown(disk, log_dir) for log_dir in log_dirs]
-    except OSError:
-        return -1
-    return -1 if None in epochs else min(epoch for epoch in epochs if epoch is not None)
+        write_running(disk, log_dir, broker_epoch)
+    except OSError as error:
+        raise DiskFailed(log_dir, error) from error
 
 
 def _checkpoint(disk: Disk, path: str) -> dict[TopicPartition, Offset]:

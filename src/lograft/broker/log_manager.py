@@ -20,7 +20,8 @@ from lograft.broker.log_directory import LogDirectory
 from lograft.broker.log_loading import (
     ConfigOf,
     FoundLog,
-    clean_epoch_of_all,
+    intact_epoch_of_all,
+    mark_running,
     open_found,
     open_many,
     open_new,
@@ -35,7 +36,11 @@ from lograft.model.errors import DiskFailed, LograftError
 from lograft.model.seams import Runtime, Task
 from lograft.model.types import NO_OFFSET, Offset, TopicIdPartition
 from lograft.storage.log import Log
-from lograft.storage.log_dirs import deleted_folder_name, write_clean_shutdown
+from lograft.storage.log_dirs import (
+    deleted_folder_name,
+    forget_running,
+    write_clean_shutdown,
+)
 
 LOGGER: Final = logging.getLogger(__name__)
 #: Logs that one worker's job opens before the loop hears of them.
@@ -131,12 +136,12 @@ class LogManager:
                 directory.fail(error)
 
     async def read_previous_epoch(self) -> int:
-        """The broker epoch of the last life if all dirs were closed cleanly, else -1. Before
-        `load`, which takes the marks away."""
+        """The broker epoch of the last life if nothing that was written in it can be gone, else -1.
+        Before `load`, which takes the marks of clean stops away."""
         paths = [directory.path for directory in self.directories]
         if self.unusable or not paths:
             return -1
-        job = partial(clean_epoch_of_all, self._disk, paths)
+        job = partial(intact_epoch_of_all, self._disk, paths)
         return await self._runtime.workers.run(job)
 
     async def _load_directory(
@@ -219,6 +224,30 @@ class LogManager:
             task = self._runtime.spawn(directory.flusher.run(), name=f"flush {directory.path}")
             self._tasks.append(task)
 
+    async def mark_running(self, broker_epoch: int) -> None:
+        """After `load`: a kill that leaves the kernel running costs nothing from here on. A dir
+        with a log that could not be opened gets no mark."""
+        for directory in self.online:
+            job = partial(mark_running, self._disk, directory.path, broker_epoch)
+            try:
+                await self._runtime.workers.run(job, lane=directory.path)
+            except DiskFailed as error:
+                directory.fail(error)
+            # Also what happened while the worker wrote.
+            if directory.offline or self._has_offline_logs(directory):
+                self._forget_running(directory)
+
+    def _has_offline_logs(self, directory: LogDirectory) -> bool:
+        return any(p.directory is directory and p.offline for p in self.partitions)
+
+    def _forget_running(self, directory: LogDirectory) -> None:
+        """At once: the process may end before a worker would come to it."""
+        try:
+            forget_running(self._disk, directory.path)
+        except OSError as error:
+            # It can be read only, or not at all: then the next start cannot use it either.
+            LOGGER.error("%s: %s", directory.path, error)
+
     async def stop(self, *, broker_epoch: int = -1) -> None:
         """Closes every log cleanly and says so in each log dir; a dir that fails meanwhile will
         be recovered at the next start."""
@@ -231,7 +260,7 @@ class LogManager:
             try:
                 await self._close_logs(directory)
                 await self.write_checkpoints(directory)
-                if not any(p.directory is directory and p.offline for p in self.partitions):
+                if not self._has_offline_logs(directory):
                     await self._runtime.workers.run(
                         partial(self._mark_clean, directory.path, broker_epoch),
                         lane=directory.path,
@@ -314,6 +343,7 @@ class LogManager:
 
     def _on_failed(self, directory: LogDirectory, error: DiskFailed) -> None:
         LOGGER.error("log dir %s goes offline: %s", directory.path, error.cause)
+        self._forget_running(directory)
         reason = f"log dir {directory.path} is offline: {error.cause}"
         for partition in list(self.partitions):
             if partition.directory is directory:

@@ -113,6 +113,10 @@ class Disk(Protocol):
 
     def usage(self, path: str) -> "DiskUsage": ...
 
+    def boot_id(self) -> str:
+        """Names the life of the kernel: within it what was written is there, fsynced or not, even
+        if the process that wrote it was killed. "" where that cannot be known."""
+
 
 @dataclass(frozen=True, slots=True)
 class DiskUsage:

@@ -18,6 +18,8 @@ from lograft.model.seams import Buffer, DirectoryLock, DiskUsage, File
 _VECTOR_PARTS_MAX: Final = 1024
 _NEW_FILE_MODE: Final = 0o644
 _NANOSECONDS_PER_MS: Final = 1_000_000
+#: Linux draws it anew with every boot.
+_BOOT_ID: Final = "/proc/sys/kernel/random/boot_id"
 
 #: fdatasync also makes the new size of the file durable, which is all that a log needs.
 _sync_data: Callable[[int], None] = getattr(os, "fdatasync", os.fsync)
@@ -197,6 +199,13 @@ class RealDisk:
             os.close(descriptor)
             raise
         return RealLock(descriptor)
+
+    def boot_id(self) -> str:
+        try:
+            with open(_BOOT_ID, encoding="ascii") as file:
+                return file.read().strip()
+        except OSError:
+            return ""
 
     def usage(self, path: str) -> DiskUsage:
         figures = os.statvfs(path)

@@ -342,6 +342,9 @@ class SimulatedDisk:
         self.platter.locks[path] = self
         return SimulatedLock(self.platter, path, self)
 
+    def boot_id(self) -> str:
+        return f"boot-{self.platter.boots}"
+
     def usage(self, path: str) -> DiskUsage:
         self.platter.folder(path)
         total = self.platter.capacity_bytes

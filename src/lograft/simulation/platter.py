@@ -145,6 +145,8 @@ class Platter:
         self.root = FolderNode(0)
         self.capacity_bytes = capacity_bytes
         self.used_bytes = 0
+        #: Lives of the kernel: a killed process does not end one, a power loss does.
+        self.boots = 1
         #: How likely a restarted process no longer finds cached bytes that the metal never got.
         self.eviction_chance = 0.5
         #: Lock path -> the process that holds it; a dead holder holds nothing.
@@ -197,6 +199,7 @@ class Platter:
                 node.evict()
 
     def power_lost(self, random: Random) -> None:
+        self.boots += 1
         mood = random.choice(MOODS)
         _settle_folder(self.root, random, mood)
         _reload_folder(self.root)

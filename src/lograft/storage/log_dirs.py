@@ -25,6 +25,7 @@ LEADER_EPOCHS: Final = "leader-epoch-checkpoint"
 META_PROPERTIES: Final = "meta.properties"
 PARTITION_METADATA: Final = "partition.metadata"
 CLEAN_SHUTDOWN: Final = ".kafka_cleanshutdown"
+RUNNING: Final = ".lograft_running"
 LOCK: Final = ".lock"
 TEMPORARY_SUFFIX: Final = ".tmp"
 
@@ -196,6 +197,42 @@ def take_clean_shutdown(disk: Disk, log_dir: str) -> int | None:
     # A start that was killed may have taken it without this: power loss would bring it back.
     disk.fsync_dir(log_dir)
     return epoch
+
+
+# ── lives that ended without a clean stop ────────────────────────────────────────────────────
+
+
+def write_running(disk: Disk, log_dir: str, broker_epoch: int) -> None:
+    """From now on a node serves these logs under this registration, and everything it wrote can be
+    read. Not fsynced: the mark counts only as long as the kernel lives, whose cache has it."""
+    boot_id = disk.boot_id()
+    if not boot_id:
+        return
+    path = f"{log_dir}/{RUNNING}"
+    file = disk.open(path + TEMPORARY_SUFFIX, create=True)
+    if file.size:
+        file.truncate(0)
+    file.append(f'{{"version":0,"brokerEpoch":{broker_epoch},"bootId":"{boot_id}"}}'.encode())
+    disk.rename(path + TEMPORARY_SUFFIX, path)
+
+
+def read_running(disk: Disk, log_dir: str) -> int | None:
+    """The broker epoch of the last life, if it ended while this kernel ran: then all that it wrote
+    is still there. None: nobody knows."""
+    path, boot_id = f"{log_dir}/{RUNNING}", disk.boot_id()
+    if not boot_id or not disk.exists(path):
+        return None
+    found = re.fullmatch(
+        rb'\{"version":0,"brokerEpoch":([0-9]{1,19}),"bootId":"([^"]+)"\}', disk.read(path)
+    )
+    return int(found[1]) if found and found[2] == boot_id.encode() else None
+
+
+def forget_running(disk: Disk, log_dir: str) -> None:
+    """Something that was written may be gone. Not fsynced, see above."""
+    path = f"{log_dir}/{RUNNING}"
+    if disk.exists(path):
+        disk.unlink(path)
 
 
 # ── folders ──────────────────────────────────────────────────────────────────────────────────

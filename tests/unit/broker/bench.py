@@ -186,6 +186,7 @@ class Bench:
         self.previous_epoch = await self.broker.logs.read_previous_epoch()
         reply = await controller.register_broker(self._registration())
         await self.broker.load(BrokerEpoch(reply.broker_epoch))
+        await self.broker.logs.mark_running(reply.broker_epoch)
         await controller.heartbeat(
             BrokerHeartbeatRequest(
                 broker_id=1,

@@ -1,10 +1,13 @@
 import asyncio
+from collections.abc import Callable, Coroutine
+from typing import Any
 
 import pytest
 
 from lograft.broker.errors import PartitionOffline
 from lograft.broker.partition import Partition
 from lograft.metadata.topics import delete_topics
+from lograft.model.errors import DiskFailed
 from lograft.model.types import Offset, TopicPartition
 from lograft.simulation.disk import DiskFault
 from lograft.simulation.platter import FileNode
@@ -17,7 +20,14 @@ from lograft.storage.log_dirs import (
     read_partition_metadata,
 )
 from lograft.wire.messages.delete_topics import DeleteTopicsRequest
-from tests.unit.broker.bench import Bench, StandInController, batch_of, new_machine, run
+from tests.unit.broker.bench import (
+    Bench,
+    StandInController,
+    batch_of,
+    make_config,
+    new_machine,
+    run,
+)
 
 
 def fill(bench: Bench, partition: Partition, count: int = 1) -> None:
@@ -97,9 +107,69 @@ def test_logs_are_recovered_after_a_kill() -> None:
 
     async def second(bench: Bench) -> None:
         assert bench.partition("a").high_watermark == 5
-        assert bench.previous_epoch == -1
 
     run(second, machine=machine, controller=controller)
+
+
+async def stay(bench: Bench) -> None:
+    (partition,) = await bench.create_topic("a")
+    fill(bench, partition, 5)
+
+
+async def fail_a_write(bench: Bench) -> None:
+    await stay(bench)
+    bench.life.disk.faults.append(DiskFault(operation="write", path_part="a-0"))
+    with pytest.raises(DiskFailed):
+        fill(bench, bench.partition("a"))
+    assert bench.broker.logs.online != bench.broker.logs.directories
+
+
+@pytest.mark.parametrize(
+    ("life", "end", "is_intact"),
+    [
+        (stay, "kill", True),
+        (stay, "power", False),
+        (fail_a_write, "kill", False),
+        (fail_a_write, "stop", False),
+        (stay, "stop", True),
+    ],
+)
+def test_a_kill_costs_nothing_a_power_loss_and_a_failed_disk_do(
+    life: Callable[[Bench], Coroutine[Any, Any, None]], end: str, is_intact: bool
+) -> None:
+    machine, controller = new_machine(), StandInController()
+    dirs = "/one,/two"
+    run(life, machine=machine, controller=controller, log_dirs=dirs, stop=end == "stop")
+    epoch = controller.image.brokers[1].epoch
+    {"kill": machine.kill, "power": machine.lose_power, "stop": machine.exit}[end]()
+
+    async def look(bench: Bench) -> None:
+        assert bench.previous_epoch == (epoch if is_intact else -1)
+
+    # And again: what was lost once is not forgotten, nor held against the next life.
+    run(look, machine=machine, controller=controller, log_dirs=dirs, stop=False)
+    epoch, is_intact = controller.image.brokers[1].epoch, True
+    machine.kill()
+    run(look, machine=machine, controller=controller, log_dirs=dirs)
+
+
+def test_a_life_that_ended_before_its_logs_were_open_names_an_older_one() -> None:
+    machine, controller = new_machine(), StandInController()
+    run(stay, machine=machine, controller=controller, stop=False)
+    served = controller.image.brokers[1].epoch
+    machine.kill()
+    life = machine.boot()
+    bench = Bench(life, make_config(), controller)
+    request = bench._registration()
+    machine.loop.run_until_complete(life.run(controller.register_broker(request), name="registers"))
+    registered = controller.image.brokers[1].epoch
+    machine.kill()
+
+    async def look(bench: Bench) -> None:
+        assert bench.previous_epoch == served
+        assert bench.previous_epoch < registered
+
+    run(look, machine=machine, controller=controller)
 
 
 def test_a_deleted_log_is_renamed_then_removed() -> None:

@@ -156,6 +156,9 @@ class MemoryDisk:
     def lock(self, path: str) -> DirectoryLock:
         return Lock()
 
+    def boot_id(self) -> str:
+        return ""
+
     def usage(self, path: str) -> DiskUsage:
         return DiskUsage(1 << 40, 1 << 40)
 
