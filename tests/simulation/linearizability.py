@@ -1,0 +1,66 @@
+"""Whether a history of one register is linearizable (Wing and Gong, with a memory of dead ends).
+
+Each operation must seem to happen at one instant between its call and its answer. A write without
+an answer may happen at any time after its call, or never.
+"""
+
+from dataclasses import dataclass
+from typing import Literal
+
+NEVER = 2**63
+
+
+@dataclass(slots=True)
+class Operation:
+    kind: Literal["get", "set", "delete"]
+    called_ns: int
+    #: What a set wrote.
+    value: bytes | None = None
+    answered_ns: int = NEVER
+    #: What a get found; whether a delete found something.
+    found: bytes | bool | None = None
+
+    @property
+    def is_open(self) -> bool:
+        return self.answered_ns == NEVER
+
+
+def is_linearizable(history: list[Operation]) -> bool:
+    """The register is empty at first."""
+    operations = sorted(
+        (each for each in history if not (each.is_open and each.kind == "get")),
+        key=lambda each: each.called_ns,
+    )
+    must = sum(1 << n for n, each in enumerate(operations) if not each.is_open)
+    seen: set[tuple[int, bytes | None]] = set()
+    stack: list[tuple[int, bytes | None]] = [(0, None)]
+    while stack:
+        done, value = stack.pop()
+        if done & must == must:
+            return True
+        if (done, value) in seen:
+            continue
+        seen.add((done, value))
+        stack += _next(operations, done, value)
+    return False
+
+
+def _next(
+    operations: list[Operation], done: int, value: bytes | None
+) -> list[tuple[int, bytes | None]]:
+    """Every operation that may be the next one."""
+    pending = [(n, each) for n, each in enumerate(operations) if not done >> n & 1]
+    # Whoever was called after another's answer cannot come before it.
+    horizon_ns = min(each.answered_ns for _, each in pending)
+    possible = []
+    for n, each in pending:
+        if each.called_ns > horizon_ns:
+            break
+        if each.kind == "get":
+            if each.found == value:
+                possible.append((done | 1 << n, value))
+        elif each.kind == "set":
+            possible.append((done | 1 << n, each.value))
+        elif each.is_open or each.found == (value is not None):
+            possible.append((done | 1 << n, None))
+    return possible

@@ -1,0 +1,255 @@
+"""The key-value example under crashes, power losses and partitions, judged by its clients."""
+
+import asyncio
+import logging
+from collections.abc import Callable, Iterator
+from dataclasses import replace
+from time import process_time
+from typing import Final
+
+import pytest
+
+from examples.raft_kv.driver import RaftDriver
+from examples.raft_kv.folder import SNAPSHOTS_KEPT
+from examples.raft_kv.kv_client import KvClient, Refused
+from examples.raft_kv.node import KvNode
+from examples.raft_kv.packing import pack
+from examples.raft_kv.store import DONE, KeyValueStore
+from lograft.storage.log import FlushPlan
+from tests.simulation.kv_cluster import SETTINGS, KvCluster, Torment, peer
+from tests.simulation.linearizability import Operation, is_linearizable
+
+pytestmark = pytest.mark.simulation
+
+BUDGET_SECONDS = 3
+SEEDS_TO_HUNT = 60
+
+
+@pytest.fixture(autouse=True)
+def _quiet() -> Iterator[None]:
+    logging.disable(logging.CRITICAL)
+    yield
+    logging.disable(logging.NOTSET)
+
+
+def torment(seed: int, node_type: type[KvNode] = KvNode) -> KvCluster:
+    cluster = KvCluster(seed, node_type=node_type)
+    cluster.run(Torment(cluster).run())
+    for key, history in cluster.history.items():
+        assert is_linearizable(history), f"seed {seed}: {key!r} is not one register"
+    return cluster
+
+
+def test_clients_see_one_store_whatever_happens_to_its_servers() -> None:
+    end = process_time() + BUDGET_SECONDS
+    seed = installs = 0
+    while process_time() < end:
+        cluster = torment(seed)
+        installs += cluster.figures.installs
+        seed += 1
+    assert installs > 0
+
+
+# ── what the judge notices ───────────────────────────────────────────────────────────────────
+
+
+class ReadsWithoutBarrier(RaftDriver):
+    async def query(self, question: bytes) -> bytes:
+        self._check_leader()
+        return self._machine.query(question)
+
+
+class AnswersBeforeCommit(RaftDriver):
+    async def propose(self, command: bytes) -> bytes:
+        self._runtime.spawn(self._forget(command), name="forget")
+        self._check_leader()
+        return pack((DONE, 1))
+
+    async def _forget(self, command: bytes) -> None:
+        try:
+            await super().propose(command)
+        except Exception:
+            pass
+
+
+class FsyncsNothing(RaftDriver):
+    def _flush_job(self, plan: FlushPlan) -> None: ...
+
+
+class DoesTwice(KeyValueStore):
+    def apply(self, command: bytes) -> bytes:
+        self._clients.clear()
+        return super().apply(command)
+
+
+class ForgetsClients(KeyValueStore):
+    def snapshot(self) -> Callable[[], bytes]:
+        self._clients.clear()
+        return super().snapshot()
+
+
+#: With a seed that notices it.
+MUTANTS: Final[dict[type[RaftDriver] | type[KeyValueStore], int]] = {
+    ReadsWithoutBarrier: 7,
+    AnswersBeforeCommit: 0,
+    FsyncsNothing: 7,
+    DoesTwice: 9,
+    ForgetsClients: 20,
+}
+
+
+def hunt(mutant: type[RaftDriver] | type[KeyValueStore], first: int) -> int | None:
+    """The first seed that notices the mutant."""
+
+    class Node(KvNode):
+        if issubclass(mutant, RaftDriver):
+            driver_type = mutant
+        else:
+            store_type = mutant
+
+    for seed in range(first, first + SEEDS_TO_HUNT):
+        try:
+            torment(seed, Node)
+        except AssertionError:
+            return seed
+    return None
+
+
+@pytest.mark.parametrize("mutant", MUTANTS, ids=lambda mutant: mutant.__name__)
+def test_each_missing_safeguard_is_noticed(
+    mutant: type[RaftDriver] | type[KeyValueStore],
+) -> None:
+    assert hunt(mutant, MUTANTS[mutant]) is not None
+
+
+def register(*operations: tuple[str, int, int, bytes | bool | None]) -> list[Operation]:
+    """Each: kind, call, answer (-1: none), what was written or found."""
+    return [
+        Operation(
+            kind,  # type: ignore[arg-type]
+            called,
+            value=found if kind == "set" else None,  # type: ignore[arg-type]
+            answered_ns=2**63 if answered < 0 else answered,
+            found=found,
+        )
+        for kind, called, answered, found in operations
+    ]
+
+
+def test_the_judge() -> None:
+    write, late = ("set", 0, 10, b"1"), ("set", 20, -1, b"2")
+    assert is_linearizable(register(write, ("get", 11, 12, b"1")))
+    assert not is_linearizable(register(write, ("get", 11, 12, None)))
+    assert is_linearizable(register(write, ("get", 5, 12, None)))
+    assert not is_linearizable(register(write, ("get", 5, 7, b"1"), ("get", 8, 9, None)))
+    assert is_linearizable(register(write, late, ("get", 30, 40, b"1"), ("get", 50, 60, b"2")))
+    assert not is_linearizable(register(write, late, ("get", 30, 40, b"2"), ("get", 50, 60, b"1")))
+    assert is_linearizable(register(write, ("delete", 20, 30, True), ("get", 31, 32, None)))
+    assert not is_linearizable(register(write, ("delete", 20, 30, False)))
+    assert not is_linearizable(register(("get", 11, 12, b"2"), late))
+
+
+# ── voters and snapshots ─────────────────────────────────────────────────────────────────────
+
+
+def test_a_server_is_added_and_the_leader_removed() -> None:
+    cluster = KvCluster(1)
+
+    async def write(client: KvClient) -> None:
+        for number in range(60):
+            await client.set(b"k%d" % number, bytes(300))
+
+    async def change(client: KvClient) -> None:
+        await client.add_peer(peer(4))
+        leader = cluster.leader
+        assert leader is not None
+        await client.remove_peer(leader)
+        await client.set(b"last", b"1")
+        # An old list of servers is enough: whoever answers knows the leader.
+        with pytest.raises(Refused, match="voter not found"):
+            await client.remove_peer(leader)
+
+    async def main() -> None:
+        for number in (1, 2, 3):
+            await cluster.boot(number)
+        await cluster.as_client(write(cluster.client()))
+        await cluster.boot(4)
+        await cluster.as_client(change(cluster.client(timeout_ms=20_000)))
+        new = cluster.nodes[4]
+        assert new.driver.core.is_voter
+        assert new.driver.installs == 1, "the log did not begin at 0 any more"
+        assert len(new.driver.core.voters.voters) == 3
+        await cluster.wait_until(lambda: new.store.items.get(b"last") == b"1")
+        # The new one counts: with one of the three others gone there is still a majority.
+        cluster.crash(cluster.leader or 0, power=True)
+        await cluster.as_client(cluster.client(timeout_ms=20_000).set(b"more", b"2"))
+
+    cluster.run(main())
+
+
+def test_a_server_that_was_away_for_long_takes_the_snapshot() -> None:
+    cluster = KvCluster(2)
+
+    async def write(client: KvClient, count: int) -> None:
+        for number in range(count):
+            await client.set(b"k%d" % (number % 7), b"%d" % number + bytes(300))
+
+    async def main() -> None:
+        for number in (1, 2, 3):
+            await cluster.boot(number)
+        await cluster.as_client(write(cluster.client(), 5))
+        away = next(n for n in (1, 2, 3) if n != cluster.leader)
+        cluster.crash(away, power=False)
+        await cluster.as_client(write(cluster.client(), 60))
+        leader = cluster.nodes[cluster.leader or 0].driver
+        log = leader.core.log
+        assert log.start.offset > 20, "the log goes as far as the second newest snapshot"
+        assert len(leader.core.snapshots) == SNAPSHOTS_KEPT
+        assert len(leader.log.segments) < 10
+        await cluster.boot(away)
+        behind = cluster.nodes[away]
+        await cluster.wait_until(lambda: behind.driver.applied == leader.applied)
+        assert behind.driver.installs == 1
+        assert behind.store.items == cluster.nodes[cluster.leader or 0].store.items
+        # And from then on its own: a restart needs nobody.
+        cluster.crash(away, power=True)
+        await cluster.boot(away)
+        assert cluster.nodes[away].driver.applied >= log.start.offset
+
+    cluster.run(main())
+
+
+def test_snapshots_come_by_time_too() -> None:
+    cluster = KvCluster(3, founders=1, settings=replace(SETTINGS, snapshot_bytes=1 << 30))
+
+    async def main() -> None:
+        await cluster.boot(1)
+        await cluster.as_client(cluster.client().set(b"k", b"v"))
+        core = cluster.nodes[1].driver.core
+        assert core.log.snapshot is None
+        await cluster.wait_until(lambda: core.log.snapshot is not None, seconds=10)
+        newest = core.log.snapshot
+        await asyncio.sleep(20)
+        assert core.log.snapshot == newest, "there was no news"
+
+    cluster.run(main())
+
+
+def test_a_leader_that_stops_hands_over() -> None:
+    cluster = KvCluster(4)
+
+    async def main() -> None:
+        for number in (1, 2, 3):
+            await cluster.boot(number)
+        await cluster.as_client(cluster.client().set(b"k", b"v"))
+        leader = cluster.leader
+        assert leader is not None
+        machine, node = cluster.machines[leader], cluster.nodes.pop(leader)
+        assert machine.life is not None
+        began_ns = cluster.loop.now_ns
+        await machine.life.run(node.stop(), name="stop")
+        machine.exit()
+        await cluster.wait_until(lambda: cluster.leader is not None)
+        assert cluster.loop.now_ns - began_ns < 300_000_000, "sooner than any timeout"
+
+    cluster.run(main())
