@@ -5,7 +5,7 @@ from typing import Any, Final
 
 from lograft.broker.checkpoints import Checkpoints
 from lograft.broker.producer_ids import ProducerIds
-from lograft.broker.raft_driver import RaftDriver
+from lograft.broker.raft_engine import RaftEngine
 from lograft.replication.isr_leader import IsrLeader
 from lograft.simulation.mutants import Patch, hunt_with
 from lograft.simulation.node import Fault, NodeOptions, run_node
@@ -53,7 +53,7 @@ NODE_MUTANTS: Final[dict[str, tuple[str, list[Patch]]]] = {
     ),
     "metadata not fsynced": (
         "the controller answers for records that are only in the page cache",
-        [(RaftDriver, "_flush", _nothing)],
+        [(RaftEngine, "_flush", _nothing)],
     ),
     "recovery point of the end": (
         "checkpoints claim that everything was fsynced",
