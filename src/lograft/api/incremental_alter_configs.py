@@ -9,14 +9,13 @@ from typing import Final
 
 from lograft.api.context import Api, Context
 from lograft.api.decisions import decide
-from lograft.api.errors import code_of
 from lograft.api.forwarding import forward, must_forward
-from lograft.api.own_resources import check_may_alter
+from lograft.api.own_resources import answer_each, check_may_alter
 from lograft.metadata.configs import incremental_alter_configs
 from lograft.metadata.errors import Refused
 from lograft.metadata.types import ResourceType
 from lograft.model.config_keys import AlterOperation
-from lograft.model.errors import ErrorCode, LograftError
+from lograft.model.errors import ErrorCode
 from lograft.wire.messages.incremental_alter_configs import (
     AlterConfigsResource,
     AlterConfigsResourceResponse,
@@ -41,39 +40,26 @@ ROOT_LOGGER: Final = "root"
 async def handle(
     context: Context, request: IncrementalAlterConfigsRequest
 ) -> IncrementalAlterConfigsResponse:
-    answered: dict[int, AlterConfigsResourceResponse] = {}
-    for number, resource in enumerate(request.resources):
-        try:
-            check_may_alter(context, resource.resource_type, resource.resource_name)
-            if resource.resource_type == ResourceType.broker_logger:
-                answered[number] = _alter_loggers(resource, request.validate_only)
-        except Refused as refusal:
-            answered[number] = _refused(resource, refusal.code, refusal.message)
-    rest = IncrementalAlterConfigsRequest(
-        resources=[one for n, one in enumerate(request.resources) if n not in answered],
-        validate_only=request.validate_only,
-    )
-    decided = iter(await _decide(context, rest) if rest.resources else [])
-    return IncrementalAlterConfigsResponse(
-        responses=[answered.get(n) or next(decided) for n in range(len(request.resources))]
-    )
+    def answer_here(resource: AlterConfigsResource) -> AlterConfigsResourceResponse | None:
+        check_may_alter(context, resource.resource_type, resource.resource_name)
+        if resource.resource_type == ResourceType.broker_logger:
+            return _alter_loggers(resource, request.validate_only)
+        return None
 
-
-async def _decide(
-    context: Context, request: IncrementalAlterConfigsRequest
-) -> list[AlterConfigsResourceResponse]:
-    """A response for each resource, in their order."""
-    try:
+    async def decide_rest(rest: list[AlterConfigsResource]) -> list[AlterConfigsResourceResponse]:
+        asked = IncrementalAlterConfigsRequest(resources=rest, validate_only=request.validate_only)
         if must_forward(context):
-            return (await forward(context, request, IncrementalAlterConfigsResponse)).responses
+            return (await forward(context, asked, IncrementalAlterConfigsResponse)).responses
         reply = await decide(
             context,
-            lambda image: incremental_alter_configs(image, request, config=context.broker.config),
+            lambda image: incremental_alter_configs(image, asked, config=context.broker.config),
         )
         return reply.responses
-    except LograftError as error:
-        code, message = code_of(error), str(error)
-        return [_refused(resource, code, message) for resource in request.resources]
+
+    responses = await answer_each(
+        request.resources, here=answer_here, decide=decide_rest, refused=_refused
+    )
+    return IncrementalAlterConfigsResponse(responses=responses)
 
 
 def _refused(

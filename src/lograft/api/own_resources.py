@@ -1,9 +1,17 @@
-"""Resources that a broker answers for itself alone: its own settings and loggers."""
+"""Requests about the settings of several resources, of which a broker answers for some by itself:
+its own settings and loggers."""
+
+from collections.abc import Awaitable, Callable, Sequence
+from typing import TypeVar
 
 from lograft.api.context import Context
+from lograft.api.errors import code_of
 from lograft.metadata.errors import Refused
 from lograft.metadata.types import ResourceType
-from lograft.model.errors import ErrorCode
+from lograft.model.errors import ErrorCode, LograftError
+
+R = TypeVar("R")
+A = TypeVar("A")
 
 
 def check_is_own(context: Context, resource_type: int, name: str) -> None:
@@ -24,3 +32,32 @@ def check_may_alter(context: Context, resource_type: int, name: str) -> None:
     """A controller takes the settings of every broker; loggers are each node's own."""
     if context.role == "broker" or resource_type == ResourceType.broker_logger:
         check_is_own(context, resource_type, name)
+
+
+async def answer_each(
+    resources: Sequence[R],
+    *,
+    here: Callable[[R], A | None],
+    decide: Callable[[list[R]], Awaitable[list[A]]],
+    refused: Callable[[R, int, str], A],
+) -> list[A]:
+    """An answer for each resource, in their order. `here` gives it at once or refuses; where it
+    gives none, the controller's decision about all of these together follows."""
+    answered: dict[int, A] = {}
+    for number, resource in enumerate(resources):
+        try:
+            answer = here(resource)
+        except Refused as refusal:
+            answer = refused(resource, refusal.code, refusal.message)
+        if answer is not None:
+            answered[number] = answer
+    rest = [resource for n, resource in enumerate(resources) if n not in answered]
+    decided: list[A] = []
+    if rest:
+        try:
+            decided = await decide(rest)
+        except LograftError as error:
+            code, message = code_of(error), str(error)
+            decided = [refused(resource, code, message) for resource in rest]
+    following = iter(decided)
+    return [answered[n] if n in answered else next(following) for n in range(len(resources))]

@@ -1,0 +1,44 @@
+import asyncio
+
+from lograft.api.own_resources import answer_each
+from lograft.metadata.errors import Refused
+from lograft.model.errors import DiskFailed, ErrorCode
+
+
+def answer_here(resource: str) -> str | None:
+    if resource == "bad":
+        raise Refused(ErrorCode.invalid_request, "no")
+    return "here" if resource == "logger" else None
+
+
+def refused(resource: str, code: int, message: str) -> str:
+    return f"{resource}: {ErrorCode(code).name}"
+
+
+def ask(*resources: str, fails: bool = False) -> tuple[list[str], list[list[str]]]:
+    """The answers, and what the controller was asked."""
+    asked: list[list[str]] = []
+
+    async def decide(rest: list[str]) -> list[str]:
+        asked.append(rest)
+        if fails:
+            raise DiskFailed("dir", OSError("gone"))
+        return [f"decided {each}" for each in rest]
+
+    work = answer_each(resources, here=answer_here, decide=decide, refused=refused)
+    return asyncio.run(work), asked
+
+
+def test_answers_keep_the_order_of_the_resources() -> None:
+    answers, asked = ask("a", "bad", "b", "logger", "c")
+    assert answers == ["decided a", "bad: invalid_request", "decided b", "here", "decided c"]
+    assert asked == [["a", "b", "c"]], "one decision about all"
+
+
+def test_the_controller_is_not_asked_for_nothing() -> None:
+    assert ask("bad", "logger") == (["bad: invalid_request", "here"], [])
+
+
+def test_a_decision_that_fails_concerns_only_its_resources() -> None:
+    answers, _ = ask("logger", "a", fails=True)
+    assert answers == ["here", "a: kafka_storage_error"]
