@@ -95,8 +95,8 @@ class Controller:
             raise NotController("this node is not the active controller")
         self._pass_control_records(image)
         outcome = decision(image)
-        if outcome.records:
-            self._append(image, outcome.records)
+        for records in outcome.batches():
+            self._append(image, records)
         # Also without records of its own: the reply may rest on records of others.
         if image.offset >= self._driver.high_watermark:
             await self._driver.wait_committed(image.offset)

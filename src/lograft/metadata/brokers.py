@@ -60,8 +60,14 @@ def register_broker(
             ErrorCode.duplicate_broker_registration,
             f"A broker with id {request.broker_id} is running: give this one another node.id.",
         )
-    # The epoch of a registration is the offset of its record, which is the next one.
-    epoch = before.epoch if before is not None and is_same else image.offset + 1
+    records: list[Message] = []
+    if before is not None and not is_same:
+        is_clean = request.previous_broker_epoch == before.epoch
+        records += (leave if is_clean else lose)(image, request.broker_id, config)
+    # The epoch of a registration is the offset of its record. It comes last: were it there and
+    # some of the others not, nobody would write them any more.
+    new_epoch = image.offset + len(records) + 1
+    epoch = before.epoch if before is not None and is_same else new_epoch
     record = RegisterBrokerRecord(
         broker_id=request.broker_id,
         incarnation_id=request.incarnation_id,
@@ -88,11 +94,8 @@ def register_broker(
         # Asked twice: the first answer was lost, or this one was late.
         record.fenced = before.fenced
         record.in_controlled_shutdown = before.in_controlled_shutdown
-    records: list[Message] = [record]
-    if before is not None and not is_same:
-        is_clean = request.previous_broker_epoch == before.epoch
-        records += (leave if is_clean else lose)(image, request.broker_id, config)
-    return Outcome(tuple(records), BrokerRegistrationResponse(broker_epoch=epoch))
+    records.append(record)
+    return Outcome(tuple(records), BrokerRegistrationResponse(broker_epoch=epoch), atomic=False)
 
 
 def heartbeat(
@@ -106,8 +109,9 @@ def heartbeat(
     offline = [d for d in request.offline_log_dirs if d in broker.log_dirs]
     has_disk = len(offline) < len(broker.log_dirs) or not broker.log_dirs
     if offline and has_disk:
+        # What else it wants is for the next heartbeat: a partition changes once in a decision.
         records += _lose_directories(image, broker, offline, config)
-    if request.want_shut_down:
+    elif request.want_shut_down:
         if fenced or image.leader_counts.get(broker.broker_id, 0) == 0:
             may_go = True
             if not fenced:
@@ -138,7 +142,7 @@ def heartbeat(
     reply = BrokerHeartbeatResponse(
         is_caught_up=is_caught_up, is_fenced=fenced, should_shut_down=may_go
     )
-    return Outcome(tuple(records), reply)
+    return Outcome(tuple(records), reply, atomic=False)
 
 
 def fence_broker(image: MetadataImage, broker_id: int, *, config: BrokerConfig) -> Outcome[None]:
@@ -146,7 +150,7 @@ def fence_broker(image: MetadataImage, broker_id: int, *, config: BrokerConfig) 
     broker = image.brokers.get(broker_id)
     if broker is None or broker.fenced:
         return Outcome((), None)
-    return Outcome(tuple(_fence(image, broker, config)), None)
+    return Outcome(tuple(_fence(image, broker, config)), None, atomic=False)
 
 
 def unregister_broker(
@@ -159,7 +163,7 @@ def unregister_broker(
         )
     records: list[Message] = [*lose(image, request.broker_id, config)]
     records.append(UnregisterBrokerRecord(broker_id=broker.broker_id, broker_epoch=broker.epoch))
-    return Outcome(tuple(records), UnregisterBrokerResponse(error_message=None))
+    return Outcome(tuple(records), UnregisterBrokerResponse(error_message=None), atomic=False)
 
 
 def register_controller(
@@ -241,18 +245,18 @@ def _registered(image: MetadataImage, broker_id: int, epoch: int) -> BrokerState
 
 
 def _fence(image: MetadataImage, broker: BrokerState, config: BrokerConfig) -> Iterator[Message]:
+    yield from leave(image, broker.broker_id, config)
     yield BrokerRegistrationChangeRecord(
         broker_id=broker.broker_id, broker_epoch=broker.epoch, fenced=1
     )
-    yield from leave(image, broker.broker_id, config)
 
 
 def _lose_directories(
     image: MetadataImage, broker: BrokerState, offline: list[UUID], config: BrokerConfig
 ) -> Iterator[Message]:
+    yield from lose_directories(image, broker.broker_id, offline, config)
     yield BrokerRegistrationChangeRecord(
         broker_id=broker.broker_id,
         broker_epoch=broker.epoch,
         log_dirs=[directory for directory in broker.log_dirs if directory not in offline],
     )
-    yield from lose_directories(image, broker.broker_id, offline, config)

@@ -1,6 +1,6 @@
 """The values a metadata image is made of. All are immutable: an image shares them freely."""
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from enum import IntEnum
 from typing import Final, Generic, NamedTuple, TypeVar
@@ -23,6 +23,10 @@ ELR_VERSION: Final = "eligible.leader.replicas.version"
 #: Topic setting: up to how many partitions the topic grows when someone produces beyond its last.
 #: Only topics that were created on demand have it.
 ON_DEMAND_MAX: Final = "auto.create.partitions.max"
+
+
+#: Far below what a batch of the metadata log holds.
+RECORDS_PER_BATCH: Final = 10_000
 
 
 class ResourceType(IntEnum):
@@ -145,7 +149,19 @@ class QuotaEntity(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Outcome(Generic[R_co]):
-    """What a decision wants: `records` appended in one batch, then `reply` given."""
+    """What a decision wants: `records` appended, then `reply` given."""
 
     records: tuple[Message, ...]
     reply: R_co
+    #: All in one batch, so that a crash leaves all of them or none. Otherwise in as many as it
+    #: takes, in this order: then the decision, made again on what is left, writes the rest.
+    atomic: bool = True
+
+    def batches(self) -> Iterator[tuple[Message, ...]]:
+        records = self.records
+        if self.atomic or len(records) <= RECORDS_PER_BATCH:
+            if records:
+                yield records
+            return
+        for start in range(0, len(records), RECORDS_PER_BATCH):
+            yield records[start : start + RECORDS_PER_BATCH]

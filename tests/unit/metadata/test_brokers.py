@@ -17,7 +17,7 @@ from lograft.metadata.directories import assign_directories
 from lograft.metadata.errors import Refused
 from lograft.metadata.image import MetadataImage
 from lograft.metadata.sessions import BrokerSessions
-from lograft.metadata.types import LeaderRecovery, Outcome
+from lograft.metadata.types import RECORDS_PER_BATCH, LeaderRecovery, Outcome
 from lograft.model.errors import ErrorCode
 from lograft.model.types import TopicIdPartition
 from lograft.wire.messages.broker_heartbeat import BrokerHeartbeatRequest, BrokerHeartbeatResponse
@@ -28,6 +28,7 @@ from lograft.wire.messages.broker_registration import (
 )
 from lograft.wire.messages.controller_registration import ControllerRegistrationRequest
 from lograft.wire.messages.unregister_broker import UnregisterBrokerRequest
+from lograft.wire.records.no_op_record import NoOpRecord
 from lograft.wire.records.partition_record import PartitionRecord
 from lograft.wire.records.register_broker_record import RegisterBrokerRecord
 from lograft.wire.records.topic_record import TopicRecord
@@ -135,9 +136,19 @@ def test_a_new_incarnation_leads_nothing_at_first(cluster: Cluster, apply: Apply
     """After a crash: the old registration was never fenced."""
     image = with_partition(cluster(1, 2), apply, [1, 2])
     outcome = register_broker(image, registration(), cluster_id="c", config=CONFIG)
-    assert isinstance(outcome.records[0], RegisterBrokerRecord)
+    # Last of all: whoever finds it in the log finds the others too.
+    assert isinstance(outcome.records[-1], RegisterBrokerRecord)
     apply(image, outcome.records)
+    assert image.brokers[1].epoch == image.offset == outcome.reply.broker_epoch
     assert leader_and_isr(image) == (2, 1, (2,))
+
+
+def test_what_does_not_fit_into_one_batch_comes_in_several() -> None:
+    records = (NoOpRecord(),) * (RECORDS_PER_BATCH * 2 + 1)
+    sizes = [len(batch) for batch in Outcome(records, None, atomic=False).batches()]
+    assert sizes == [RECORDS_PER_BATCH, RECORDS_PER_BATCH, 1]
+    assert list(Outcome(records, None).batches()) == [records]
+    assert list(Outcome((), None).batches()) == []
 
 
 @pytest.mark.parametrize("fenced_before", [False, True])
