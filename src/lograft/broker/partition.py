@@ -52,6 +52,8 @@ from lograft.storage.types import AppendResult, Origin
 if TYPE_CHECKING:
     from lograft.broker.following import Following
 
+#: Looked up once: acknowledgements are many.
+NO_ERROR: Final = ErrorCode.none
 #: flush.messages and flush.ms at or above this mean "never": Kafka's default is the largest long.
 FLUSH_NEVER: Final = 1 << 62
 
@@ -458,7 +460,7 @@ class Partition:
     def check_append(self, *, acks_all: bool) -> None:
         """Before an append, where acks=all may have to be refused."""
         leader = self.leader
-        if leader is not None and leader.check_append(acks_all=acks_all) is not ErrorCode.none:
+        if leader is not None and leader.check_append(acks_all=acks_all) is not NO_ERROR:
             raise NotEnoughReplicas(
                 f"{self.topic_partition} has fewer in-sync replicas than"
                 f" min.insync.replicas={self.config.min_insync_replicas}"
@@ -549,10 +551,9 @@ class Partition:
         if not acks_all:
             return self.log is not None and self.log.durable_offset >= end
         code = leader.ack_of(end)
-        if code is None:
-            return False
-        self._check_ack(code)
-        return True
+        if code is not NO_ERROR and code is not None:
+            self._check_ack(code)
+        return code is not None
 
     async def wait_committed(
         self, end: Offset, *, timeout_ms: int, leader_epoch: Epoch = NO_EPOCH

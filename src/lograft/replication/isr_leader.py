@@ -13,6 +13,7 @@ Everything here is decided in memory; the shell sends proposals, and spaces repe
 """
 
 from collections.abc import Iterable
+from typing import Final
 
 from lograft.model.errors import ErrorCode
 from lograft.model.types import NO_EPOCH, BrokerEpoch, NodeId, Offset
@@ -36,6 +37,9 @@ from lograft.replication.types import (
     ReplicaLog,
     ReplicationSettings,
 )
+
+#: Looked up once: acknowledgements are many.
+NO_ERROR: Final = ErrorCode.none
 
 
 class IsrLeader:
@@ -126,13 +130,15 @@ class IsrLeader:
 
     def check_append(self, *, acks_all: bool) -> ErrorCode:
         """Before the append: with too few replicas acks=all is refused, and nothing is written."""
-        if acks_all and self.is_below_min_isr:
+        if acks_all and not self._commits_alone and self.is_below_min_isr:
             return ErrorCode.not_enough_replicas
-        return ErrorCode.none
+        return NO_ERROR
 
     def ack_of(self, end: Offset) -> ErrorCode | None:
         """What acks=all is told about an append that ended at `end`; None: it has to wait."""
-        return self._ack_code() if end <= self.high_watermark else None
+        if end > self.high_watermark:
+            return None
+        return NO_ERROR if self._commits_alone else self._ack_code()
 
     def _ack_code(self) -> ErrorCode:
         """The append is committed, but the ISR may have shrunk below the minimum since."""
