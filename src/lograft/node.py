@@ -14,7 +14,7 @@ from dataclasses import replace
 from functools import partial
 from typing import Any, Final
 
-from lograft.api.router import Router, served_apis
+from lograft.api.router import Router
 from lograft.broker.broker import Broker
 from lograft.broker.controller import Controller
 from lograft.broker.controller_link import ControllerLink
@@ -30,6 +30,7 @@ from lograft.broker.registration import (
     controller_registration_request,
 )
 from lograft.broker.snapshotting import Snapshotter
+from lograft.consensus.types import VoterEndpoint
 from lograft.metadata.types import Endpoint as RegisteredEndpoint
 from lograft.model.broker_configs import BrokerConfig
 from lograft.model.errors import ErrorCode, InvalidConfig, InvalidInput, LograftError
@@ -51,16 +52,15 @@ SAFEGUARDS_NOT_BUILT: Final = (
     "client.quota.callback.class",
     "remote.log.storage.system.enable",
 )
-FETCH: Final = 1
-#: Fetch of the metadata log by other nodes comes with clusters; data is not served there.
-NOT_YET: Final = {"broker": frozenset[int](), "controller": frozenset({FETCH})}
 
 
 class Node:
-    """One node with a quorum of one: broker and controller, or a controller alone.
+    """One node: broker and controller, or one of them. A broker alone follows the metadata log as
+    an observer.
 
-    start: folders → listeners, which let clients wait → metadata log → registration → logs →
-    serving.
+    start: folders → listeners, which let clients wait → metadata log, which needs a leader of the
+    quorum, here or elsewhere → registration → logs → serving. Controllers listen to each other from
+    the beginning.
     stop: the same way back, so that nothing is acknowledged that a closed log cannot keep.
     """
 
@@ -109,10 +109,16 @@ class Node:
         broker = self._make_broker(driver, identities)
         # Before anything is written: a port in use or a bad certificate must change nothing.
         await self._listen()
+        driver.endpoints = tuple(
+            VoterEndpoint(each.name, each.host, each.port)
+            for each in self._bound(self.config.advertised_controller_listeners)
+        )
         driver.start()
-        await driver.wait_ready()
-        await self._control()
         self._serve(self.config.controller_listeners)
+        await driver.wait_ready()
+        self._spawn(self._snapshotter.run(), name="metadata snapshots")
+        if self.config.is_controller:
+            await self._control()
         if self.config.is_broker:
             await self._join(broker)
             self._serve(self.config.broker_listeners)
@@ -169,8 +175,13 @@ class Node:
         loaded = await self._runtime.workers.run(load)
         for reason in loaded.damaged:
             LOGGER.error("a snapshot of the metadata cannot be read: %s", reason)
+        self._peers = Peers(self._runtime, client_id=f"lograft-{self.config.node_id}")
         self._driver = RaftDriver(
-            self._runtime, loaded, self.config, cluster_id=metadata_dir.cluster_id
+            self._runtime,
+            loaded,
+            self.config,
+            peers=self._peers,
+            cluster_id=metadata_dir.cluster_id,
         )
         self._bootstrap = loaded.bootstrap
         return self._driver
@@ -178,16 +189,18 @@ class Node:
     def _make_broker(self, driver: RaftDriver, identities: Mapping[str, MetaProperties]) -> Broker:
         config = self.config
         cluster_id = identities[config.metadata_log_dir].cluster_id
-        controller = Controller(
-            self._runtime,
-            driver,
-            config,
-            cluster_id=cluster_id,
-            committed=lambda: self.broker.image,
-            bootstrap=self._bootstrap,
-        )
-        self._peers = Peers(self._runtime, client_id=f"lograft-{config.node_id}")
-        controller_listener = config.controller_listeners[0].name
+        controller = None
+        if config.is_controller:
+            controller = Controller(
+                self._runtime,
+                driver,
+                config,
+                cluster_id=cluster_id,
+                committed=lambda: self.broker.image,
+                bootstrap=self._bootstrap,
+            )
+        assert self._peers is not None
+        controller_listener = config.controller_listener_names[0]
         link = ControllerLink(self._runtime, driver, self._peers, listener=controller_listener)
         producer_ids = ProducerIds(
             config.node_id, broker_epoch=lambda: self._registered().broker_epoch, link=link
@@ -220,6 +233,7 @@ class Node:
             partition.topic_id, partition.index, directory.directory_id
         )
         driver.add_listener(broker.on_committed)
+        driver.add_snapshot_listener(broker.on_snapshot)
         self._snapshotter = Snapshotter(
             self._runtime, driver, config, committed=lambda: broker.image
         )
@@ -237,7 +251,6 @@ class Node:
                     self.broker,
                     listener=endpoint.name,
                     role=role,
-                    served=served_apis(role, withheld=NOT_YET[role]),
                     frame_bytes_max=self.config.socket_request_max_bytes,
                     link=self.broker.link,
                 ),
@@ -277,8 +290,8 @@ class Node:
         if reply.error_code:
             code = ErrorCode(reply.error_code)
             raise LograftError(f"this controller is not taken: {code.name} {reply.error_message}")
+        assert self._controller is not None
         self._spawn(self._controller.run(), name="controller")
-        self._spawn(self._snapshotter.run(), name="metadata snapshots")
 
     async def _join(self, broker: Broker) -> None:
         """Registers with the controller and returns when clients are told about this broker."""
@@ -328,11 +341,6 @@ class Node:
 
 def _check_supported(config: BrokerConfig) -> None:
     """What comes in later versions is refused by name, not ignored."""
-    if not config.is_controller:
-        raise InvalidConfig(
-            "process.roles=broker: a broker without a controller in the same process comes with"
-            " clusters, in a later version; set process.roles=broker,controller"
-        )
     for name in SAFEGUARDS_NOT_BUILT:
         if (config.text(name) or "").strip().lower() not in ("", "false"):
             raise InvalidConfig(

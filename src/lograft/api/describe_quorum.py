@@ -9,7 +9,7 @@ from typing import Final
 from lograft.api.context import Api, Context
 from lograft.broker.broker import Broker
 from lograft.model.errors import ErrorCode
-from lograft.model.types import METADATA_TOPIC, NO_OFFSET
+from lograft.model.types import METADATA_TOPIC
 from lograft.wire.messages.describe_quorum import (
     DescribeQuorumRequest,
     DescribeQuorumResponse,
@@ -48,8 +48,8 @@ def _unknown(topic: str, index: int) -> DescribeQuorumResponsePartitionData:
 
 
 def _metadata_quorum(broker: Broker, version: int) -> DescribeQuorumResponsePartitionData:
+    """Only the leader knows how far the others are."""
     view = broker.quorum
-    now_ms = broker.clock.wall_ms()
     answer = DescribeQuorumResponsePartitionData(
         partition_index=0,
         error_message=None,
@@ -57,24 +57,26 @@ def _metadata_quorum(broker: Broker, version: int) -> DescribeQuorumResponsePart
         leader_epoch=view.epoch,
         high_watermark=view.high_watermark,
     )
-    for voter in view.quorum.voters.voters:
-        is_leader = voter.key.node_id == view.leader
+    if not view.is_leader:
+        answer.error_code = ErrorCode.not_leader_or_follower
+        answer.error_message = "This controller does not lead the metadata quorum."
+    for replica in view.replicas():
         state = ReplicaState(
-            replica_id=voter.key.node_id,
-            log_end_offset=view.log.end_offset if is_leader else NO_OFFSET,
-            last_fetch_timestamp=now_ms if is_leader else -1,
-            last_caught_up_timestamp=now_ms if is_leader else -1,
+            replica_id=replica.key.node_id,
+            log_end_offset=replica.end_offset,
+            last_fetch_timestamp=replica.heard_ms,
+            last_caught_up_timestamp=replica.caught_up_ms,
         )
         if version >= 2:
-            state.replica_directory_id = voter.key.directory_id
-        answer.current_voters.append(state)
+            state.replica_directory_id = replica.key.directory_id
+        (answer.current_voters if replica.is_voter else answer.observers).append(state)
     return answer
 
 
 def _nodes(broker: Broker) -> list[Node]:
     """Where the voters can be reached: as the log says, or as they registered."""
     nodes = []
-    for voter in broker.quorum.quorum.voters.voters:
+    for voter in broker.quorum.voters.voters:
         controller = broker.image.controllers.get(voter.key.node_id)
         endpoints = [(end.name, end.host, end.port) for end in voter.endpoints]
         if not endpoints and controller is not None:

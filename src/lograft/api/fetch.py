@@ -14,6 +14,7 @@ from typing import Any, Final
 from lograft.api import follower_fetch
 from lograft.api.context import Api, Context
 from lograft.api.errors import code_of
+from lograft.api.quorum import fetch_metadata
 from lograft.broker.broker import Broker
 from lograft.broker.errors import PartitionOpening
 from lograft.broker.fetch_sessions import (
@@ -62,6 +63,10 @@ HINTED_ERRORS: Final = (ErrorCode.not_leader_or_follower, ErrorCode.fenced_leade
 def handle(
     context: Context, request: FetchRequest
 ) -> FetchResponse | Coroutine[Any, Any, FetchResponse]:
+    if context.role == "controller":
+        # The next request of that replica may be the one that ends the wait of this one.
+        context.lets_next = True
+        return fetch_metadata(context, request)
     state = request.replica_state
     replica_id = request.replica_id if state is None else state.replica_id
     if replica_id >= 0:

@@ -49,11 +49,15 @@ from lograft.broker.log_cleaner import LogCleaner
 from lograft.broker.log_manager import LogManager
 from lograft.broker.partition import Partition
 from lograft.broker.partition_table import PartitionTable
+from lograft.broker.raft_driver import ReplicaView
 from lograft.broker.replica_selection import is_rack_aware, nearest_replica
 from lograft.broker.replicas import Replicas
-from lograft.broker.snapshots import Quorum
+from lograft.broker.snapshots import Quorum, Snapshot
+from lograft.consensus import messages as raft_messages
+from lograft.consensus.types import ReplicaKey, VoterSet
 from lograft.metadata.delta import MetadataDelta
 from lograft.metadata.image import MetadataImage
+from lograft.metadata.image_difference import difference
 from lograft.metadata.types import (
     LeaderRecovery,
     Outcome,
@@ -63,7 +67,7 @@ from lograft.metadata.types import (
 )
 from lograft.model.broker_configs import BrokerConfig, with_dynamic
 from lograft.model.errors import InvalidInput, LograftError
-from lograft.model.seams import Runtime, Task
+from lograft.model.seams import Address, Runtime, Task
 from lograft.model.topic_configs import TopicConfig, resolve_topic_config
 from lograft.model.types import ZERO_UUID, BrokerEpoch, Epoch, NodeId, Offset
 from lograft.replication.types import NO_BROKER_EPOCH, Assignment
@@ -105,6 +109,12 @@ class QuorumView(Protocol):
     """The metadata quorum as this node sees it (broker/raft_driver.py)."""
 
     @property
+    def me(self) -> ReplicaKey: ...
+
+    @property
+    def is_leader(self) -> bool: ...
+
+    @property
     def leader(self) -> NodeId: ...
 
     @property
@@ -117,7 +127,20 @@ class QuorumView(Protocol):
     def quorum(self) -> Quorum: ...
 
     @property
+    def voters(self) -> VoterSet: ...
+
+    @property
     def log(self) -> Log: ...
+
+    def leader_endpoint(self) -> Address | None: ...
+
+    def learn(self, node_id: NodeId, address: Address) -> None: ...
+
+    def replicas(self) -> Sequence[ReplicaView]: ...
+
+    def ask(
+        self, request: raft_messages.Request, *, bytes_max: int = 0
+    ) -> Awaitable[raft_messages.Response]: ...
 
 
 class ProducerIdSource(Protocol):
@@ -220,7 +243,16 @@ class Broker:
     # Following the metadata log.
 
     def on_committed(self, offset: Offset, epoch: Epoch, records: Sequence[Message]) -> None:
-        delta = self.image.apply(records, offset=offset, epoch=epoch)
+        self._on_changed(self.image.apply(records, offset=offset, epoch=epoch))
+
+    def on_snapshot(self, snapshot: Snapshot) -> None:
+        """In the place of all batches up to its end."""
+        before, self.image = self.image, MetadataImage()
+        last = Offset(snapshot.id.end_offset - 1)
+        self.image.apply(snapshot.records, offset=last, epoch=snapshot.id.epoch)
+        self._on_changed(difference(before, self.image))
+
+    def _on_changed(self, delta: MetadataDelta) -> None:
         if self._loaded:
             self._apply(delta)
             if self.node_id in delta.brokers:

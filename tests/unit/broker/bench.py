@@ -14,7 +14,9 @@ from lograft.broker.controller_link import ControllerLink
 from lograft.broker.errors import NotController
 from lograft.broker.partition import Partition
 from lograft.broker.peers import Peers
+from lograft.broker.raft_driver import ReplicaView
 from lograft.broker.snapshots import Quorum
+from lograft.consensus import messages as core
 from lograft.consensus.types import ReplicaKey, VoterSet
 from lograft.metadata.brokers import heartbeat, register_broker
 from lograft.metadata.features import SUPPORTED
@@ -119,11 +121,34 @@ class StandInQuorum:
         log.end_offset = Offset(43)
         return log
 
+    asked: tuple[core.Request, int] | None = None
+    answer: core.Response | None = None
+    learned: tuple[NodeId, Address] | None = None
     #: Where the active controller is while it is not here.
     endpoint: Address | None = None
 
     def leader_endpoint(self) -> Address | None:
         return self.endpoint
+
+    @property
+    def voters(self) -> VoterSet:
+        return self.quorum.voters
+
+    @property
+    def me(self) -> ReplicaKey:
+        return self.voters.voters[0].key
+
+    def learn(self, node_id: NodeId, address: Address) -> None:
+        self.learned = (node_id, address)
+
+    def replicas(self) -> list[ReplicaView]:
+        return [ReplicaView(self.me, Offset(43), 1000, 1000, True)] if self.is_leader else []
+
+    async def ask(self, request: core.Request, *, bytes_max: int = 0) -> core.Response:
+        """Whatever is asked, the answer is the one that the test has laid ready."""
+        self.asked = (request, bytes_max)
+        assert self.answer is not None, request
+        return self.answer
 
 
 class Peer:

@@ -1,0 +1,30 @@
+"""BeginQuorumEpoch, versions 0-1, controller listener: the leader of the metadata quorum says that
+it leads. v1: the voter's directory, and where the leader is (KIP-853).
+"""
+
+from typing import Final
+
+from lograft.api.context import Api, Context
+from lograft.api.quorum import is_of_other_cluster, leader_of, learn_leader
+from lograft.broker.raft_answers import begin_from_wire, begin_to_wire
+from lograft.consensus import messages as core
+from lograft.model.errors import ErrorCode
+from lograft.wire.messages.begin_quorum_epoch import (
+    BeginQuorumEpochRequest,
+    BeginQuorumEpochResponse,
+)
+
+API: Final = Api(key=53, versions=range(2))
+
+
+async def handle(context: Context, request: BeginQuorumEpochRequest) -> BeginQuorumEpochResponse:
+    if is_of_other_cluster(context, request.cluster_id):
+        return BeginQuorumEpochResponse(error_code=ErrorCode.inconsistent_cluster_id)
+    quorum = context.broker.quorum
+    asked = begin_from_wire(request, quorum.me)
+    if asked.epoch >= quorum.epoch:
+        ends = [(end.name, end.host, end.port) for end in request.leader_endpoints]
+        learn_leader(context, asked.sender.node_id, ends)
+    answer = await quorum.ask(asked)
+    assert isinstance(answer, core.BeginQuorumEpochResponse)
+    return begin_to_wire(answer, leader_of(context))

@@ -1,0 +1,22 @@
+"""EndQuorumEpoch, versions 0-1, controller listener: the leader of the metadata quorum gives up its
+epoch and names who should lead next. v1: with their directories (KIP-853).
+"""
+
+from typing import Final
+
+from lograft.api.context import Api, Context
+from lograft.api.quorum import is_of_other_cluster, leader_of
+from lograft.broker.raft_answers import end_from_wire, end_to_wire
+from lograft.consensus import messages as core
+from lograft.model.errors import ErrorCode
+from lograft.wire.messages.end_quorum_epoch import EndQuorumEpochRequest, EndQuorumEpochResponse
+
+API: Final = Api(key=54, versions=range(2))
+
+
+async def handle(context: Context, request: EndQuorumEpochRequest) -> EndQuorumEpochResponse:
+    if is_of_other_cluster(context, request.cluster_id):
+        return EndQuorumEpochResponse(error_code=ErrorCode.inconsistent_cluster_id)
+    answer = await context.broker.quorum.ask(end_from_wire(request))
+    assert isinstance(answer, core.EndQuorumEpochResponse)
+    return end_to_wire(answer, leader_of(context))

@@ -1,0 +1,24 @@
+"""FetchSnapshot, versions 0-1, controller listener: a piece of a snapshot of the metadata log, for
+a replica that is further behind than the log goes back (KIP-630). v1: the replica's directory.
+"""
+
+from typing import Final
+
+from lograft.api.context import Api, Context
+from lograft.api.quorum import is_of_other_cluster, leader_of
+from lograft.broker.raft_answers import fetch_snapshot_from_wire, fetch_snapshot_to_wire
+from lograft.consensus import messages as core
+from lograft.model.errors import ErrorCode
+from lograft.wire.messages.fetch_snapshot import FetchSnapshotRequest, FetchSnapshotResponse
+
+API: Final = Api(key=59, versions=range(2))
+
+
+async def handle(context: Context, request: FetchSnapshotRequest) -> FetchSnapshotResponse:
+    if is_of_other_cluster(context, request.cluster_id):
+        return FetchSnapshotResponse(error_code=ErrorCode.inconsistent_cluster_id)
+    broker = context.broker
+    bytes_max = min(request.max_bytes, broker.config.controller_quorum_fetch_snapshot_max_bytes)
+    answer = await broker.quorum.ask(fetch_snapshot_from_wire(request), bytes_max=max(bytes_max, 1))
+    assert isinstance(answer, core.FetchSnapshotResponse)
+    return fetch_snapshot_to_wire(answer, leader_of(context))

@@ -1,0 +1,90 @@
+"""What the requests within the metadata quorum have in common."""
+
+from collections.abc import Iterable, Sequence
+from typing import Final, Protocol
+
+from lograft.api.context import Context
+from lograft.broker.raft_answers import CODE_OF, Answerer, fetch_from_wire, fetch_to_wire
+from lograft.consensus import messages as core
+from lograft.consensus.types import VoterEndpoint
+from lograft.model.errors import ErrorCode, InvalidInput
+from lograft.model.seams import Address
+from lograft.model.types import NodeId
+from lograft.wire.messages.fetch import FetchRequest, FetchResponse
+
+#: Before this version a fetch cannot say where logs part, nor an answer who leads.
+FETCH_SINCE: Final = 12
+
+
+def is_of_other_cluster(context: Context, cluster_id: str | None) -> bool:
+    """Who does not say which cluster it means is believed to mean this one."""
+    return cluster_id is not None and cluster_id != context.broker.cluster_id
+
+
+def leader_of(context: Context) -> Answerer:
+    quorum = context.broker.quorum
+    return Answerer(quorum.leader, quorum.leader_endpoint())
+
+
+def learn_leader(
+    context: Context, leader: NodeId, endpoints: Iterable[tuple[str, str, int]]
+) -> None:
+    """A leader's own word about where it is counts more than the log's."""
+    wanted = context.broker.config.controller_listener_names[0]
+    for name, host, port in endpoints:
+        if name.upper() == wanted:
+            context.broker.quorum.learn(leader, Address(host, port))
+
+
+async def fetch_metadata(context: Context, request: FetchRequest) -> FetchResponse:
+    """Fetch on the controller listener: a replica of the metadata log pulls from its leader."""
+    broker = context.broker
+    if is_of_other_cluster(context, request.cluster_id):
+        return FetchResponse(error_code=ErrorCode.inconsistent_cluster_id)
+    if context.api_version < FETCH_SINCE:
+        raise InvalidInput(f"the metadata log is fetched with version {FETCH_SINCE} or later")
+    bytes_max = min(request.max_bytes, broker.config.controller_quorum_fetch_max_bytes)
+    answer = await broker.quorum.ask(fetch_from_wire(request), bytes_max=max(bytes_max, 1))
+    assert isinstance(answer, core.FetchResponse)
+    return fetch_to_wire(answer, leader_of(context), log_start=broker.quorum.log.log_start_offset)
+
+
+class ListenerEntry(Protocol):
+    @property
+    def name(self) -> str: ...
+
+    @property
+    def host(self) -> str: ...
+
+    @property
+    def port(self) -> int: ...
+
+
+def voter_endpoints(
+    context: Context, listeners: Sequence[ListenerEntry]
+) -> tuple[VoterEndpoint, ...]:
+    """Where a voter is; the others must be able to reach it."""
+    endpoints = tuple(VoterEndpoint(each.name, each.host, each.port) for each in listeners)
+    wanted = context.broker.config.controller_listener_names[0]
+    if not any(each.name.upper() == wanted for each in endpoints):
+        raise InvalidInput(f"the voter has no listener {wanted}, by which the others reach it")
+    return endpoints
+
+
+def refusal(answer: core.Response) -> tuple[ErrorCode, str | None]:
+    """Code and sentence for whoever changes the voters."""
+    if answer.error is core.Error.NONE:
+        return ErrorCode.none, None
+    return CODE_OF[answer.error], _SENTENCES.get(answer.error, answer.error.value)
+
+
+_SENTENCES: Final = {
+    core.Error.NOT_LEADER: "This controller does not lead the metadata quorum (any more): the"
+    " change may or may not become committed.",
+    core.Error.DUPLICATE_VOTER: "The quorum already has a voter with this id.",
+    core.Error.VOTER_NOT_FOUND: "The quorum has no voter with this id and directory id.",
+    core.Error.CHANGE_IN_PROGRESS: "Another change of the voters is not committed yet: try again.",
+    core.Error.LAST_VOTER: "The last voter cannot be removed.",
+    core.Error.STATIC_VOTERS: "The voters are fixed by controller.quorum.voters (kraft.version 0).",
+    core.Error.TIMED_OUT: "The voter did not catch up, or the change was not committed, in time.",
+}

@@ -1,0 +1,23 @@
+"""RemoveRaftVoter, version 0: a controller is a voter of the metadata quorum no more (KIP-853).
+Answered when the new set is committed; a leader that removes itself resigns then.
+"""
+
+from typing import Final
+
+from lograft.api.context import Api, Context
+from lograft.api.quorum import is_of_other_cluster, refusal
+from lograft.consensus.messages import RemoveVoterRequest
+from lograft.consensus.types import ReplicaKey
+from lograft.model.errors import ErrorCode
+from lograft.model.types import NodeId
+from lograft.wire.messages.remove_raft_voter import RemoveRaftVoterRequest, RemoveRaftVoterResponse
+
+API: Final = Api(key=81, versions=range(1))
+
+
+async def handle(context: Context, request: RemoveRaftVoterRequest) -> RemoveRaftVoterResponse:
+    if is_of_other_cluster(context, request.cluster_id):
+        return RemoveRaftVoterResponse(error_code=ErrorCode.inconsistent_cluster_id)
+    key = ReplicaKey(NodeId(request.voter_id), request.voter_directory_id)
+    code, sentence = refusal(await context.broker.quorum.ask(RemoveVoterRequest(key=key)))
+    return RemoveRaftVoterResponse(error_code=code, error_message=sentence)

@@ -1,0 +1,43 @@
+"""UpdateRaftVoter, version 0, controller listener: a voter of the metadata quorum tells where it is
+now, and which versions of kraft.version it understands (KIP-853).
+"""
+
+from typing import Final
+
+from lograft.api.context import Api, Context
+from lograft.api.quorum import is_of_other_cluster, refusal, voter_endpoints
+from lograft.consensus.messages import UpdateVoterRequest
+from lograft.consensus.types import ReplicaKey, Voter
+from lograft.model.errors import ErrorCode
+from lograft.model.types import NodeId
+from lograft.wire.messages.update_raft_voter import (
+    CurrentLeader,
+    UpdateRaftVoterRequest,
+    UpdateRaftVoterResponse,
+)
+
+API: Final = Api(key=82, versions=range(1))
+
+
+async def handle(context: Context, request: UpdateRaftVoterRequest) -> UpdateRaftVoterResponse:
+    quorum = context.broker.quorum
+    if is_of_other_cluster(context, request.cluster_id):
+        return UpdateRaftVoterResponse(error_code=ErrorCode.inconsistent_cluster_id)
+    epoch = request.current_leader_epoch
+    if epoch != quorum.epoch:
+        is_old = epoch < quorum.epoch
+        code = ErrorCode.fenced_leader_epoch if is_old else ErrorCode.unknown_leader_epoch
+    else:
+        versions = request.kraft_version_feature
+        voter = Voter(
+            ReplicaKey(NodeId(request.voter_id), request.voter_directory_id),
+            voter_endpoints(context, request.listeners),
+            versions.min_supported_version,
+            versions.max_supported_version,
+        )
+        code, _ = refusal(await quorum.ask(UpdateVoterRequest(voter=voter)))
+    leader = CurrentLeader(leader_id=quorum.leader, leader_epoch=quorum.epoch)
+    address = quorum.leader_endpoint()
+    if address is not None:
+        leader.host, leader.port = address.host, address.port
+    return UpdateRaftVoterResponse(error_code=code, current_leader=leader)

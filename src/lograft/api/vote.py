@@ -1,0 +1,23 @@
+"""Vote, versions 0-2, controller listener: another voter of the metadata quorum asks for this one's
+vote. v1: the voter's directory (KIP-853). v2: pre-votes (KIP-996).
+"""
+
+from typing import Final
+
+from lograft.api.context import Api, Context
+from lograft.api.quorum import is_of_other_cluster, leader_of
+from lograft.broker.raft_answers import vote_from_wire, vote_to_wire
+from lograft.consensus import messages as core
+from lograft.model.errors import ErrorCode
+from lograft.wire.messages.vote import VoteRequest, VoteResponse
+
+API: Final = Api(key=52, versions=range(3))
+
+
+async def handle(context: Context, request: VoteRequest) -> VoteResponse:
+    if is_of_other_cluster(context, request.cluster_id):
+        return VoteResponse(error_code=ErrorCode.inconsistent_cluster_id)
+    quorum = context.broker.quorum
+    answer = await quorum.ask(vote_from_wire(request, quorum.me))
+    assert isinstance(answer, core.VoteResponse)
+    return vote_to_wire(answer, leader_of(context))

@@ -1,0 +1,67 @@
+from uuid import UUID
+
+import pytest
+
+from lograft.consensus import messages as core
+from lograft.consensus.types import ReplicaKey, Voter, VoterEndpoint
+from lograft.model.errors import ErrorCode
+from lograft.model.types import Epoch, NodeId
+from lograft.wire.messages.add_raft_voter import AddRaftVoterRequest, AddRaftVoterResponse, Listener
+from tests.unit.broker.bench import CLUSTER_ID, Bench, run
+
+
+def request(**fields: object) -> AddRaftVoterRequest:
+    made = AddRaftVoterRequest(
+        cluster_id=CLUSTER_ID,
+        voter_id=4,
+        voter_directory_id=UUID(int=4),
+        listeners=[Listener(name="CONTROLLER", host="h", port=9093)],
+    )
+    for name, value in fields.items():
+        setattr(made, name, value)
+    return made
+
+
+@pytest.mark.parametrize(
+    ("error", "code"),
+    [
+        (core.Error.NONE, ErrorCode.none),
+        (core.Error.DUPLICATE_VOTER, ErrorCode.duplicate_voter),
+        (core.Error.NOT_LEADER, ErrorCode.not_leader_or_follower),
+        (core.Error.STATIC_VOTERS, ErrorCode.unsupported_version),
+        (core.Error.CHANGE_IN_PROGRESS, ErrorCode.request_timed_out),
+    ],
+)
+def test_the_core_decides(error: core.Error, code: ErrorCode) -> None:
+    async def scenario(bench: Bench) -> None:
+        bench.quorum.answer = core.VoterChangeResponse(
+            sender=NodeId(1), epoch=Epoch(3), error=error
+        )
+        response = await bench.ask(request(), 1, AddRaftVoterResponse, role="controller")
+        assert response.error_code == code
+        assert (response.error_message is None) == (code == ErrorCode.none)
+        voter = Voter(ReplicaKey(NodeId(4), UUID(int=4)), (VoterEndpoint("CONTROLLER", "h", 9093),))
+        assert bench.quorum.asked == (core.AddVoterRequest(voter=voter), 0)
+
+    run(scenario)
+
+
+@pytest.mark.parametrize(
+    ("asked", "code"),
+    [
+        (request(cluster_id="other"), ErrorCode.inconsistent_cluster_id),
+        (request(voter_directory_id=UUID(int=0)), ErrorCode.invalid_request),
+        (request(voter_id=-1), ErrorCode.invalid_request),
+        (request(listeners=[]), ErrorCode.invalid_request),
+        (request(listeners=[Listener(name="A", host="h", port=1)]), ErrorCode.invalid_request),
+    ],
+)
+def test_a_voter_that_nobody_could_reach_is_refused(
+    asked: AddRaftVoterRequest, code: ErrorCode
+) -> None:
+    async def scenario(bench: Bench) -> None:
+        response = await bench.ask(asked, 0, AddRaftVoterResponse, role="controller")
+        assert response.error_code == code
+        assert bench.quorum.asked is None
+
+    run(scenario)

@@ -1,0 +1,53 @@
+from lograft.consensus import messages as core
+from lograft.model.errors import ErrorCode
+from lograft.model.seams import Address
+from lograft.model.types import Epoch, NodeId
+from lograft.wire.messages.begin_quorum_epoch import (
+    BeginQuorumEpochRequest,
+    BeginQuorumEpochRequestPartitionData,
+    BeginQuorumEpochRequestTopicData,
+    BeginQuorumEpochResponse,
+    LeaderEndpoint,
+)
+from tests.unit.broker.bench import CLUSTER_ID, Bench, run
+
+
+def request(epoch: int, cluster_id: str = CLUSTER_ID) -> BeginQuorumEpochRequest:
+    asked = BeginQuorumEpochRequestPartitionData(leader_id=2, leader_epoch=epoch)
+    return BeginQuorumEpochRequest(
+        cluster_id=cluster_id,
+        voter_id=1,
+        topics=[
+            BeginQuorumEpochRequestTopicData(topic_name="__cluster_metadata", partitions=[asked])
+        ],
+        leader_endpoints=[
+            LeaderEndpoint(name="OTHER", host="x", port=1),
+            LeaderEndpoint(name="CONTROLLER", host="leader", port=9093),
+        ],
+    )
+
+
+def test_the_leader_says_where_it_is() -> None:
+    async def scenario(bench: Bench) -> None:
+        bench.quorum.answer = core.BeginQuorumEpochResponse(sender=NodeId(1), epoch=Epoch(4))
+        response = await bench.ask(request(4), 1, BeginQuorumEpochResponse, role="controller")
+        assert response.topics[0].partitions[0].leader_epoch == 4
+        assert bench.quorum.learned == (2, Address("leader", 9093))
+
+    run(scenario)
+
+
+def test_a_leader_of_the_past_is_answered_but_not_believed() -> None:
+    async def scenario(bench: Bench) -> None:
+        bench.quorum.answer = core.BeginQuorumEpochResponse(
+            sender=NodeId(1), epoch=Epoch(3), error=core.Error.FENCED_EPOCH
+        )
+        response = await bench.ask(request(2), 1, BeginQuorumEpochResponse, role="controller")
+        assert response.topics[0].partitions[0].error_code == ErrorCode.fenced_leader_epoch
+        assert bench.quorum.learned is None
+        response = await bench.ask(
+            request(4, "other"), 1, BeginQuorumEpochResponse, role="controller"
+        )
+        assert response.error_code == ErrorCode.inconsistent_cluster_id
+
+    run(scenario)
