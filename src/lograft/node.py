@@ -20,6 +20,7 @@ from lograft.broker.controller import Controller
 from lograft.broker.controller_link import ControllerLink
 from lograft.broker.directory_assignment import DirectoryAssigner
 from lograft.broker.formatting import check_identities
+from lograft.broker.leader_balancer import LeaderBalancer
 from lograft.broker.metadata_loading import load_metadata
 from lograft.broker.peers import Peers
 from lograft.broker.producer_ids import ProducerIds
@@ -292,6 +293,8 @@ class Node:
             raise LograftError(f"this controller is not taken: {code.name} {reply.error_message}")
         assert self._controller is not None
         self._spawn(self._controller.run(), name="controller")
+        balancer = LeaderBalancer(self._runtime, self.config, self._controller)
+        self._spawn(balancer.run(), name="leader balancer")
 
     async def _join(self, broker: Broker) -> None:
         """Registers with the controller and returns when clients are told about this broker."""

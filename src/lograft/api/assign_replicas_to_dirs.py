@@ -36,7 +36,11 @@ async def handle(
         refused = await decide(
             context,
             lambda image: assign_directories(
-                image, request.broker_id, request.broker_epoch, assignments
+                image,
+                request.broker_id,
+                request.broker_epoch,
+                assignments,
+                config=context.broker.config,
             ),
         )
     except LograftError as error:

@@ -93,6 +93,7 @@ def _describe(
 def _partition(
     broker: Broker, listener: str, index: int, state: PartitionState
 ) -> DescribeTopicPartitionsResponsePartition:
+    alive = [node for node in state.replicas if broker.endpoint_of(node, listener) is not None]
     answer = DescribeTopicPartitionsResponsePartition(
         partition_index=index,
         leader_id=state.leader,
@@ -101,9 +102,7 @@ def _partition(
         isr_nodes=list(state.isr),
         eligible_leader_replicas=list(state.elr),
         last_known_elr=list(state.last_known_elr),
-        offline_replicas=[
-            node for node in state.replicas if broker.endpoint_of(node, listener) is None
-        ],
+        offline_replicas=broker.image.offline_replicas(state, alive),
     )
     if broker.endpoint_of(state.leader, listener) is None:
         answer.error_code = ErrorCode.leader_not_available

@@ -162,7 +162,7 @@ def _partition(
         leader_epoch=state.leader_epoch,
         replica_nodes=list(state.replicas),
         isr_nodes=list(state.isr),
-        offline_replicas=[node for node in state.replicas if node not in alive],
+        offline_replicas=image.offline_replicas(state, alive),
     )
     if state.leader not in alive:
         # Since v6 a leader that has no endpoint for this client is told apart from no leader.

@@ -4,10 +4,9 @@ from collections.abc import Iterator
 from uuid import UUID
 
 from lograft.metadata.broker_partitions import arrive, leave, lose, lose_directories
-from lograft.metadata.conditions import is_reserved_directory
 from lograft.metadata.errors import Refused
 from lograft.metadata.image import MetadataImage
-from lograft.metadata.types import METADATA_VERSION, BrokerState, Outcome
+from lograft.metadata.types import METADATA_VERSION, BrokerState, Outcome, is_reserved_directory
 from lograft.model.broker_configs import BrokerConfig
 from lograft.model.errors import ErrorCode
 from lograft.wire.message import Message

@@ -7,7 +7,6 @@ from uuid import UUID
 from lograft.metadata.image import MetadataImage
 from lograft.metadata.types import (
     ELR_VERSION,
-    LOST_DIRECTORY,
     UNASSIGNED_DIRECTORY,
     PartitionState,
     ResourceType,
@@ -19,15 +18,8 @@ from lograft.model.types import NO_NODE
 MIN_ISR: Final = "min.insync.replicas"
 UNCLEAN_ELECTIONS: Final = "unclean.leader.election.enable"
 
-#: Directory ids below are reserved: unassigned, lost, migrating (KIP-858).
-RESERVED_DIRECTORIES: Final = 100
-
 #: Up to 3.6-IV0 brokers relied on a new leader epoch whenever the ISR shrank (KAFKA-15021).
 EPOCH_PER_SHRINK_UNTIL: Final = 12
-
-
-def is_reserved_directory(directory: UUID) -> bool:
-    return directory.int < RESERVED_DIRECTORIES
 
 
 class TopicRules(NamedTuple):
@@ -77,17 +69,18 @@ class Conditions:
             self._rules[topic] = rules
         return rules
 
-    def may_lead(self, partition: PartitionState, broker_id: int) -> bool:
-        """Whether the broker is up and the replica's disk works."""
+    def may_lead(
+        self, partition: PartitionState, broker_id: int, directory: UUID | None = None
+    ) -> bool:
+        """Whether the broker is up and the replica's disk works. `directory`: where the replica
+        lies now, if not where the partition's state says."""
         if broker_id not in self._active:
             return False
-        if broker_id not in partition.replicas:
-            return True
-        directory = partition.directories[partition.replicas.index(broker_id)]
-        log_dirs = self._image.brokers[broker_id].log_dirs
-        if directory in log_dirs or not log_dirs:
-            return directory != LOST_DIRECTORY
-        return is_reserved_directory(directory) and directory != LOST_DIRECTORY
+        if directory is None:
+            if broker_id not in partition.replicas:
+                return True
+            directory = partition.directories[partition.replicas.index(broker_id)]
+        return self._image.brokers[broker_id].serves(directory)
 
     def default_directory(self, broker_id: int) -> UUID:
         broker = self._image.brokers.get(broker_id)

@@ -3,9 +3,12 @@
 from collections.abc import Iterable, Mapping
 from uuid import UUID
 
+from lograft.metadata.conditions import Conditions
+from lograft.metadata.elections import PartitionChange, controller_elects
 from lograft.metadata.errors import Refused
 from lograft.metadata.image import MetadataImage
 from lograft.metadata.types import Outcome
+from lograft.model.broker_configs import BrokerConfig
 from lograft.model.errors import ErrorCode
 from lograft.model.types import TopicIdPartition
 from lograft.wire.records.partition_change_record import PartitionChangeRecord
@@ -16,8 +19,11 @@ def assign_directories(
     broker_id: int,
     broker_epoch: int,
     assignments: Mapping[UUID, Iterable[TopicIdPartition]],
+    *,
+    config: BrokerConfig,
 ) -> Outcome[dict[TopicIdPartition, ErrorCode]]:
-    """The reply names what could not be assigned."""
+    """The reply names what could not be assigned. A replica in a directory that the broker does
+    not have (any more) is out of sync and leads nothing."""
     broker = image.brokers.get(broker_id)
     if broker is None:
         raise Refused(ErrorCode.broker_id_not_registered, f"Broker {broker_id} is not registered.")
@@ -26,26 +32,26 @@ def assign_directories(
             ErrorCode.stale_broker_epoch,
             f"Broker {broker_id} is registered with epoch {broker.epoch}, not {broker_epoch}.",
         )
-    records = []
+    conditions = Conditions(image, config)
+    records: dict[TopicIdPartition, PartitionChangeRecord] = {}
     refused: dict[TopicIdPartition, ErrorCode] = {}
     for directory, partitions in assignments.items():
         for key in partitions:
-            partition = image.partition(key.topic_id, key.partition)
+            state = image.partition(key.topic_id, key.partition)
             if key.topic_id not in image.topics:
                 refused[key] = ErrorCode.unknown_topic_id
-            elif partition is None:
+            elif state is None:
                 refused[key] = ErrorCode.unknown_topic_or_partition
-            elif broker_id not in partition.replicas:
+            elif broker_id not in state.replicas:
                 refused[key] = ErrorCode.not_leader_or_follower
+            elif key in records:
+                refused[key] = ErrorCode.invalid_request  # in two places at once
             else:
-                place = partition.replicas.index(broker_id)
-                if partition.directories[place] == directory:
-                    continue
-                directories = list(partition.directories)
-                directories[place] = directory
-                records.append(
-                    PartitionChangeRecord(
-                        partition_id=key.partition, topic_id=key.topic_id, directories=directories
-                    )
-                )
-    return Outcome(tuple(records), refused)
+                change = PartitionChange(conditions, image.topics[key.topic_id], key.partition)
+                change.directories[broker_id] = directory
+                if not broker.serves(directory) and controller_elects(state):
+                    change.without(broker_id)
+                record = change.build()
+                if record is not None:
+                    records[key] = record
+    return Outcome(tuple(records.values()), refused)

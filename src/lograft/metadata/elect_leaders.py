@@ -92,17 +92,15 @@ def balance_leaders(image: MetadataImage, *, config: BrokerConfig) -> Outcome[bo
 
 
 def elect_where_nobody_leads(image: MetadataImage, *, config: BrokerConfig) -> Outcome[bool]:
-    """Unclean elections, where the topic's settings allow them. The reply as above."""
+    """Unclean elections where the topic's settings allow them, others if a controller went while
+    it held them. The reply as above."""
     conditions = Conditions(image, config)
 
     def elections() -> Iterator[PartitionChangeRecord]:
         for topic_id, index in image.leaderless:
-            topic = image.topics[topic_id]
-            if not conditions.rules_of(topic.name).unclean_elections:
-                continue
-            change = PartitionChange(conditions, topic, index)
+            change = PartitionChange(conditions, image.topics[topic_id], index)
             if controller_elects(change.before):
-                change.election = Election.UNCLEAN
+                change.elect_uncleanly_if_allowed()
                 record = change.build()
                 if record is not None:
                     yield record

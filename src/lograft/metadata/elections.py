@@ -161,7 +161,7 @@ class PartitionChange:
         return replica in self.isr or (not self.isr and replica in self.elr)
 
     def _may_lead(self, replica: int) -> bool:
-        return self._conditions.may_lead(self.before, replica)
+        return self._conditions.may_lead(self.before, replica, self.directories.get(replica))
 
     def _last_known(self, leader: int) -> tuple[int, ...]:
         """Who led when the ISR became empty; forgotten as soon as somebody leads."""

@@ -4,7 +4,7 @@ Only `replay` changes it. Keys of the dicts are what Kafka's records are keyed b
 topics and brokers are parsed, the rest is kept as the record that said it.
 """
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Container, Iterable, Iterator
 from dataclasses import dataclass, field
 from typing import Final
 from uuid import UUID
@@ -96,6 +96,15 @@ class MetadataImage:
     def partition(self, topic_id: UUID, index: int) -> PartitionState | None:
         topic = self.topics.get(topic_id)
         return None if topic is None else topic.partitions.get(index)
+
+    def offline_replicas(self, state: PartitionState, alive: Container[int]) -> list[int]:
+        """Those on brokers that are not `alive`, or on disks that are gone."""
+        brokers = self.brokers
+        return [
+            replica
+            for replica, directory in zip(state.replicas, state.directories, strict=True)
+            if replica not in alive or not brokers[replica].serves(directory)
+        ]
 
     def config_of(self, resource_type: int, name: str) -> dict[str, str]:
         """What was set for this resource; not to be changed by the caller."""

@@ -14,6 +14,8 @@ R_co = TypeVar("R_co", covariant=True)
 #: Directory ids with a meaning of their own (KIP-858).
 UNASSIGNED_DIRECTORY: Final = ZERO_UUID
 LOST_DIRECTORY: Final = UUID(int=1)
+#: Ids below are reserved: unassigned, lost, migrating.
+RESERVED_DIRECTORIES: Final = 100
 
 METADATA_VERSION: Final = "metadata.version"
 KRAFT_VERSION: Final = "kraft.version"
@@ -27,6 +29,10 @@ ON_DEMAND_MAX: Final = "auto.create.partitions.max"
 
 #: Far below what a batch of the metadata log holds.
 RECORDS_PER_BATCH: Final = 10_000
+
+
+def is_reserved_directory(directory: UUID) -> bool:
+    return directory.int < RESERVED_DIRECTORIES
 
 
 class ResourceType(IntEnum):
@@ -124,6 +130,14 @@ class BrokerState:
 
     def endpoint(self, listener: str) -> Endpoint | None:
         return next((end for end in self.endpoints if end.name == listener), None)
+
+    def serves(self, directory: UUID) -> bool:
+        """Whether a replica in that directory can be reached, as far as the directory goes."""
+        if directory in self.log_dirs:
+            return True
+        if is_reserved_directory(directory):
+            return directory != LOST_DIRECTORY
+        return not self.log_dirs  # a broker from before there were ids
 
     @property
     def default_directory(self) -> UUID:

@@ -163,6 +163,7 @@ class ControlNode:
                 broker_id=request.broker_id,
                 broker_epoch=request.broker_epoch,
                 assignments=assignments,
+                config=self.config,
             )
         )
         return AssignReplicasToDirsResponse()

@@ -139,7 +139,8 @@ def test_a_new_incarnation_leads_nothing_at_first(cluster: Cluster, apply: Apply
     # Last of all: whoever finds it in the log finds the others too.
     assert isinstance(outcome.records[-1], RegisterBrokerRecord)
     apply(image, outcome.records)
-    assert image.brokers[1].epoch == image.offset == outcome.reply.broker_epoch
+    assert outcome.reply.broker_epoch == image.offset
+    assert image.brokers[1].epoch == outcome.reply.broker_epoch
     assert leader_and_isr(image) == (2, 1, (2,))
 
 
@@ -292,20 +293,36 @@ def test_a_broker_without_a_disk_is_fenced(cluster: Cluster, apply: Apply) -> No
 
 
 def test_replicas_are_told_apart_by_directory(cluster: Cluster, apply: Apply) -> None:
-    image = with_partition(cluster(1), apply, [1])
+    image = cluster(1)
+    both = registration(log_dirs=[UUID(int=5001), UUID(int=666)])
+    apply(image, register_broker(image, both, cluster_id="c", config=CONFIG).records)
+    apply(image, beat(image).records)
+    with_partition(image, apply, [1])
     epoch = image.brokers[1].epoch
+
+    def assign(directory: int, *keys: TopicIdPartition) -> dict[TopicIdPartition, ErrorCode]:
+        outcome = assign_directories(image, 1, epoch, {UUID(int=directory): keys}, config=CONFIG)
+        apply(image, outcome.records)
+        return outcome.reply
+
     here, elsewhere = TopicIdPartition(T, 0), TopicIdPartition(T, 5)
     nowhere = TopicIdPartition(UUID(int=8), 0)
-    outcome = assign_directories(image, 1, epoch, {UUID(int=666): [here, elsewhere, nowhere]})
-    assert outcome.reply == {
+    assert assign(666, here, here, elsewhere, nowhere) == {
+        here: ErrorCode.invalid_request,
         elsewhere: ErrorCode.unknown_topic_or_partition,
         nowhere: ErrorCode.unknown_topic_id,
     }
-    apply(image, outcome.records)
     assert image.topics[T].partitions[0].directories == (UUID(int=666),)
-    assert assign_directories(image, 1, epoch, {UUID(int=666): [here]}).records == ()
+    before = image.topics[T].partitions[0]
+    assert assign(666, here) == {}
+    assert image.topics[T].partitions[0] is before
+    # A directory that broke before the controller knew what lies in it.
+    assert assign(404, here) == {}
+    assert leader_and_isr(image) == (-1, 1, ())
+    assert assign(5001, here) == {}
+    assert leader_and_isr(image) == (1, 2, (1,))
     with pytest.raises(Refused):
-        assign_directories(image, 1, epoch + 1, {})
+        assign_directories(image, 1, epoch + 1, {}, config=CONFIG)
 
 
 def test_an_unregistered_broker_is_gone(cluster: Cluster, apply: Apply) -> None:

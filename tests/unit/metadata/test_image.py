@@ -1,6 +1,6 @@
 """The image: every record type, transactions, deltas, and that records() gives the image back."""
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from contextlib import suppress
 from typing import Any
 from uuid import UUID
@@ -53,6 +53,7 @@ from lograft.wire.records.unfence_broker_record import UnfenceBrokerRecord
 from lograft.wire.records.unregister_broker_record import UnregisterBrokerRecord
 from lograft.wire.records.user_scram_credential_record import UserScramCredentialRecord
 from lograft.wire.records.zk_migration_state_record import ZkMigrationStateRecord
+from tests.unit.metadata.conftest import append
 
 A, B = UUID(int=0xA), UUID(int=0xB)
 DISK = UUID(int=0xD)
@@ -444,3 +445,21 @@ def test_the_records_of_an_image_give_the_image(history: list[Message]) -> None:
         image.replay(AbortTransactionRecord())
     assert rebuilt(image.records(), image) == image
     assert image.copy() == image
+
+
+def test_replicas_are_offline_with_their_broker_or_their_disk(
+    cluster: Callable[..., MetadataImage],
+) -> None:
+    image = cluster(1, 2, 3)
+    directories = [UUID(int=5001), UUID(int=666), UUID(int=5003)]
+    append(
+        image,
+        [
+            TopicRecord(name="a", topic_id=A),
+            PartitionRecord(
+                topic_id=A, partition_id=0, replicas=[1, 2, 3], isr=[3], directories=directories
+            ),
+        ],
+    )
+    state = image.topics[A].partitions[0]
+    assert image.offline_replicas(state, [1, 2]) == [2, 3]
