@@ -13,7 +13,8 @@ import asyncio
 import contextvars
 import gc
 import heapq
-from collections.abc import Awaitable, Callable, Coroutine, Generator
+import inspect
+from collections.abc import Awaitable, Callable, Coroutine, Generator, Iterable
 from typing import TYPE_CHECKING, Any, Final, NoReturn, TypeVar, TypeVarTuple
 
 from lograft.simulation.errors import Deadlock, FenceBroken, SimulatedCrash, StepLimit
@@ -366,12 +367,27 @@ class SimulatedLoop(Base):
         self._tasks.clear()
 
 
+def _close_held(values: Iterable[object]) -> None:
+    for value in values:
+        if isinstance(value, tuple):
+            _close_held(value)
+        elif (
+            inspect.iscoroutine(value) and inspect.getcoroutinestate(value) == inspect.CORO_CREATED
+        ):
+            if value.cr_frame is not None:
+                _close_held(list(value.cr_frame.f_locals.values()))
+            value.close()
+
+
 def _bury(task: asyncio.Task[Any]) -> None:
     """Ends a task of a dead process. Its `finally` blocks run, but they reach a dead disk."""
     task._log_destroy_pending = False  # type: ignore[attr-defined]
     coroutine = task.get_coro()
     try:
         assert coroutine is not None
+        if inspect.iscoroutine(coroutine) and coroutine.cr_frame is not None:
+            # One that never began to run may hold others, which would complain.
+            _close_held(list(coroutine.cr_frame.f_locals.values()))
         coroutine.close()
     except BaseException:  # whatever a dead process raises is nobody's business
         pass

@@ -1,0 +1,267 @@
+"""Many brokers and one active controller: whole nodes on simulated machines."""
+
+import asyncio
+from collections.abc import Awaitable, Callable
+
+import pytest
+
+from lograft.metadata.types import BrokerState
+from lograft.model.errors import ErrorCode
+from lograft.model.seams import Address
+from lograft.simulation.cluster import BROKER_PORT, CONTROLLER_PORT, SimulatedCluster
+from lograft.wire.messages.create_topics import (
+    CreatableTopic,
+    CreateTopicsRequest,
+    CreateTopicsResponse,
+)
+from lograft.wire.messages.describe_cluster import (
+    DescribeClusterRequest,
+    DescribeClusterResponse,
+)
+from lograft.wire.messages.init_producer_id import InitProducerIdRequest, InitProducerIdResponse
+from lograft.wire.messages.metadata import (
+    MetadataRequest,
+    MetadataRequestTopic,
+    MetadataResponse,
+)
+from lograft.wire.messages.unregister_broker import (
+    UnregisterBrokerRequest,
+    UnregisterBrokerResponse,
+)
+
+#: Three controllers that are nothing else, and three brokers.
+APART = ("controller",) * 3 + ("broker",) * 3
+SESSION_MS = 3_000
+CONTROLLERS = 2
+
+Work = Callable[[SimulatedCluster], Awaitable[None]]
+
+
+def run(
+    work: Work, *, nodes: int = 3, roles: tuple[str, ...] = (), seed: int = 1, **properties: str
+) -> None:
+    settings = {name.replace("_", "."): value for name, value in properties.items()}
+    cluster = SimulatedCluster(nodes, seed=seed, roles=roles, properties=settings)
+
+    async def main() -> None:
+        await cluster.start()
+        await work(cluster)
+
+    cluster.run(main())
+
+
+async def create(
+    cluster: SimulatedCluster, name: str, *, at: int, replicas: int = 1, partitions: int = 1
+) -> int:
+    topic = CreatableTopic(name=name, num_partitions=partitions, replication_factor=replicas)
+    reply = await cluster.client().request_to(
+        Address(f"n{at}", BROKER_PORT),
+        CreateTopicsRequest(topics=[topic], timeout_ms=20_000),
+        7,
+        CreateTopicsResponse,
+        timeout_ms=30_000,
+    )
+    return reply.topics[0].error_code
+
+
+def broker(cluster: SimulatedCluster, node_id: int) -> BrokerState:
+    return cluster.image.brokers[node_id]
+
+
+def now_ms(cluster: SimulatedCluster) -> int:
+    return cluster.loop.now_ns // 1_000_000
+
+
+@pytest.mark.parametrize("roles", [(), APART], ids=["combined", "apart"])
+@pytest.mark.parametrize("seed", [1, 2])
+def test_every_broker_takes_what_the_controller_decides(roles: tuple[str, ...], seed: int) -> None:
+    async def work(cluster: SimulatedCluster) -> None:
+        brokers = [i for i, role in cluster.roles.items() if "broker" in role]
+        for node_id in brokers:
+            assert await create(cluster, f"t{node_id}", at=node_id, replicas=3) == 0
+        for node_id in brokers:
+            code = await create(cluster, f"t{brokers[0]}", at=node_id)
+            assert code == ErrorCode.topic_already_exists
+        names = {f"t{node_id}" for node_id in brokers}
+        await cluster.wait_for(
+            lambda: all(set(n.broker.image.topic_ids) == names for n in cluster.nodes().values()),
+            seconds=5,
+        )
+
+    run(work, nodes=len(roles) or 3, roles=roles, seed=seed)
+
+
+def test_topics_on_demand_and_producer_ids_come_from_far() -> None:
+    async def work(cluster: SimulatedCluster) -> None:
+        ids: list[int] = []
+        for node_id in cluster.hosts:
+            address, client = Address(f"n{node_id}", BROKER_PORT), cluster.client()
+            asked = MetadataRequest(topics=[MetadataRequestTopic(name=f"made-{node_id}")])
+            answer = await client.request_to(address, asked, 9, MetadataResponse, timeout_ms=10_000)
+            assert [topic.error_code for topic in answer.topics] == [0]
+            assert sorted(known.node_id for known in answer.brokers) == [1, 2, 3]
+            assert answer.controller_id in (1, 2, 3)
+            given = await client.request_to(
+                address,
+                InitProducerIdRequest(transactional_id=None, transaction_timeout_ms=0),
+                4,
+                InitProducerIdResponse,
+                timeout_ms=10_000,
+            )
+            assert given.error_code == 0
+            ids.append(given.producer_id)
+        assert len(set(ids)) == 3
+
+    run(work, default_replication_factor="1")
+
+
+@pytest.mark.parametrize("roles", [(), APART], ids=["combined", "apart"])
+@pytest.mark.parametrize("seed", [1, 2, 3])
+def test_a_killed_controller_is_replaced_and_the_next_topic_is_created(
+    roles: tuple[str, ...], seed: int
+) -> None:
+    async def work(cluster: SimulatedCluster) -> None:
+        first = cluster.controller_id
+        assert await create(cluster, "before", at=max(cluster.hosts)) == 0
+        cluster.kill(first)
+        asked = next(i for i, r in cluster.roles.items() if "broker" in r and i != first)
+        start_ms = now_ms(cluster)
+        assert await create(cluster, "after", at=asked) == 0
+        assert now_ms(cluster) - start_ms < 5_000
+        assert cluster.controller_id != first
+        if not roles:
+            # Its broker was in the same process: the new controller finds nobody there.
+            await cluster.wait_for(lambda: broker(cluster, first).fenced, seconds=1)
+            assert now_ms(cluster) - start_ms < SESSION_MS
+
+    run(work, nodes=len(roles) or 3, roles=roles, seed=seed)
+
+
+@pytest.mark.parametrize("roles", [(), APART], ids=["combined", "apart"])
+def test_a_killed_broker_is_fenced_at_once_and_comes_back(roles: tuple[str, ...]) -> None:
+    async def work(cluster: SimulatedCluster) -> None:
+        await create(cluster, "t", at=max(cluster.hosts), replicas=3, partitions=6)
+        victim = next(
+            i for i, r in cluster.roles.items() if "broker" in r and i != cluster.controller_id
+        )
+        before = broker(cluster, victim)
+        cluster.kill(victim)
+        start_ms = now_ms(cluster)
+        await cluster.wait_for(lambda: broker(cluster, victim).fenced, seconds=1)
+        assert now_ms(cluster) - start_ms < 300
+        topic = cluster.image.topic("t")
+        assert topic is not None
+        for state in topic.partitions.values():
+            assert state.leader not in (victim, -1)
+            assert victim not in state.isr
+        cluster.boot(victim)
+        await cluster.wait_serving(victim, seconds=10)
+        assert not broker(cluster, victim).fenced
+        assert broker(cluster, victim).epoch > before.epoch
+
+    run(work, nodes=len(roles) or 3, roles=roles)
+
+
+def test_a_paused_broker_is_left_to_the_session_timeout() -> None:
+    async def work(cluster: SimulatedCluster) -> None:
+        victim = next(i for i in cluster.hosts if i != cluster.controller_id)
+        cluster.pause(victim)
+        await asyncio.sleep(SESSION_MS / 1000 * 0.6)
+        assert not broker(cluster, victim).fenced
+        # (The other nodes' view: the paused one sees nothing.)
+        await cluster.wait_for(lambda: broker(cluster, victim).fenced, seconds=SESSION_MS / 1000)
+        cluster.resume(victim)
+        await cluster.wait_for(lambda: not broker(cluster, victim).fenced, seconds=5)
+
+    run(work)
+
+
+@pytest.mark.parametrize("is_controller", [True, False])
+def test_a_stopping_broker_hands_over_before_it_goes(is_controller: bool) -> None:
+    async def work(cluster: SimulatedCluster) -> None:
+        await create(cluster, "t", at=1, replicas=3, partitions=9)
+        leaders = [cluster.leader_of("t", index) for index in range(9)]
+        assert set(leaders) == {1, 2, 3}
+        active = cluster.controller_id
+        victim = active if is_controller else next(i for i in cluster.hosts if i != active)
+        seen: set[int] = set()
+        watched = asyncio.Event()
+
+        async def watch() -> None:
+            while not watched.is_set():
+                seen.update(cluster.leader_of("t", index) for index in range(9))
+                await asyncio.sleep(0.002)
+
+        task = cluster.loop.create_task(watch(), name="watch")
+        start_ms = now_ms(cluster)
+        await cluster.stop(victim)
+        assert now_ms(cluster) - start_ms < 2_000
+        watched.set()
+        await task
+        assert -1 not in seen
+        assert broker(cluster, victim).fenced
+        assert victim not in {cluster.leader_of("t", index) for index in range(9)}
+        cluster.boot(victim)
+        await cluster.wait_serving(victim, seconds=10)
+
+    run(work)
+
+
+def test_who_is_in_the_cluster_is_told_everywhere() -> None:
+    async def work(cluster: SimulatedCluster) -> None:
+        brokers = [4, 5, 6]
+        cluster.kill(6)
+        await cluster.wait_for(lambda: broker(cluster, 6).fenced, seconds=1)
+        await asyncio.sleep(0.2)
+
+        async def describe(at: int, port: int, **fields: int) -> DescribeClusterResponse:
+            request = DescribeClusterRequest(**fields)  # type: ignore[arg-type]
+            address, client = Address(f"n{at}", port), cluster.client()
+            return await client.request_to(
+                address, request, 2, DescribeClusterResponse, timeout_ms=5_000
+            )
+
+        some = await describe(4, BROKER_PORT, include_fenced_brokers=False)
+        assert sorted(known.broker_id for known in some.brokers) == [4, 5]
+        assert some.controller_id in (4, 5)
+        everybody = await describe(4, BROKER_PORT, include_fenced_brokers=True)
+        assert {known.broker_id: known.is_fenced for known in everybody.brokers} == {
+            node_id: node_id == 6 for node_id in brokers
+        }
+        for at in (1, 2, 3):
+            told = await describe(at, CONTROLLER_PORT, endpoint_type=CONTROLLERS)
+            assert sorted(known.broker_id for known in told.brokers) == [1, 2, 3]
+            assert told.controller_id == cluster.controller_id
+        gone = await cluster.client().request_to(
+            Address("n5", BROKER_PORT),
+            UnregisterBrokerRequest(broker_id=6),
+            0,
+            UnregisterBrokerResponse,
+            timeout_ms=5_000,
+        )
+        assert gone.error_code == 0
+        await cluster.wait_for(lambda: 6 not in cluster.image.brokers, seconds=1)
+
+    run(work, nodes=6, roles=APART)
+
+
+def test_without_a_majority_the_client_is_told_so() -> None:
+    async def work(cluster: SimulatedCluster) -> None:
+        cluster.kill(2)
+        cluster.kill(3)
+        topic = CreatableTopic(name="t", num_partitions=1, replication_factor=1)
+        reply = await cluster.client().request_to(
+            Address("n1", BROKER_PORT),
+            CreateTopicsRequest(topics=[topic], timeout_ms=4_000),
+            7,
+            CreateTopicsResponse,
+            timeout_ms=30_000,
+        )
+        assert reply.topics[0].error_code == ErrorCode.request_timed_out
+        cluster.boot(2)
+        await cluster.wait_serving(2)
+        code = await create(cluster, "t", at=1)
+        # The first try may have been written and is committed now.
+        assert code in (0, ErrorCode.topic_already_exists)
+
+    run(work)
