@@ -180,6 +180,9 @@ def test_a_paused_broker_is_left_to_the_session_timeout() -> None:
 def test_a_stopping_broker_hands_over_before_it_goes(is_controller: bool) -> None:
     async def work(cluster: SimulatedCluster) -> None:
         await create(cluster, "t", at=1, replicas=3, partitions=9)
+        await cluster.wait_for(
+            lambda: all(node.broker.image.topic("t") for node in cluster.nodes().values())
+        )
         leaders = [cluster.leader_of("t", index) for index in range(9)]
         assert set(leaders) == {1, 2, 3}
         active = cluster.controller_id
