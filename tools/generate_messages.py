@@ -71,6 +71,14 @@ for partition, first in (
 ):
     own(partition, "RaftLife", "int32", tag=10001, default="-1", since=first)
 own("AlterPartitionRequestPartitionData", "RaftVoters", "[]int32", tag=10002, default=None, since=0)
+# What the leader knows of every replica, in the order of ReplicaNodes; nothing in the answers of
+# other brokers. Offsets and ages are -1 where they are not known.
+LEADERS_VIEW = "DescribeTopicPartitionsResponsePartition"
+own(LEADERS_VIEW, "HighWatermark", "int64", tag=10010, default="-1", since=0)
+for tag, name in enumerate(
+    ("LogStartOffsets", "EndOffsets", "LastFetchAgesMs", "LastCaughtUpAgesMs"), start=10011
+):
+    own(LEADERS_VIEW, f"Replica{name}", "[]int64", tag=tag, default=None, since=0)
 
 #: Kafka type: (declaring function, Python type, the value that counts as no default).
 SCALARS = {

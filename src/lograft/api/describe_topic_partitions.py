@@ -1,7 +1,9 @@
 """DescribeTopicPartitions, version 0: topics in the order of their names, in pages.
 
 An answer holds at most `max.request.partition.size.limit` partitions; its cursor says where the
-next request goes on. No topics in the request means all of them.
+next request goes on. No topics in the request means all of them. For partitions that this broker
+leads it also says, in tags of our own, what the leader knows of each replica: where its log begins
+and ends, and how long ago it last fetched and last had everything.
 """
 
 from typing import Final
@@ -9,11 +11,14 @@ from typing import Final
 from lograft.api.context import Api, Context
 from lograft.api.operations import TOPIC_OPERATIONS
 from lograft.broker.broker import Broker
+from lograft.broker.partition import Partition
 from lograft.metadata.errors import Refused
 from lograft.metadata.names import check_topic_name
 from lograft.metadata.types import PartitionState
 from lograft.model.errors import ErrorCode, InvalidInput
-from lograft.model.types import INTERNAL_TOPICS, NO_NODE
+from lograft.model.types import INTERNAL_TOPICS, NO_NODE, NO_OFFSET, NodeId
+from lograft.replication.replica_view import NEVER_MS, ReplicaStatus
+from lograft.replication.types import NO_BROKER_EPOCH
 from lograft.wire.messages.describe_topic_partitions import (
     DescribeTopicPartitionsRequest,
     DescribeTopicPartitionsResponse,
@@ -23,6 +28,11 @@ from lograft.wire.messages.describe_topic_partitions import (
 )
 
 API: Final = Api(key=75, versions=range(1))
+
+#: Of a replica that the leader has not heard of yet.
+NOTHING_KNOWN: Final = ReplicaStatus(
+    NO_NODE, NO_OFFSET, NO_OFFSET, -1, False, NEVER_MS, NEVER_MS, NO_BROKER_EPOCH
+)
 
 
 def handle(
@@ -87,6 +97,10 @@ def _describe(
             _partition(broker, listener, index, known.partitions[index]) for index in indexes[:room]
         ],
     )
+    for answer in topic.partitions:
+        partition = broker.partitions.get_by_id(known.topic_id, answer.partition_index)
+        if partition is not None and partition.leader is not None:
+            _add_view(answer, partition, broker.clock.mono_ms())
     return topic, indexes[room] if len(indexes) > room else None
 
 
@@ -108,3 +122,21 @@ def _partition(
         answer.error_code = ErrorCode.leader_not_available
         answer.leader_id = NO_NODE
     return answer
+
+
+def _add_view(
+    answer: DescribeTopicPartitionsResponsePartition, partition: Partition, now_ms: int
+) -> None:
+    """What the leader knows of its replicas, in the order of `replica_nodes`."""
+    known = {status.node_id: status for status in partition.statuses()}
+    answer.high_watermark = partition.high_watermark
+    for node in answer.replica_nodes:
+        status = known.get(NodeId(node), NOTHING_KNOWN)
+        answer.replica_log_start_offsets.append(status.log_start_offset)
+        answer.replica_end_offsets.append(status.end_offset)
+        answer.replica_last_fetch_ages_ms.append(_age_ms(status.last_fetch_ms, now_ms))
+        answer.replica_last_caught_up_ages_ms.append(_age_ms(status.last_caught_up_ms, now_ms))
+
+
+def _age_ms(then_ms: int, now_ms: int) -> int:
+    return -1 if then_ms == NEVER_MS else max(0, now_ms - then_ms)

@@ -201,6 +201,7 @@ class Broker:
         self.follower_sessions = FollowerSessions(
             runtime.randomness,
             table=self.partitions,
+            throttle=self.replicas.sending,
             hurries_watermarks=self.selects_by_rack,
         )
         self._loaded = False

@@ -28,6 +28,7 @@ from lograft.broker.fetch_sessions import (
 )
 from lograft.broker.partition import Partition
 from lograft.broker.partition_table import PartitionTable
+from lograft.broker.replication_throttle import PAUSE_MS, ReplicationThrottle, is_throttled
 from lograft.model.errors import ErrorCode, LograftError
 from lograft.model.seams import Randomness
 from lograft.model.types import NO_OFFSET, BrokerEpoch, Epoch, NodeId, Offset
@@ -105,6 +106,7 @@ class FollowerSession:
         by_id: bool,
         why_missing: WhyMissing,
         code_of: CodeOf,
+        throttle: ReplicationThrottle,
     ) -> None:
         self.session_id = session_id
         self.node_id = node_id
@@ -114,6 +116,7 @@ class FollowerSession:
         self._by_id = by_id
         self._why_missing = why_missing
         self._code_of = code_of
+        self._throttle = throttle
         self._entries: dict[Key, Entry] = {}
         #: To be looked at by the next answer, in this order.
         self._due: dict[Key, Entry] = {}
@@ -253,6 +256,10 @@ class FollowerSession:
             if poll.bytes_left <= 0 and poll.bytes_read:
                 self._due[key] = entry
                 return None
+            throttled = self._is_throttled(partition)
+            if throttled and self._throttle.is_exceeded(now_ms=now_ms):
+                self._look_later(partition)
+                return None
             part = partition.read(
                 Offset(asked.fetch_offset),
                 bytes_max=min(asked.partition_max_bytes, poll.bytes_left),
@@ -264,6 +271,8 @@ class FollowerSession:
                 return None
             poll.bytes_read += part.size
             poll.bytes_left -= part.size
+            if throttled:
+                self._throttle.record(part.size, now_ms=now_ms)
             entry.is_answered = True
             data = self._data(entry, partition, leader)
             data.records = part
@@ -272,6 +281,18 @@ class FollowerSession:
             poll.is_urgent = True
             return self._data(entry, partition, leader)
         return None
+
+    def _is_throttled(self, partition: Partition) -> bool:
+        """Whether the limit on reassignments holds for the follower."""
+        named = partition.config.leader_replication_throttled_replicas
+        return (
+            bool(named)
+            and is_throttled(named, partition, partition.me)
+            and self.node_id not in partition.assignment.isr
+        )
+
+    def _look_later(self, partition: Partition) -> None:
+        asyncio.get_running_loop().call_later(PAUSE_MS / 1000, self.on_moved, partition)
 
     def _bind(self, key: Key, entry: Entry) -> Partition:
         wanted = entry.wanted
@@ -359,10 +380,12 @@ class FollowerSessions:
         randomness: Randomness,
         *,
         table: PartitionTable,
+        throttle: ReplicationThrottle,
         hurries_watermarks: bool,
     ) -> None:
         self._randomness = randomness
         self._table = table
+        self._throttle = throttle
         self._hurries_watermarks = hurries_watermarks
         self._sessions: dict[int, FollowerSession] = {}
 
@@ -401,6 +424,7 @@ class FollowerSessions:
                 by_id=by_id,
                 why_missing=why_missing,
                 code_of=code_of,
+                throttle=self._throttle,
             )
             session.hurries_watermarks = self._hurries_watermarks
             if session_id != NO_SESSION:

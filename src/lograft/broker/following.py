@@ -10,6 +10,7 @@ from typing import Final, NamedTuple, Protocol
 from uuid import UUID
 
 from lograft.broker.partition import KeptOffsets, Partition
+from lograft.broker.replication_throttle import is_throttled
 from lograft.model.errors import DiskFailed, ErrorCode, LograftError
 from lograft.model.seams import Clock, Spawn
 from lograft.model.types import Epoch, Offset
@@ -87,6 +88,17 @@ class Following:
     @property
     def retry_at_ms(self) -> int:
         return self.role.retry_at_ms
+
+    @property
+    def is_throttled(self) -> bool:
+        """Whether the limit on reassignments holds for this replica now."""
+        partition = self.partition
+        named = partition.config.follower_replication_throttled_replicas
+        return (
+            bool(named)
+            and is_throttled(named, partition, partition.me)
+            and partition.me not in partition.assignment.isr
+        )
 
     def next_fetch(self, now_ms: int) -> FollowerFetch | None:
         if self.is_over or self.partition.during_cut is not None:

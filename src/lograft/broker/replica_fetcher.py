@@ -20,11 +20,13 @@ from lograft.broker.errors import PeerLost, PeerUnreachable
 from lograft.broker.fetch_sessions import EPOCH_INITIAL, EPOCH_MAX, NO_SESSION
 from lograft.broker.following import Bounds, Following
 from lograft.broker.peers import Peers
+from lograft.broker.replication_throttle import PAUSE_MS, ReplicationThrottle
 from lograft.model.broker_configs import BrokerConfig
 from lograft.model.errors import ErrorCode
-from lograft.model.seams import Address, Clock
+from lograft.model.seams import Address, Clock, FileSlice
 from lograft.model.types import NO_OFFSET, BrokerEpoch, NodeId, Offset
 from lograft.replication.types import FollowerFetch
+from lograft.wire.message import Records
 from lograft.wire.messages.fetch import (
     FetchPartition,
     FetchRequest,
@@ -70,6 +72,7 @@ class Surroundings(NamedTuple):
     broker_epoch: Callable[[], BrokerEpoch]
     #: Where other brokers reach a broker; None: the image does not know.
     address_of: Callable[[NodeId], Address | None]
+    throttle: ReplicationThrottle
 
 
 class ReplicaFetcher:
@@ -162,7 +165,13 @@ class ReplicaFetcher:
             if key in self._awaiting:
                 continue
             followed = self.followed.get(key)
-            fetch = None if followed is None else followed.next_fetch(now_ms)
+            if followed is None:
+                fetch = None
+            elif followed.is_throttled and self._around.throttle.is_exceeded(now_ms=now_ms):
+                fetch = None
+                heappush(self._retries, (now_ms + PAUSE_MS, len(self._retries), key))
+            else:
+                fetch = followed.next_fetch(now_ms)
             told = self._session.get(key)
             if fetch is None:
                 if key in self._session:
@@ -260,7 +269,10 @@ class ReplicaFetcher:
                 self._due[key] = None
                 if data.records or data.error_code or data.diverging_epoch is not None:
                     self._session[key] = None
-                self.followed[key].on_answer(asked.fetch, data, now_ms=now_ms)
+                followed = self.followed[key]
+                if data.records and followed.is_throttled:
+                    self._around.throttle.record(_size(data.records), now_ms=now_ms)
+                followed.on_answer(asked.fetch, data, now_ms=now_ms)
 
     def _on_failed(self, error: PeerUnreachable | PeerLost) -> None:
         """Nobody knows what of it arrived: everything is asked anew, after a while."""
@@ -339,6 +351,10 @@ def _forgotten(keys: list[Key]) -> list[ForgottenTopic]:
         ForgottenTopic(topic_id=topic_id, partitions=indexes)
         for topic_id, indexes in topics.items()
     ]
+
+
+def _size(records: Records) -> int:
+    return records.size if isinstance(records, FileSlice) else len(records)
 
 
 def _known(number: int) -> ErrorCode:

@@ -15,6 +15,7 @@ from lograft.broker.log_manager import LogManager
 from lograft.broker.partition import Partition
 from lograft.broker.peers import Peers
 from lograft.broker.replica_fetcher import IN_FLIGHT_MAX, ReplicaFetcher, Surroundings
+from lograft.broker.replication_throttle import FOLLOWER_RATE, LEADER_RATE, ReplicationThrottle
 from lograft.metadata.image import MetadataImage
 from lograft.model.broker_configs import BrokerConfig
 from lograft.model.seams import Address, Runtime, Task
@@ -73,6 +74,9 @@ class Replicas:
         self._around: Surroundings | None = None
         #: By leader; one that nobody follows any more rests.
         self._fetchers: dict[NodeId, ReplicaFetcher] = {}
+        #: What leaders here may send, and followers fetch, for replicas that are not in sync.
+        self.sending = ReplicationThrottle(LEADER_RATE, config)
+        self._fetching = ReplicationThrottle(FOLLOWER_RATE, config)
         self._changes = IsrChanges(me, runtime.clock)
         #: Partitions that are led here and have followers.
         self._led: dict[Partition, None] = {}
@@ -92,6 +96,7 @@ class Replicas:
             self._config,
             lambda: self._broker_epoch,
             self._address_of,
+            self._fetching,
         )
         spawn = self._runtime.spawn
         self._tasks += [

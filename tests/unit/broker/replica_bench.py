@@ -5,6 +5,8 @@ one in its own time.
 """
 
 import asyncio
+import gc
+import warnings
 from collections.abc import Callable, Coroutine
 from typing import Any, TypeVar, cast
 
@@ -328,4 +330,13 @@ class Cluster:
             failures = [f for node in self.nodes.values() for f in node.life.failures]
             assert not failures, failures
         finally:
-            self.loop.close()
+            self._end()
+
+    def _end(self) -> None:
+        """All at once, like a power loss: requests whose handling had not begun are dropped."""
+        self.loop.close()
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", RuntimeWarning)
+            self.nodes.clear()
+            self.controller.nodes.clear()
+            gc.collect()

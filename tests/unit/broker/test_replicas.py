@@ -7,6 +7,8 @@ import pytest
 from lograft.broker.errors import NotEnoughReplicas, WaitTimedOut
 from lograft.broker.partition import Partition
 from lograft.broker.replica_selection import RACK_AWARE_SELECTOR
+from lograft.broker.replication_throttle import FOLLOWER_RATE, LEADER_RATE
+from lograft.metadata.types import ResourceType
 from lograft.model.errors import ErrorCode
 from lograft.model.types import Offset
 from lograft.wire.messages.delete_records import (
@@ -14,6 +16,11 @@ from lograft.wire.messages.delete_records import (
     DeleteRecordsRequest,
     DeleteRecordsResponse,
     DeleteRecordsTopic,
+)
+from lograft.wire.messages.describe_topic_partitions import (
+    DescribeTopicPartitionsRequest,
+    DescribeTopicPartitionsResponse,
+    TopicRequest,
 )
 from lograft.wire.messages.fetch import (
     FetchPartition,
@@ -29,6 +36,8 @@ from lograft.wire.messages.list_offsets import (
     ListOffsetsResponse,
     ListOffsetsTopic,
 )
+from lograft.wire.records.config_record import ConfigRecord
+from lograft.wire.records.partition_change_record import PartitionChangeRecord
 from tests.unit.broker.bench import batch_of
 from tests.unit.broker.replica_bench import Cluster
 
@@ -299,3 +308,106 @@ def test_a_replica_far_behind_begins_anew_at_its_leaders_start() -> None:
         assert (log.log_start_offset, log.end_offset) == (2, 3)
 
     Cluster(2).run(scenario)
+
+
+def change_replicas(cluster: Cluster, *replicas: int) -> None:
+    topic = cluster.controller.image.topic("a")
+    assert topic is not None
+    state = topic.partitions[0]
+    nodes = [cluster.nodes[node] for node in replicas]
+    cluster.controller.append(
+        (
+            PartitionChangeRecord(
+                partition_id=0,
+                topic_id=topic.topic_id,
+                replicas=list(replicas),
+                directories=[node.broker.logs.directories[0].directory_id for node in nodes],
+                isr=[node for node in state.isr if node in replicas],
+            ),
+        )
+    )
+
+
+def test_a_new_replica_copies_and_a_removed_one_deletes() -> None:
+    async def scenario(cluster: Cluster) -> None:
+        cluster.create_topic("a", 1, 2)
+        leader = await cluster.until_led("a")
+        await leader.wait_committed(append(leader, b"x" * 1000), timeout_ms=5_000)
+        change_replicas(cluster, 1, 3)
+        await cluster.until(lambda: sorted(cluster.state("a").isr) == [1, 3])
+        assert content(cluster.nodes[3].partition("a")) == content(leader)
+        assert cluster.nodes[2].broker.partitions.get("a", 0) is None
+        disk = cluster.nodes[2].life.disk
+        await cluster.until(lambda: "a-0" not in disk.list_dir("/data"))
+        await leader.wait_committed(append(leader, b"y"), timeout_ms=5_000)
+
+    Cluster().run(scenario)
+
+
+@pytest.mark.parametrize("throttled", [LEADER_RATE, FOLLOWER_RATE])
+def test_a_copy_is_no_faster_than_its_limit(throttled: str) -> None:
+    """KIP-73: for replicas that are named and not in sync."""
+
+    def limit(cluster: Cluster, name: str, rate: int) -> None:
+        cluster.controller.append(
+            (
+                ConfigRecord(
+                    resource_type=ResourceType.broker,
+                    resource_name="",
+                    name=name,
+                    value=str(rate),
+                ),
+            )
+        )
+
+    async def copy(cluster: Cluster) -> float:
+        clock = cluster.nodes[1].broker.clock
+        begin_ms = clock.mono_ms()
+        change_replicas(cluster, 1, 3)
+        await cluster.until(lambda: sorted(cluster.state("a").isr) == [1, 3], seconds=120)
+        return (clock.mono_ms() - begin_ms) / 1000
+
+    async def scenario(cluster: Cluster) -> None:
+        named = {"leader_replication_throttled_replicas": "0:1"}
+        if throttled == FOLLOWER_RATE:
+            named = {"follower_replication_throttled_replicas": "*"}
+        cluster.create_topic("a", 1, 2, **named)
+        leader = await cluster.until_led("a")
+        for _ in range(20):
+            await leader.wait_committed(append(leader, b"x" * 50_000), timeout_ms=5_000)
+        limit(cluster, throttled, 100_000)
+        seconds = await copy(cluster)
+        assert 4 <= seconds <= 15, seconds
+        # A replica in sync is not held back.
+        begin_ms = cluster.nodes[1].broker.clock.mono_ms()
+        for _ in range(20):
+            await leader.wait_committed(append(leader, b"x" * 50_000), timeout_ms=5_000)
+        assert cluster.nodes[1].broker.clock.mono_ms() - begin_ms < 2_000
+
+    Cluster(replica_fetch_max_bytes="60000").run(scenario)
+
+
+def test_the_leader_shows_what_it_knows_of_each_replica() -> None:
+    async def scenario(cluster: Cluster) -> None:
+        cluster.create_topic("a", 1, 2, 3)
+        leader = await cluster.until_led("a")
+        await leader.wait_committed(append(leader, b"x"), timeout_ms=5_000)
+        cluster.network.cut("n1", "n3")
+        await asyncio.sleep(0.5)
+        append(leader, b"y")
+        await asyncio.sleep(0.5)
+        request = DescribeTopicPartitionsRequest(
+            topics=[TopicRequest(name="a")], response_partition_limit=10
+        )
+        kind = DescribeTopicPartitionsResponse
+        shown = (await cluster.ask(1, request, 0, kind)).topics[0].partitions[0]
+        assert shown.replica_nodes == [1, 2, 3]
+        assert shown.high_watermark == 1
+        assert shown.replica_end_offsets == [2, 2, 1]
+        assert shown.replica_log_start_offsets == [0, 0, 0]
+        assert shown.replica_last_caught_up_ages_ms[1] < 500
+        assert shown.replica_last_caught_up_ages_ms[2] >= 500
+        elsewhere = (await cluster.ask(2, request, 0, kind)).topics[0].partitions[0]
+        assert elsewhere.replica_end_offsets == []
+
+    Cluster().run(scenario)
