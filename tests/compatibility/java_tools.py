@@ -16,6 +16,7 @@ PACKAGES: Final = {
     "ConfigCommand": "kafka.admin",
     "ConsoleConsumer": "org.apache.kafka.tools.consumer",
     "MetadataShell": "org.apache.kafka.shell",
+    "ReassignPartitionsCommand": "org.apache.kafka.tools.reassign",
     "StorageTool": "kafka.tools",
 }
 

@@ -35,10 +35,18 @@ def outcome(answers: Mapping[Any, Future[Any]]) -> dict[Any, Any]:
 
 
 def create_topic(
-    bootstrap: str, topic: str, *, partitions: int = 1, configs: Mapping[str, str] | None = None
+    bootstrap: str,
+    topic: str,
+    *,
+    partitions: int = 1,
+    configs: Mapping[str, str] | None = None,
+    replication_factor: int = 1,
 ) -> None:
     new = NewTopic(
-        topic, num_partitions=partitions, replication_factor=1, config=dict(configs or {})
+        topic,
+        num_partitions=partitions,
+        replication_factor=replication_factor,
+        config=dict(configs or {}),
     )
     admin = admin_of(bootstrap)  # must outlive its answers
     outcome(admin.create_topics([new]))
