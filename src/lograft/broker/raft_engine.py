@@ -300,13 +300,16 @@ class RaftEngine:
                 data = read_bytes(self.log, message.read_from, bytes_max=bytes_max)
                 return replace(message, read_from=NO_OFFSET, entries=raw_entries(data))
             case core_messages.FetchSnapshotResponse() if message.snapshot is not None:
-                piece = read_snapshot_bytes(
-                    self._runtime.disk,
-                    self._folder,
-                    SnapshotId(*message.snapshot),
-                    message.position,
-                    bytes_max=bytes_max,
-                )
+                id_ = SnapshotId(*message.snapshot)
+                disk, position = self._runtime.disk, message.position
+                try:
+                    piece = read_snapshot_bytes(
+                        disk, self._folder, id_, position, bytes_max=bytes_max
+                    )
+                except FileNotFoundError:
+                    # A newer one has taken its place just now.
+                    error = core_messages.Error.SNAPSHOT_NOT_FOUND
+                    return replace(message, error=error, snapshot=None)
                 return replace(message, data=piece)
             case _:
                 return message

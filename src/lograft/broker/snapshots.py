@@ -25,7 +25,9 @@ from lograft.wire.records.snapshot_footer_record import SnapshotFooterRecord
 from lograft.wire.records.snapshot_header_record import SnapshotHeaderRecord
 
 _NAME: Final = re.compile(r"([0-9]{20})-([0-9]{10})\.checkpoint")
+#: Of a snapshot that is being written here, and of one that comes from another node.
 PART_SUFFIX: Final = ".part"
+DOWNLOAD_SUFFIX: Final = ".download"
 BOOTSTRAP: Final = "bootstrap.checkpoint"
 #: Records in a batch of a snapshot: the unit in which it is written and read.
 _BATCH_RECORDS: Final = 2_000
@@ -66,8 +68,12 @@ def snapshot_ids(disk: Disk, folder: str) -> list[SnapshotId]:
 
 def remove_parts(disk: Disk, folder: str) -> None:
     """What a stop in the middle of writing has left."""
+    _remove(disk, folder, (f".checkpoint{PART_SUFFIX}", f".checkpoint{DOWNLOAD_SUFFIX}"))
+
+
+def _remove(disk: Disk, folder: str, suffixes: tuple[str, ...]) -> None:
     for name in disk.list_dir(folder):
-        if name.endswith(f".checkpoint{PART_SUFFIX}"):
+        if name.endswith(suffixes):
             disk.unlink(f"{folder}/{name}")
 
 
@@ -86,9 +92,9 @@ def write_part(
     disk: Disk, folder: str, snapshot_id: SnapshotId, position: int, data: bytes
 ) -> None:
     """A piece of a snapshot that comes from another node; the first one begins it anew."""
-    file = disk.open(f"{folder}/{snapshot_id.file_name}{PART_SUFFIX}", create=True)
-    if position == 0 and file.size:
-        file.truncate(0)
+    if position == 0:
+        _remove(disk, folder, (f".checkpoint{DOWNLOAD_SUFFIX}",))
+    file = disk.open(f"{folder}/{snapshot_id.file_name}{DOWNLOAD_SUFFIX}", create=True)
     if file.size != position:
         raise MetadataCorrupt(f"{file.path} has {file.size} bytes, a piece at {position} came")
     file.append(data)
@@ -97,9 +103,9 @@ def write_part(
 def finish_parts(disk: Disk, folder: str, snapshot_id: SnapshotId) -> Snapshot:
     """All pieces are there: the snapshot is checked, then takes its name, durably. Blocks."""
     path = f"{folder}/{snapshot_id.file_name}"
-    snapshot = read_snapshot(disk, folder, snapshot_id, suffix=PART_SUFFIX)
-    disk.open(path + PART_SUFFIX).fsync()
-    disk.rename(path + PART_SUFFIX, path)
+    snapshot = read_snapshot(disk, folder, snapshot_id, suffix=DOWNLOAD_SUFFIX)
+    disk.open(path + DOWNLOAD_SUFFIX).fsync()
+    disk.rename(path + DOWNLOAD_SUFFIX, path)
     disk.fsync_dir(folder)
     return snapshot
 
