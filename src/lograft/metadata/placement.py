@@ -111,11 +111,11 @@ class _Spread:
         self._replication_factor = replication_factor
         self._topic_leaders = dict(topic_leaders)
         self._leaders = {b: candidate.leaders for b, candidate in everyone.items()}
-        self._topic_replicas = dict.fromkeys(everyone, 0)
+        self._topic_followers = dict.fromkeys(everyone, 0)
         total = count + sum(topic_leaders.values())
         self._topic_leaders_max = -(-total // len(active))
         self._leaders_max = (count + sum(self._leaders.values())) / len(active) * LEADER_SLACK
-        self._topic_replicas_max = -(-count * replication_factor // len(everyone))
+        self._topic_followers_max = -(-count * (replication_factor - 1) // len(everyone))
 
     def place(self, walk: list[int]) -> tuple[int, ...]:
         leader = min(
@@ -138,14 +138,13 @@ class _Spread:
                 key=lambda b: (
                     not self._everyone[b].active,
                     racks.get(self._everyone[b].rack, 0) if self._has_rack(b) else 0,
-                    self._topic_replicas[b] >= self._topic_replicas_max,
+                    self._topic_followers[b] >= self._topic_followers_max,
                 ),
             )
             replicas.append(follower)
+            self._topic_followers[follower] += 1
             rack = self._everyone[follower].rack
             racks[rack] = racks.get(rack, 0) + 1
-        for broker_id in replicas:
-            self._topic_replicas[broker_id] += 1
         return tuple(replicas)
 
     def _has_rack(self, broker_id: int) -> bool:

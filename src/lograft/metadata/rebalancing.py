@@ -1,0 +1,217 @@
+"""Which replicas move so that a set of brokers shares the load evenly: a plan, about the smallest
+there is. A broker that joins takes its share and nothing else moves; what a broker that goes holds
+is spread over the others.
+
+Three steps: replicas on brokers outside the set are replaced; then those with too many give to
+those with too few, each partition to whom it stands nearest on the ring (`placement`); then the
+order of replicas changes, which moves no records, until leaders are even.
+"""
+
+from collections import deque
+from collections.abc import Collection, Iterable
+from typing import Final, NamedTuple
+
+from lograft.metadata.errors import Refused
+from lograft.metadata.image import MetadataImage
+from lograft.metadata.placement import Ring
+from lograft.metadata.reassignment import target_of
+from lograft.model.errors import ErrorCode
+from lograft.model.types import ReplicationMode
+
+#: A plan is improved in passes; each one ends nearer, and this is never reached.
+PASSES_MAX: Final = 50
+
+
+class Holding(NamedTuple):
+    topic: str
+    partition: int
+    #: The first is the preferred leader.
+    replicas: tuple[int, ...]
+
+
+class Move(NamedTuple):
+    topic: str
+    partition: int
+    before: tuple[int, ...]
+    after: tuple[int, ...]
+
+    @property
+    def copies(self) -> int:
+        """How many replicas have to be copied."""
+        return len([replica for replica in self.after if replica not in self.before])
+
+
+def plan(
+    image: MetadataImage, broker_ids: Collection[int], *, topics: Collection[str] | None = None
+) -> list[Move]:
+    """For the whole cluster or some topics. Partitions that change their mode of replication are
+    left alone."""
+    holdings = [
+        Holding(topic.name, index, target_of(state))
+        for topic in image.topics.values()
+        if topics is None or topic.name in topics
+        for index, state in topic.partitions.items()
+        if state.mode in (ReplicationMode.isr, ReplicationMode.raft)
+    ]
+    racks = {
+        broker_id: broker.rack
+        for broker_id in broker_ids
+        if (broker := image.brokers.get(broker_id)) is not None
+    }
+    if unknown := sorted(set(broker_ids) - set(racks)):
+        raise Refused(ErrorCode.broker_id_not_registered, f"Broker {unknown[0]} is not registered.")
+    return plan_moves(holdings, racks)
+
+
+def plan_moves(holdings: Iterable[Holding], racks: dict[int, str | None]) -> list[Move]:
+    """`racks`: the brokers that shall hold everything, with their racks."""
+    sharing = _Sharing(list(holdings), racks)
+    sharing.replace_strangers()
+    sharing.even_out_replicas()
+    sharing.even_out_leaders()
+    return sharing.moves()
+
+
+class _Sharing:
+    def __init__(self, holdings: list[Holding], racks: dict[int, str | None]) -> None:
+        self._holdings = holdings
+        self._racks = racks
+        self._brokers = sorted(racks)
+        most = max((len(holding.replicas) for holding in holdings), default=0)
+        if most > len(racks):
+            raise Refused(
+                ErrorCode.invalid_replication_factor,
+                f"{len(racks)} broker(s) cannot hold partitions with {most} replicas.",
+            )
+        ring = Ring(self._brokers)
+        self._walks = [ring.walk(f"{one.topic} {one.partition}") for one in holdings]
+        self._now = [list(holding.replicas) for holding in holdings]
+        self._loads = dict.fromkeys(self._brokers, 0)
+        for replicas in self._now:
+            for broker_id in replicas:
+                if broker_id in self._loads:
+                    self._loads[broker_id] += 1
+
+    def moves(self) -> list[Move]:
+        return [
+            Move(holding.topic, holding.partition, holding.replicas, tuple(now))
+            for holding, now in zip(self._holdings, self._now, strict=True)
+            if tuple(now) != holding.replicas
+        ]
+
+    def replace_strangers(self) -> None:
+        for walk, replicas in zip(self._walks, self._now, strict=True):
+            for place, stranger in enumerate(replicas):
+                if stranger not in self._loads:
+                    others = [b for b in replicas if b in self._loads]
+                    taken = min(
+                        (b for b in walk if b not in others),
+                        key=lambda b: (-self._spread([*others, b]), self._loads[b]),
+                    )
+                    replicas[place] = taken
+                    self._loads[taken] += 1
+
+    def even_out_replicas(self) -> None:
+        """One replica at a time goes from a broker to one that holds at least two fewer. First
+        only those above the share give; then anybody, where racks or replicas that are there
+        already stood in the way."""
+        share = sum(self._loads.values()) // max(1, len(self._brokers))
+        for above in (share, 0):
+            for _ in range(PASSES_MAX):
+                moved = False
+                for taker in sorted(self._brokers, key=self._loads.__getitem__):
+                    if max(self._loads.values()) - self._loads[taker] >= 2:
+                        moved |= self._give_to(taker, above=above)
+                if not moved:
+                    break
+
+    def _give_to(self, taker: int, *, above: int) -> bool:
+        """Those that stand nearest to the taker on the ring come first."""
+        moved = False
+        near = sorted(
+            (walk.index(taker), number)
+            for number, walk in enumerate(self._walks)
+            if taker not in self._now[number]
+        )
+        for _, number in near:
+            if max(self._loads.values()) - self._loads[taker] < 2:
+                break
+            replicas = self._now[number]
+            giver = self._giver(replicas, taker, above=above)
+            if giver is not None:
+                replicas[replicas.index(giver)] = taker
+                self._loads[giver] -= 1
+                self._loads[taker] += 1
+                moved = True
+        return moved
+
+    def _giver(self, replicas: list[int], taker: int, *, above: int) -> int | None:
+        """Whoever holds most; rather a follower than the leader. Racks stay as spread as now."""
+        best: tuple[int, int] | None = None
+        giver = None
+        before = self._spread(replicas)
+        for place, broker_id in enumerate(replicas):
+            load = self._loads[broker_id]
+            if load <= above or load - self._loads[taker] < 2:
+                continue
+            rank = (load, place)
+            if best is None or rank > best:
+                after = [taker if one == broker_id else one for one in replicas]
+                if self._spread(after) >= before:
+                    best, giver = rank, broker_id
+        return giver
+
+    def _spread(self, replicas: list[int]) -> int:
+        """How many failures of whole racks the replicas survive, and then some: racks they are in,
+        brokers without a rack counting as one each."""
+        named = {self._racks[b] for b in replicas if self._racks[b] is not None}
+        return len(named) + sum(self._racks[b] is None for b in replicas)
+
+    def even_out_leaders(self) -> None:
+        """Leadership goes along chains of brokers that share partitions, from one that leads two
+        more than the chain's end."""
+        led: dict[int, dict[int, None]] = {broker_id: {} for broker_id in self._brokers}
+        for number, replicas in enumerate(self._now):
+            if replicas:
+                led[replicas[0]][number] = None
+        done = False
+        while not done:
+            done = True
+            for start in sorted(self._brokers, key=lambda b: -len(led[b])):
+                chain = self._chain(start, led)
+                if chain:
+                    done = False
+                    self._hand_over(chain, led)
+                    break
+
+    def _chain(self, start: int, led: dict[int, dict[int, None]]) -> list[tuple[int, int, int]]:
+        """Steps (partition, from, to) to the nearest broker that leads two fewer; [] if none."""
+        reached: dict[int, tuple[int, int]] = {start: (-1, -1)}
+        queue = deque([start])
+        while queue:
+            here = queue.popleft()
+            if len(led[start]) - len(led[here]) >= 2:
+                steps: list[tuple[int, int, int]] = []
+                while here != start:
+                    number, source = reached[here]
+                    steps.append((number, source, here))
+                    here = source
+                return steps
+            for number in led[here]:
+                for follower in self._now[number][1:]:
+                    if follower not in reached:
+                        reached[follower] = (number, here)
+                        queue.append(follower)
+                if len(reached) == len(self._brokers):
+                    break
+        return []
+
+    def _hand_over(
+        self, chain: list[tuple[int, int, int]], led: dict[int, dict[int, None]]
+    ) -> None:
+        for number, source, target in chain:
+            replicas = self._now[number]
+            place = replicas.index(target)
+            replicas[0], replicas[place] = target, source
+            del led[source][number]
+            led[target][number] = None

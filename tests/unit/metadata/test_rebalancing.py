@@ -1,0 +1,142 @@
+"""Plans: even, complete, and no larger than they must be."""
+
+from collections import Counter
+from collections.abc import Callable
+from random import Random
+from uuid import UUID
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from lograft.metadata.errors import Refused
+from lograft.metadata.image import MetadataImage
+from lograft.metadata.placement import Candidate, place_partitions
+from lograft.metadata.rebalancing import Holding, Move, plan, plan_moves
+from lograft.metadata.topics import create_topics
+from lograft.model.errors import ErrorCode
+from lograft.wire.messages.create_topics import CreatableTopic, CreateTopicsRequest
+from tests.unit.metadata.conftest import append, make_config
+
+Placed = dict[tuple[str, int], tuple[int, ...]]
+
+
+def placed(brokers: int, *, partitions: int = 1000, factor: int = 3) -> list[Holding]:
+    replicas = place_partitions(
+        "t",
+        range(partitions),
+        replication_factor=factor,
+        candidates=[Candidate(broker_id) for broker_id in range(brokers)],
+    )
+    return [Holding("t", index, one) for index, one in enumerate(replicas)]
+
+
+def after(holdings: list[Holding], moves: list[Move]) -> Placed:
+    now: Placed = {(one.topic, one.partition): one.replicas for one in holdings}
+    for move in moves:
+        assert now[move.topic, move.partition] == move.before
+        now[move.topic, move.partition] = move.after
+    return now
+
+
+def loads(now: Placed) -> Counter[int]:
+    return Counter(broker_id for replicas in now.values() for broker_id in replicas)
+
+
+def leaders(now: Placed) -> Counter[int]:
+    return Counter(replicas[0] for replicas in now.values())
+
+
+def width(counts: Counter[int], brokers: int) -> int:
+    values = [counts[broker_id] for broker_id in range(brokers)]
+    return max(values) - min(values)
+
+
+@pytest.mark.parametrize("brokers", [3, 4, 5, 9])
+def test_a_broker_that_joins_takes_its_share_and_nothing_else_moves(brokers: int) -> None:
+    holdings = placed(brokers)
+    moves = plan_moves(holdings, dict.fromkeys(range(brokers + 1)))
+    now = after(holdings, moves)
+    share = loads(now)[brokers]
+    assert abs(share - 3000 / (brokers + 1)) < 1
+    # (The ring had left the others within a few replicas of each other.)
+    assert share <= sum(move.copies for move in moves) <= share + 5
+    assert width(loads(now), brokers + 1) <= 1
+    assert width(leaders(now), brokers + 1) <= 1
+
+
+def test_what_a_broker_holds_that_goes_is_spread() -> None:
+    holdings = placed(5)
+    held = sum(4 in one.replicas for one in holdings)
+    moves = plan_moves(holdings, dict.fromkeys(range(4)))
+    now = after(holdings, moves)
+    assert 4 not in loads(now)
+    assert width(loads(now), 4) <= 1
+    assert held <= sum(move.copies for move in moves) <= held * 1.05
+
+
+def test_racks_stay_apart() -> None:
+    holdings = placed(3)
+    racks: dict[int, str | None] = {broker_id: "abc"[broker_id % 3] for broker_id in range(6)}
+    now = after(holdings, plan_moves(holdings, racks))
+    assert all(len({racks[b] for b in replicas}) == 3 for replicas in now.values())
+    assert width(loads(now), 6) <= 1
+
+
+def test_a_lone_rack_takes_more_rather_than_both_replicas() -> None:
+    """Broker 2 is alone in its rack: each partition keeps one replica there."""
+    holdings = [Holding("t", index, (index % 2, 2)) for index in range(100)]
+    racks: dict[int, str | None] = {0: "a", 1: "a", 2: "b"}
+    now = after(holdings, plan_moves(holdings, racks))
+    assert loads(now) == {0: 50, 1: 50, 2: 100}
+
+
+def test_too_few_brokers() -> None:
+    with pytest.raises(Refused) as refusal:
+        plan_moves([Holding("t", 0, (1, 2))], {1: None})
+    assert refusal.value.code == ErrorCode.invalid_replication_factor
+
+
+@settings(max_examples=60, deadline=None)
+@given(st.integers(0, 2**32))
+def test_any_start_ends_even(seed: int) -> None:
+    chance = Random(seed)
+    before = chance.randrange(1, 8)
+    brokers = chance.randrange(3, 9)
+    holdings = [
+        Holding("t", index, tuple(chance.sample(range(before), min(before, factor))))
+        for index, factor in enumerate(chance.choices([1, 2, 3], k=chance.randrange(0, 80)))
+    ]
+    moves = plan_moves(holdings, dict.fromkeys(range(brokers)))
+    now = after(holdings, moves)
+    for holding in holdings:
+        replicas = now[holding.topic, holding.partition]
+        assert len(replicas) == len(set(replicas)) == len(holding.replicas)
+        assert set(replicas) <= set(range(brokers))
+    assert width(loads(now), brokers) <= 1
+    # No plan copies less: what lies outside, and what is above the share.
+    old = loads({(one.topic, one.partition): one.replicas for one in holdings})
+    share = -(-sum(old.values()) // brokers)
+    least = sum(n if b >= brokers else max(0, n - share) for b, n in old.items())
+    copies = sum(move.copies for move in moves)
+    assert least <= copies <= least + brokers
+    # What is even stays as it is.
+    again = [Holding(*key, replicas) for key, replicas in now.items()]
+    assert sum(move.copies for move in plan_moves(again, dict.fromkeys(range(brokers)))) == 0
+
+
+def test_the_plan_of_a_cluster(
+    cluster: Callable[..., MetadataImage], new_id: Callable[[], UUID]
+) -> None:
+    image = cluster(1, 2, 3)
+    topics = [
+        CreatableTopic(name=name, num_partitions=40, replication_factor=2) for name in ("a", "b")
+    ]
+    request = CreateTopicsRequest(topics=topics)
+    outcome = create_topics(image, request, config=make_config(), new_id=new_id)
+    append(image, outcome.records)
+    moves = plan(image, [1, 2], topics=["a"])
+    assert {move.topic for move in moves} == {"a"}
+    assert all(set(move.after) == {1, 2} for move in moves)
+    with pytest.raises(Refused, match="Broker 9"):
+        plan(image, [1, 9])
