@@ -22,6 +22,7 @@ from lograft.broker.directory_assignment import DirectoryAssigner
 from lograft.broker.formatting import check_identities
 from lograft.broker.leader_balancer import LeaderBalancer
 from lograft.broker.metadata_loading import load_metadata
+from lograft.broker.mode_switcher import ModeSwitcher
 from lograft.broker.peers import Peers
 from lograft.broker.producer_ids import ProducerIds
 from lograft.broker.raft_driver import RaftDriver
@@ -125,6 +126,8 @@ class Node:
             self._serve(self.config.broker_listeners)
 
     async def stop(self) -> None:
+        if self._broker is not None:
+            self._broker.replicas.raft.hand_over()
         if self._registration is not None:
             await self._registration.shut_down()
         for server in self._servers.values():
@@ -292,9 +295,12 @@ class Node:
             code = ErrorCode(reply.error_code)
             raise LograftError(f"this controller is not taken: {code.name} {reply.error_message}")
         assert self._controller is not None
+        assert self._peers is not None
         self._spawn(self._controller.run(), name="controller")
         balancer = LeaderBalancer(self._runtime, self.config, self._controller)
         self._spawn(balancer.run(), name="leader balancer")
+        switcher = ModeSwitcher(self._runtime, self._controller, self._peers, config=self.config)
+        self._spawn(switcher.run(), name="mode switches")
 
     async def _join(self, broker: Broker) -> None:
         """Registers with the controller and returns when clients are told about this broker."""

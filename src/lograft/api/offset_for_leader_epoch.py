@@ -5,12 +5,14 @@ goes back. An epoch newer than the log's, or older than all it holds, has no end
 """
 
 from typing import Final
+from uuid import UUID
 
 from lograft.api.context import Api, Context
 from lograft.api.errors import code_of
 from lograft.broker.broker import Broker
-from lograft.model.errors import LograftError
-from lograft.model.types import Epoch
+from lograft.consensus.types import LogEnd
+from lograft.model.errors import ErrorCode, LograftError
+from lograft.model.types import Epoch, TopicIdPartition
 from lograft.wire.messages.offset_for_leader_epoch import (
     EpochEndOffset,
     OffsetForLeaderEpochRequest,
@@ -28,12 +30,31 @@ def handle(context: Context, request: OffsetForLeaderEpochRequest) -> OffsetForL
             OffsetForLeaderTopicResult(
                 topic=topic.topic,
                 partitions=[
-                    _find(context.broker, topic.topic, asked) for asked in topic.partitions
+                    _find(context.broker, topic.topic, asked)
+                    if asked.leaving_epoch < 0
+                    else _tail(context.broker, topic.topic_id, asked)
+                    for asked in topic.partitions
                 ],
             )
             for topic in request.topics
         ]
     )
+
+
+def _tail(broker: Broker, topic_id: UUID, asked: OffsetForLeaderPartition) -> EpochEndOffset:
+    """The controller ends a raft life and asks where this replica's log ends. A replica that knows
+    an epoch which is not below names it; one that is not ready is asked again."""
+    answer = EpochEndOffset(partition=asked.partition)
+    port = broker.replicas.raft.find(TopicIdPartition(topic_id, asked.partition))
+    tail = None if port is None else port.modes.tail_in(Epoch(asked.leaving_epoch))
+    if tail is None:
+        answer.error_code = ErrorCode.unknown_leader_epoch
+    elif isinstance(tail, LogEnd):
+        answer.leader_epoch, answer.end_offset = tail
+    else:
+        answer.error_code = ErrorCode.fenced_leader_epoch
+        answer.leader_epoch = tail
+    return answer
 
 
 def _find(broker: Broker, topic: str, asked: OffsetForLeaderPartition) -> EpochEndOffset:

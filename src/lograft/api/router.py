@@ -17,6 +17,7 @@ from lograft.api.context import ANONYMOUS, Context
 from lograft.api.errors import code_of
 from lograft.api.fetch_patterns import FRAME_BYTES_MIN, FetchPatterns
 from lograft.api.forwarding import FORWARDED, forward_frame, read_answer
+from lograft.api.partition_votes import KEYS as PARTITION_VOTES
 from lograft.api.produce import resume as resume_produce
 from lograft.api.produce_patterns import Appended, ProducePatterns
 from lograft.model.errors import ErrorCode, LograftError
@@ -79,19 +80,19 @@ class Route:
         "versions",
     )
 
-    def __init__(self, spec: ApiSpec, *, is_forwarded: bool = False) -> None:
+    def __init__(self, spec: ApiSpec, *, is_forwarded: bool = False, module: str = "") -> None:
         self.spec = spec
         #: Only the active controller decides it, and this listener is not one of its own.
         self.is_forwarded = is_forwarded
         self.versions = range(spec.min_version, spec.max_version + 1)
         self.requests = 0
-        module = import_module(f"{api.__name__}.{spec.module}")
-        self.handle: Handle = module.handle
+        handlers = import_module(f"{api.__name__}.{module or spec.module}")
+        self.handle: Handle = handlers.handle
         self.request_kind = request_class(spec.key)
         self.response_kind = response_class(spec.key)
         names = {field.name for field in self.response_kind.FIELDS}
         self.throttles = "throttle_time_ms" in names
-        self.error_response: ErrorResponse | None = getattr(module, "error_response", None)
+        self.error_response: ErrorResponse | None = getattr(handlers, "error_response", None)
         if self.error_response is None and "error_code" in names:
             self.error_response = self._plain_error("error_message" in names)
 
@@ -154,11 +155,19 @@ class Router:
         found = self._routes.get(key)
         if found is None:
             spec = API_VERSIONS.get(key)
+            if spec is not None and self._is_between_brokers(key):
+                found = self._routes[key] = Route(spec, module="partition_votes")
+                return found
             if spec is None or spec not in self.served:
                 raise CloseConnection(f"API {key} is not served on listener {self.listener}")
             is_forwarded = self.link is not None and key in FORWARDED
             found = self._routes[key] = Route(spec, is_forwarded=is_forwarded)
         return found
+
+    def _is_between_brokers(self, key: int) -> bool:
+        if self.role != "broker" or key not in PARTITION_VOTES:
+            return False
+        return self.listener == self.broker.config.inter_broker_listener_name
 
     def context(
         self,

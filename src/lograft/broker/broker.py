@@ -188,6 +188,7 @@ class Broker:
             config.node_id,
             runtime,
             self.logs,
+            cluster_id=cluster_id,
             config=lambda: self.config,
             image=lambda: self.image,
         )
@@ -221,6 +222,7 @@ class Broker:
         assert self.image.offset >= broker_epoch, (self.image.offset, broker_epoch)
         self._follow_dynamic_config()
         await self.logs.load(self._config_of_found, self.image.topic_ids.__getitem__)
+        await self.replicas.raft.load(self.logs.directories)
         self._loaded = True
         self._registered = broker_epoch
         self.replicas.on_registered(broker_epoch)
@@ -355,6 +357,7 @@ class Broker:
     def _remove(self, partition: Partition) -> None:
         self.partitions.remove(partition.topic_id, partition.index)
         partition.on_deleted()
+        self.replicas.raft.on_removed(partition)
         self.logs.delete(partition)
 
     # Settings.
@@ -463,4 +466,9 @@ def _assignment_of(state: PartitionState) -> Assignment:
         Epoch(state.leader_epoch),
         state.partition_epoch,
         state.leader_recovery == LeaderRecovery.recovering,
+        state.mode,
+        Epoch(state.life),
+        state.directories,
+        tuple(NodeId(node) for node in state.adding_replicas),
+        tuple(NodeId(node) for node in state.removing_replicas),
     )

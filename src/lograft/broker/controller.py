@@ -84,6 +84,11 @@ class Controller:
     def is_active(self) -> bool:
         return self._image is not None and self._driver.is_leader
 
+    @property
+    def image(self) -> MetadataImage | None:
+        """What is decided, ahead of what is committed; None on a controller that is not active."""
+        return self._image if self.is_active else None
+
     async def wait_active(self) -> None:
         await self._active.wait()
 

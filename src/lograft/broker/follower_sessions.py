@@ -327,6 +327,8 @@ class FollowerSession:
                 Offset(asked.fetch_offset),
                 Epoch(asked.last_fetched_epoch),
                 Offset(asked.log_start_offset),
+                Epoch(asked.raft_life),
+                asked.replica_directory_id,
             ),
             log_start=log.log_start_offset,
             epoch_end=epoch_end,

@@ -13,7 +13,7 @@ from lograft.broker.partition import KeptOffsets, Partition
 from lograft.broker.replication_throttle import is_throttled
 from lograft.model.errors import DiskFailed, ErrorCode, LograftError
 from lograft.model.seams import Clock, Spawn
-from lograft.model.types import Epoch, Offset
+from lograft.model.types import Epoch, NodeId, Offset
 from lograft.replication.errors import TruncatesCommitted
 from lograft.replication.roles import FollowerRole
 from lograft.replication.types import EpochEnd, FollowerEffects, FollowerFetch, LeaderAnswer
@@ -45,6 +45,8 @@ class Stream(Protocol):
         """It may have something to ask for."""
 
     def ask_bounds(self, followed: "Following") -> Awaitable[Bounds]: ...
+
+    def heard_ms(self, followed: "Following") -> int: ...
 
 
 class Following:
@@ -105,6 +107,15 @@ class Following:
             return None
         return self.role.next_fetch(now_ms)
 
+    @property
+    def heard_ms(self) -> int:
+        """When the leader last let this partition's fetch wait; -1: it did not."""
+        return self._stream.heard_ms(self)
+
+    def consider(self) -> None:
+        """The role may have something to ask for."""
+        self._stream.consider(self)
+
     def on_flushed(self) -> None:
         self._stream.consider(self)
 
@@ -125,6 +136,8 @@ class Following:
             if diverging is None
             else EpochEnd(Epoch(diverging.epoch), Offset(diverging.end_offset)),
             bool(data.records),
+            NodeId(-1 if data.current_leader is None else data.current_leader.leader_id),
+            Epoch(-1 if data.current_leader is None else data.current_leader.leader_epoch),
         )
         try:
             effects = self.role.on_answer(fetch, answer, now_ms=now_ms)

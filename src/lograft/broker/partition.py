@@ -35,6 +35,7 @@ from lograft.model.types import (
     Epoch,
     NodeId,
     Offset,
+    ReplicationMode,
     TopicPartition,
 )
 from lograft.replication.replica_view import ReplicaStatus
@@ -78,6 +79,11 @@ class PartitionHost(Protocol):
     def make_replica(
         self, partition: "Partition", log: Log, high_watermark: Offset
     ) -> PartitionReplica: ...
+
+    def make_switchable(
+        self, partition: "Partition", replica: PartitionReplica
+    ) -> PartitionReplica:
+        """The same replica, but it can be in raft mode too."""
 
     def configure(self, partition: "Partition", replica: PartitionReplica) -> Effects:
         """The partition's settings changed."""
@@ -130,12 +136,14 @@ class Partition:
         "follower",
         "following",
         "index",
+        "is_switchable",
         "leader",
         "log",
         "me",
         "offline",
         "replica",
         "rule",
+        "serves",
         "topic",
         "topic_id",
         "watchers",
@@ -173,6 +181,10 @@ class Partition:
         self.leader: LeaderRole | None = None
         self.follower: FollowerRole | None = None
         self.rule: Watermarked = Resting(Offset(0))
+        #: Whether the replica can be in raft mode; it is made so when it first has to.
+        self.is_switchable = False
+        #: False while a leader may not append for clients yet.
+        self.serves = True
         #: Who fetches for it; the host's affair.
         self.following: Following | None = None
         #: Consumers: told when more is committed.
@@ -211,6 +223,8 @@ class Partition:
         """It will lead as soon as its log is there: waiting is better than refusing."""
         if self.offline or self.deleted:
             return False
+        if self.leader is not None and not self.serves:
+            return True
         return self.log is None or (self.leader is None and self.assignment.leader == self.me)
 
     @property
@@ -262,12 +276,21 @@ class Partition:
         replica = self.replica
         if replica is None or self.during_cut is not None or self.deleted or not self._host.acts:
             return
+        if self.assignment.mode is not ReplicationMode.isr and not self.is_switchable:
+            replica = self.replica = self._host.make_switchable(self, replica)
+            self.is_switchable = True
+        # In every other mode only what is on disk counts, so fetches and answers wait for it.
+        self._set_flush_policy()
         change, effects = replica.on_assignment(self.assignment, now_ms=self._host.now_ms())
         if change is RoleChange.UPDATED:
             self._host.role_changed(self)
+        elif change is RoleChange.CONTINUES:
+            self._take(replica)
+            self._host.role_changed(self)
+            # The new role has to see the fetches that wait.
+            self._tell_watchers()
         elif change is not RoleChange.STALE:
-            self.leader, self.follower = replica.leader, replica.follower
-            self.rule = self.leader or self.follower or Resting(replica.high_watermark)
+            self._take(replica)
             self._uncommitted_bytes = 0
             if self.leader is not None:
                 assert self.log is not None
@@ -276,6 +299,22 @@ class Partition:
             self._dismiss(lambda: NotLeader(f"{self.topic_partition} has a new leader"))
             self._host.role_changed(self)
         self.apply(effects)
+
+    def _take(self, replica: PartitionReplica) -> None:
+        self.leader, self.follower = replica.leader, replica.follower
+        self.rule = self.leader or self.follower or Resting(replica.high_watermark)
+
+    def on_elected(self, leader: NodeId, leader_epoch: Epoch) -> None:
+        """In raft mode the replicas elect among themselves, and know it before the metadata."""
+        replica = self.replica
+        assert replica is not None, self
+        self.assignment = self.assignment._replace(leader=leader, leader_epoch=leader_epoch)
+        if self.leader is replica.leader and self.follower is replica.follower:
+            return
+        self._take(replica)
+        self._uncommitted_bytes = 0
+        self._dismiss(lambda: NotLeader(f"{self.topic_partition} has a new leader"))
+        self._host.role_changed(self)
 
     def on_registered(self, broker_epoch: BrokerEpoch) -> None:
         """This broker's registration is known to the cluster and to itself."""
@@ -389,6 +428,8 @@ class Partition:
         directory, leader = self.directory, self.leader
         assert directory is not None
         assert leader is not None
+        if not self.serves:
+            raise PartitionOpening(f"{self.topic_partition} has a new leader that is not ready")
         try:
             result = log.append_as_leader(
                 batches, leader_epoch=leader.leader_epoch, now_ms=now_ms, origin=origin
@@ -497,6 +538,8 @@ class Partition:
     def _set_flush_policy(self) -> None:
         messages, period_ms = self.config.flush_messages, self.config.flush_ms
         self._flush_messages = messages if messages < FLUSH_NEVER else 0
+        if self.assignment.mode is not ReplicationMode.isr:
+            self._flush_messages = 1
         self._flush_ms = period_ms if period_ms < FLUSH_NEVER else -1
         self._flushes = self._flush_messages > 0 or self._flush_ms >= 0
 
@@ -516,6 +559,29 @@ class Partition:
             self._rolled_requested = newest
             directory.flusher.request_rolled(self)
 
+    def request_flush(self) -> None:
+        """Everything appended so far shall be on disk soon."""
+        log = self.log
+        if log is not None and log.durable_offset < log.end_offset:
+            self._request_flush()
+
+    def append_control(self, batch: bytearray, *, epoch: Epoch, now_ms: int) -> Offset:
+        """What Raft writes itself; returns the new end of the log."""
+        log, directory = self.log, self.directory
+        assert log is not None
+        assert directory is not None
+        try:
+            log.append_as_leader(
+                memoryview(batch), leader_epoch=epoch, now_ms=now_ms, origin=Origin.RAFT
+            )
+        except DiskFailed as error:
+            self.on_disk_failed(error)
+            raise
+        directory.changes += 1
+        self._uncommitted_bytes += len(batch)
+        self._tell_watchers()
+        return log.end_offset
+
     def _request_flush(self) -> None:
         self._cancel_flush_timer()
         if self.directory is not None and not self.deleted:
@@ -531,6 +597,10 @@ class Partition:
     def tell_committed(self) -> None:
         """The high watermark moved."""
         count, self._uncommitted_bytes = self._uncommitted_bytes, 0
+        if not self.serves and self.leader is not None and self.leader.knows_latest:
+            # A leader that had to commit something of its own first has done so.
+            self._host.role_changed(self)
+            self._tell_opened()
         for wait in list(self.fetch_waits):
             wait.add(count)
         for watcher in self.watchers:

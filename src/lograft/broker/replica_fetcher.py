@@ -73,6 +73,8 @@ class Surroundings(NamedTuple):
     #: Where other brokers reach a broker; None: the image does not know.
     address_of: Callable[[NodeId], Address | None]
     throttle: ReplicationThrottle
+    #: Hears of brokers whose process is gone: a connection was refused.
+    on_refused: Callable[[NodeId], None]
 
 
 class ReplicaFetcher:
@@ -98,6 +100,9 @@ class ReplicaFetcher:
         self._in_flight = 0
         self._wake = asyncio.Event()
         self._failures = 0
+        #: The newest request that was answered, and when: a partition that it was about and that
+        #: is not in the answer has nothing new.
+        self._answered = (0, -1)
 
     # Who takes part.
 
@@ -203,6 +208,8 @@ class ReplicaFetcher:
                     log_start_offset=fetch.log_start_offset,
                     partition_max_bytes=config.replica_fetch_max_bytes,
                     high_watermark=self.followed[topic_id, index].role.high_watermark,
+                    replica_directory_id=fetch.directory_id,
+                    raft_life=fetch.life,
                 )
             )
         request = FetchRequest(
@@ -255,6 +262,7 @@ class ReplicaFetcher:
             self._end_session()
             return
         self._failures = 0
+        self._answered = max(self._answered, (number, now_ms))
         if self._session_id == NO_SESSION:
             # A leader that keeps none for us is told everything every time.
             self._session_id = response.session_id
@@ -285,6 +293,8 @@ class ReplicaFetcher:
         for key, asked in awaiting.items():
             self.followed[key].on_unanswered(asked.fetch, now_ms=now_ms)
             self._due[key] = None
+        if isinstance(error, PeerUnreachable) and error.refused:
+            self._around.on_refused(self.leader)
 
     def _end_session(self) -> None:
         """What is awaited is still awaited: the next request, a full one, names it again."""
@@ -292,6 +302,12 @@ class ReplicaFetcher:
         self._session = {**self._awaiting}
         self._session_id = NO_SESSION
         self._session_epoch = EPOCH_INITIAL
+
+    def heard_ms(self, followed: Following) -> int:
+        """When the leader last let this partition's fetch wait; -1: it did not."""
+        asked = self._awaiting.get(followed.key)
+        number, when_ms = self._answered
+        return when_ms if asked is not None and asked.number <= number else -1
 
     # Out of range.
 

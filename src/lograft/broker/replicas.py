@@ -14,6 +14,7 @@ from lograft.broker.isr_changes import ControllerRequests, IsrChanges
 from lograft.broker.log_manager import LogManager
 from lograft.broker.partition import Partition
 from lograft.broker.peers import Peers
+from lograft.broker.raft_partitions import RaftPartitions
 from lograft.broker.replica_fetcher import IN_FLIGHT_MAX, ReplicaFetcher, Surroundings
 from lograft.broker.replication_throttle import FOLLOWER_RATE, LEADER_RATE, ReplicationThrottle
 from lograft.metadata.image import MetadataImage
@@ -61,6 +62,7 @@ class Replicas:
         runtime: Runtime,
         logs: LogManager,
         *,
+        cluster_id: str,
         config: Callable[[], BrokerConfig],
         image: Callable[[], MetadataImage],
     ) -> None:
@@ -82,6 +84,15 @@ class Replicas:
         self._led: dict[Partition, None] = {}
         #: Followers that found their leader to be another broker before `start`.
         self._unstarted: dict[Partition, None] = {}
+        self.raft = RaftPartitions(
+            me,
+            runtime,
+            cluster_id=cluster_id,
+            config=config,
+            address_of=self._address_of,
+            brokers=self._brokers,
+            broker_epoch=lambda: self._broker_epoch,
+        )
         self._tasks: list[Task] = []
         self._records_lost = 0
         self._failed = 0
@@ -97,7 +108,9 @@ class Replicas:
             lambda: self._broker_epoch,
             self._address_of,
             self._fetching,
+            self.raft.on_refused,
         )
+        self.raft.start(peers, link)
         spawn = self._runtime.spawn
         self._tasks += [
             spawn(self._changes.run(link, lambda: self._broker_epoch), name="ISR changes"),
@@ -109,6 +122,7 @@ class Replicas:
 
     def stop(self) -> None:
         """Nothing is fetched or proposed any more."""
+        self.raft.stop()
         for task in self._tasks:
             task.cancel()
 
@@ -150,6 +164,10 @@ class Replicas:
             settings=self._settings(partition.config),
         )
 
+    def make_switchable(self, partition: Partition, replica: PartitionReplica) -> PartitionReplica:
+        assert isinstance(replica, IsrReplica), replica
+        return self.raft.make_switchable(partition, replica)
+
     def configure(self, partition: Partition, replica: PartitionReplica) -> Effects:
         return replica.on_settings(self._settings(partition.config))
 
@@ -158,6 +176,7 @@ class Replicas:
         self._changes.propose(partition, partition.leader, proposal)
 
     def role_changed(self, partition: Partition) -> None:
+        self.raft.on_role(partition)
         is_out = bool(partition.deleted or partition.offline)
         if partition.leader is not None and not is_out and len(partition.assignment.replicas) > 1:
             self._led[partition] = None
@@ -223,4 +242,5 @@ class Replicas:
             "committed_records_lost": self._records_lost,
             "followers_failed": self._failed,
             **self._changes.statistics(),
+            **self.raft.statistics(),
         }

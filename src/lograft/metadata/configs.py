@@ -10,6 +10,7 @@ from typing import Protocol, TypeVar
 from lograft.metadata.config_effects import check_min_isr, effects
 from lograft.metadata.errors import Refused
 from lograft.metadata.image import MetadataImage
+from lograft.metadata.mode_switch import check_modes
 from lograft.metadata.names import check_topic_name
 from lograft.metadata.resource_configs import (
     CLIENT_METRICS_CONFIGS,
@@ -196,6 +197,7 @@ def _changes(
             validate_topic_configs(wanted, config)
         except InvalidConfig as error:
             raise Refused(ErrorCode.invalid_config, str(error)) from None
+        check_modes(image, wanted)
     elif key.type == ResourceType.broker:
         try:
             validate_dynamic(wanted, changed_names=named, whole_cluster=not key.name)

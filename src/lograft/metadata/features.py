@@ -10,6 +10,7 @@ from lograft.metadata.types import (
     ELR_VERSION,
     KRAFT_VERSION,
     METADATA_VERSION,
+    REPLICATION_VERSION,
     Outcome,
     VersionRange,
 )
@@ -31,6 +32,7 @@ SUPPORTED: Final[dict[str, VersionRange]] = {
     METADATA_VERSION: VersionRange(7, 30),
     KRAFT_VERSION: VersionRange(0, 1),
     ELR_VERSION: VersionRange(0, 1),
+    REPLICATION_VERSION: VersionRange(0, 1),
 }
 LATEST_METADATA_VERSION: Final = SUPPORTED[METADATA_VERSION].max_version
 

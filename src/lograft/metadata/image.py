@@ -68,6 +68,8 @@ class MetadataImage:
     reassigning: dict[TopicIdPartition, None] = field(default_factory=dict)
     #: On their way between ISR and Raft.
     switching: dict[TopicIdPartition, None] = field(default_factory=dict)
+    #: In raft mode or on their way.
+    not_isr: dict[TopicIdPartition, None] = field(default_factory=dict)
 
     #: Records after a BeginTransactionRecord: they wait here for the record that ends it.
     _transaction: list[Message] | None = None
@@ -176,6 +178,7 @@ class MetadataImage:
             not_preferred=self.not_preferred.copy(),
             reassigning=self.reassigning.copy(),
             switching=self.switching.copy(),
+            not_isr=self.not_isr.copy(),
             _transaction=None if self._transaction is None else self._transaction.copy(),
         )
 

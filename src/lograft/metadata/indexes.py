@@ -27,6 +27,7 @@ def note(
         _hold(image, key, before.replicas, after.replicas)
     _mark(image.leaderless, key, bool(after.replicas) and after.leader == NO_NODE)
     _mark(image.not_preferred, key, after.leader != NO_NODE and after.leader != after.replicas[0])
+    _mark(image.not_isr, key, after.mode is not ReplicationMode.isr)
     _mark(image.switching, key, after.mode in (ReplicationMode.entering, ReplicationMode.leaving))
     _mark(image.reassigning, key, bool(after.adding_replicas or after.removing_replicas))
 

@@ -24,13 +24,17 @@ from lograft.metadata.elections import is_reassigning
 from lograft.metadata.errors import Refused
 from lograft.metadata.image import MetadataImage
 from lograft.metadata.image_records import partition_record
-from lograft.metadata.types import LeaderRecovery, PartitionState, ResourceType, TopicState
+from lograft.metadata.types import (
+    REPLICATION_VERSION,
+    LeaderRecovery,
+    PartitionState,
+    ResourceType,
+    TopicState,
+)
 from lograft.model.errors import ErrorCode
 from lograft.model.types import NO_NODE, ReplicationMode
 from lograft.wire.records.partition_record import PartitionRecord
 
-#: Level 1: partitions may be in raft mode, so every node must understand their records.
-REPLICATION_FEATURE: Final = "lograft.replication.version"
 MODE: Final = "replication.mode"
 MODE_OF_PARTITIONS: Final = "replication.mode.partitions"
 
@@ -68,6 +72,21 @@ def wished_mode(image: MetadataImage, topic: TopicState, index: int) -> Replicat
         if partition == str(index):
             return ReplicationMode[mode]
     return ReplicationMode[settings.get(MODE, ISR.name)]
+
+
+def check_modes(image: MetadataImage, settings: Mapping[str, str]) -> None:
+    """Whether a topic may have these settings. Raises Refused."""
+    words = (settings.get(MODE, ""), *settings.get(MODE_OF_PARTITIONS, "").split(","))
+    if any(word.strip().endswith(RAFT.name) for word in words) and not is_enabled(image):
+        raise Refused(
+            ErrorCode.invalid_config,
+            f"Replication by raft is not enabled: the feature {REPLICATION_VERSION} is at 0, raise"
+            " it to 1.",
+        )
+
+
+def is_enabled(image: MetadataImage) -> bool:
+    return image.features.get(REPLICATION_VERSION, 0) >= 1
 
 
 def majority(replicas: tuple[int, ...]) -> int:
@@ -111,8 +130,8 @@ def _reason(image: MetadataImage, state: PartitionState, wish: ReplicationMode) 
 
 def _why_not_enter(image: MetadataImage, state: PartitionState) -> str:
     needed = majority(state.replicas)
-    if image.features.get(REPLICATION_FEATURE, 0) < 1:
-        return f"the feature {REPLICATION_FEATURE} is at 0: raise it to 1"
+    if not is_enabled(image):
+        return f"the feature {REPLICATION_VERSION} is at 0: raise it to 1"
     if is_reassigning(state):
         return "the partition is being reassigned"
     if state.leader == NO_NODE:

@@ -6,6 +6,7 @@ from uuid import UUID
 
 from lograft.metadata.errors import Refused
 from lograft.metadata.image import MetadataImage
+from lograft.metadata.mode_switch import MODE, check_modes
 from lograft.metadata.names import check_topic_name, similar_form
 from lograft.metadata.partitions import (
     PARTITIONS_PER_REQUEST_MAX,
@@ -16,8 +17,8 @@ from lograft.metadata.partitions import (
 from lograft.metadata.types import Outcome, ResourceType
 from lograft.model.broker_configs import BrokerConfig
 from lograft.model.errors import ErrorCode, InvalidConfig
-from lograft.model.topic_configs import validate_topic_configs
-from lograft.model.types import METADATA_TOPIC, METADATA_TOPIC_ID, ZERO_UUID
+from lograft.model.topic_configs import TOPIC_CONFIGS, validate_topic_configs
+from lograft.model.types import INTERNAL_TOPICS, METADATA_TOPIC, METADATA_TOPIC_ID, ZERO_UUID
 from lograft.model.uuids import uuid_to_text
 from lograft.wire.message import Message
 from lograft.wire.messages.create_topics import (
@@ -165,6 +166,15 @@ def _create(
 ) -> list[Message]:
     check_new_name(image, topic.name)
     values = checked_configs(topic.configs, config)
+    mode = (
+        config.internal_topics_replication_mode
+        if topic.name in INTERNAL_TOPICS
+        else config.default_replication_mode
+    )
+    if MODE not in values and mode != TOPIC_CONFIGS[MODE].default:
+        # Kept with the topic: the setting of one node must not switch topics later.
+        values[MODE] = mode
+    check_modes(image, values)
     if topic.assignments:
         assignments = _given_assignments(image, topic)
     else:

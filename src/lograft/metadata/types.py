@@ -19,6 +19,8 @@ RESERVED_DIRECTORIES: Final = 100
 
 METADATA_VERSION: Final = "metadata.version"
 KRAFT_VERSION: Final = "kraft.version"
+#: Lograft's own. Level 1: partitions may be in raft mode, so every node must understand that.
+REPLICATION_VERSION: Final = "lograft.replication.version"
 #: From level 1 on ISRs may become empty, and the log says who else may lead (KIP-966).
 ELR_VERSION: Final = "eligible.leader.replicas.version"
 

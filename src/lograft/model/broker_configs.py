@@ -91,6 +91,7 @@ class BrokerConfig:
     internal_metadata_delete_delay_millis: int
     internal_metadata_log_segment_bytes: int | None
     internal_metadata_max_batch_size_in_bytes: int
+    internal_topics_replication_mode: str
     leader_imbalance_check_interval_seconds: int
     log_cleaner_backoff_ms: int
     log_cleaner_dedupe_buffer_size: int
@@ -130,6 +131,8 @@ class BrokerConfig:
     offsets_topic_num_partitions: int
     offsets_topic_replication_factor: int
     offsets_topic_segment_bytes: int
+    partition_raft_election_timeout_ms: int
+    partition_raft_fetch_timeout_ms: int
     producer_id_expiration_check_interval_ms: int
     producer_id_expiration_ms: int
     queued_max_request_bytes: int

@@ -238,7 +238,4 @@ def validate_topic_configs(overrides: Mapping[str, str], broker: "BrokerConfig")
         raise InvalidConfig(
             "remote.storage.enable=true is refused: this broker has no tiered storage"
         )
-    modes = (config.replication_mode, *config.replication_mode_partitions)
-    if any(mode.endswith("raft") for mode in modes):
-        raise InvalidConfig("replication.mode=raft is refused: this release has only isr")
     return config

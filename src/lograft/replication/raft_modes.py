@@ -40,7 +40,6 @@ from lograft.replication.raft_replica import RaftReplica
 from lograft.replication.replica import IsrReplica
 from lograft.replication.roles import FollowerRole, LeaderRole, RoleChange
 from lograft.replication.types import (
-    NO_ASSIGNMENT,
     NO_EFFECTS,
     Assignment,
     Brokers,
@@ -58,15 +57,13 @@ ALL_REPLICAS: Final = 1 << 30
 class ModeReplica:
     #: Replaced by the mutants of the model test.
     core_type: type[RaftCore] = RaftCore
-    isr_type: type[IsrReplica] = IsrReplica
 
     def __init__(
         self,
         me: ReplicaKey,
+        isr: IsrReplica,
         *,
-        broker_epoch: BrokerEpoch,
         log: ReplicaLog,
-        high_watermark: Offset,
         brokers: Brokers,
         settings: ReplicationSettings,
         raft_settings: RaftSettings,
@@ -74,14 +71,17 @@ class ModeReplica:
         port: RaftPort,
         journal: HardState,
     ) -> None:
-        """`journal`: what the journal of votes says about this partition."""
+        """Takes over from `isr`, which was all there is to the replica until now. `journal`: what
+        the journal of votes says about this partition."""
         self.me = me
-        self.broker_epoch = broker_epoch
+        self.broker_epoch = isr.broker_epoch
         self.log = log
-        self.assignment = NO_ASSIGNMENT
+        self.assignment = isr.assignment
         self.raft: RaftReplica | None = None
         #: On disk.
         self.journal = journal
+        #: While a new assignment is taken up: its caller asks for the roles afterwards.
+        self.is_taking = False
         self._writing: HardState | None = None
         self._brokers = brokers
         self._settings = settings
@@ -90,10 +90,10 @@ class ModeReplica:
         self._port = port
         #: Where the batch ends that a leader of an entering or leaving epoch begins with.
         self._control_end = NO_OFFSET
-        self._isr = self._make_isr(high_watermark)
+        self._isr = isr
 
     def _make_isr(self, high_watermark: Offset) -> IsrReplica:
-        return self.isr_type(
+        return type(self._isr)(
             self.me.node_id,
             broker_epoch=self.broker_epoch,
             log=self.log,
@@ -144,10 +144,16 @@ class ModeReplica:
     def on_assignment(self, assignment: Assignment, *, now_ms: int) -> tuple[RoleChange, Effects]:
         if assignment.partition_epoch <= self.assignment.partition_epoch:
             return RoleChange.STALE, NO_EFFECTS
-        mode = assignment.mode
-        if mode is ReplicationMode.raft:
+        self.is_taking = True
+        try:
+            return self._take(assignment, now_ms=now_ms)
+        finally:
+            self.is_taking = False
+
+    def _take(self, assignment: Assignment, *, now_ms: int) -> tuple[RoleChange, Effects]:
+        if assignment.mode is ReplicationMode.raft:
             return self._on_raft(assignment)
-        if mode is ReplicationMode.leaving and assignment.leader == NO_NODE:
+        if assignment.mode is ReplicationMode.leaving and assignment.leader == NO_NODE:
             return self._on_leaving(assignment)
         return self._on_isr(assignment, now_ms=now_ms)
 
@@ -223,8 +229,10 @@ class ModeReplica:
         if raft is not None and raft.core.life == assignment.life:
             self.assignment = assignment
             raft.replicas = assignment.replicas
+            roles = raft.leader, raft.follower
             raft.on_leader_known(assignment.leader_epoch, assignment.leader)
-            return RoleChange.UPDATED, NO_EFFECTS
+            same = roles == (raft.leader, raft.follower)
+            return RoleChange.UPDATED if same else RoleChange.FOLLOWS, NO_EFFECTS
         begins = HardState(assignment.leader_epoch, assignment.leader, None, assignment.life)
         if self.journal.life != assignment.life:
             # Taken up only when that is on disk: until then it is as if the record came later.
@@ -334,8 +342,10 @@ class ModeReplica:
 
 
 def voters_of(assignment: Assignment) -> VoterSet:
+    """Where the log does not say otherwise: all replicas but those that are being added."""
     directories = assignment.directories or (ZERO_UUID,) * len(assignment.replicas)
     return VoterSet.of(
         ReplicaKey(node, directory)
         for node, directory in zip(assignment.replicas, directories, strict=True)
+        if node not in assignment.adding
     )

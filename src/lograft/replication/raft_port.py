@@ -38,6 +38,13 @@ class RaftPort(Protocol):
     def role_changed(self) -> None:
         """`leader` or `follower` of the replica is another object now, or gone."""
 
+    def committed(self) -> None:
+        """The high watermark moved by something that the partition did not do itself."""
+
+    def heard_ms(self, node_id: NodeId) -> int:
+        """When the stream from that node last stood for an answer to this partition's fetch, which
+        had nothing to bring; negative: it did not."""
+
     def deadline_changed(self) -> None:
         """`deadline_ms` of the replica is another one now."""
 

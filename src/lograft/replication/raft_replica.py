@@ -82,46 +82,49 @@ class RaftReplica:
     def start(self) -> None:
         """After a restart: the log was recovered, so all of it is on disk as far as it says."""
         now_ms = self.port.now_ms()
-        self.do(self.core.start(now_ms))
-        self.on_durable(self.log.durable_offset)
+        self._tell(self.core.start(now_ms))
+        self._tell_durable()
 
     def begin_life(self, life: Epoch, leader: NodeId) -> None:
         """The hard state of the life's beginning is on disk already."""
         now_ms = self.port.now_ms()
         effects = self.core.begin_life(life, leader, now_ms)
         assert effects.persist == HardState(life, leader, None, life), effects
-        self.do(self.core.on_persisted(now_ms))
-        self.on_durable(self.log.durable_offset)
+        self._tell(self.core.on_persisted(now_ms))
+        self._tell_durable()
 
     def leave(self, epoch: Epoch) -> None:
         """An election that the controller wins."""
-        self.do(self.core.leave_life(epoch, self.port.now_ms()))
+        self._tell(self.core.leave_life(epoch, self.port.now_ms()))
         self.port.request_flush()
 
     def on_leader_known(self, epoch: Epoch, leader: NodeId) -> None:
         if leader != NO_NODE and epoch >= self.core.epoch:
-            self.do(self.core.on_leader_known(epoch, leader, self.port.now_ms()))
+            self._tell(self.core.on_leader_known(epoch, leader, self.port.now_ms()))
 
     def step(self, message: Message) -> None:
         if self.is_cutting:
             self._held.append(message)
             del self._held[:-HELD_MAX]
             return
-        self.do(self.core.step(message, self.port.now_ms()))
+        self._tell(self.core.step(message, self.port.now_ms()))
 
     def tick(self) -> None:
         """When `deadline_ms` is over; later is safe."""
         if self.is_cutting:
             return
         now_ms = self.port.now_ms()
+        if self.follower is not None:
+            heard_ms = self.port.heard_ms(self.follower.leader)
+            if heard_ms >= 0:
+                self._tell(self.core.on_alive(self.follower.leader, heard_ms))
         for node_id, heard_ms in self.alive_ms.items():
-            self.do(self.core.on_alive(node_id, heard_ms))
+            self._tell(self.core.on_alive(node_id, heard_ms))
         self.alive_ms.clear()
-        self.do(self.core.tick(now_ms))
+        self._tell(self.core.tick(now_ms))
 
-    def on_persisted(self) -> bool:
-        """Whether the high watermark moved."""
-        return self.do(self.core.on_persisted(self.port.now_ms()))
+    def on_persisted(self) -> None:
+        self._tell(self.core.on_persisted(self.port.now_ms()))
 
     def on_durable(self, durable: Offset) -> bool:
         view = self.core.log
@@ -133,11 +136,11 @@ class RaftReplica:
     def on_unreachable(self, node_id: NodeId) -> None:
         """Its process is gone: a connection to it was refused."""
         if not self.is_cutting:
-            self.do(self.core.on_unreachable(node_id, self.port.now_ms()))
+            self._tell(self.core.on_unreachable(node_id, self.port.now_ms()))
 
     def resign(self, preferred: NodeId | None = None) -> None:
         if self.core.leadership is not None:
-            self.do(self.core.resign(self.port.now_ms(), preferred=preferred))
+            self._tell(self.core.resign(self.port.now_ms(), preferred=preferred))
 
     def on_log_cut(self) -> None:
         """The log was cut, or begun anew behind its end."""
@@ -152,12 +155,21 @@ class RaftReplica:
         now_ms = self.port.now_ms()
         if core.fetcher is not None:
             core.fetcher.on_answer(now_ms)
-        self.do(core.on_durable(min(log.durable_offset, view.end.offset), now_ms))
+        self._tell(core.on_durable(min(log.durable_offset, view.end.offset), now_ms))
         held, self._held = self._held, []
         for message in held:
             self.step(message)
 
+    def _tell_durable(self) -> None:
+        if self.on_durable(self.log.durable_offset):
+            self.port.committed()
+
     # ── the core's effects ───────────────────────────────────────────────────────────────────
+
+    def _tell(self, effects: Effects) -> None:
+        """For what did not come through one of the roles."""
+        if self.do(effects):
+            self.port.committed()
 
     def do(self, effects: Effects) -> bool:
         """Carries them out; says whether the high watermark moved."""

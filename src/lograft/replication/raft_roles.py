@@ -178,6 +178,7 @@ class RaftLeader:
         return ErrorCode.none
 
     def on_follower_polls(self, node_id: NodeId, *, now_ms: int) -> Effects:
+        """Told to the core when its deadline comes: most deadlines are moved by this alone."""
         self._replica.alive_ms[node_id] = now_ms
         return NO_EFFECTS
 

@@ -50,6 +50,9 @@ class Assignment(NamedTuple):
     life: Epoch = NO_EPOCH
     #: Where each replica lies, in the order of `replicas`; a voter is a node with a certain disk.
     directories: tuple[UUID, ...] = ()
+    #: A reassignment under way.
+    adding: tuple[NodeId, ...] = ()
+    removing: tuple[NodeId, ...] = ()
 
 
 NO_ASSIGNMENT: Final = Assignment((), (), NO_NODE, NO_EPOCH, -1)

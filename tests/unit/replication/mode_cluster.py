@@ -25,6 +25,7 @@ from lograft.metadata.mode_switch import LogTail
 from lograft.model.errors import ErrorCode
 from lograft.model.types import BrokerEpoch, Epoch, NodeId, Offset, ReplicationMode
 from lograft.replication.raft_modes import ModeReplica, voters_of
+from lograft.replication.replica import IsrReplica
 from lograft.replication.roles import FollowerRole, RoleChange
 from lograft.replication.types import (
     Effects,
@@ -122,6 +123,12 @@ class Node:
         if self.replica is not None and self.replica.raft is not None:
             self.waits.clear()
 
+    def committed(self) -> None:
+        self.cluster.release(self)
+
+    def heard_ms(self, node_id: NodeId) -> int:
+        return -1
+
     def deadline_changed(self) -> None:
         pass
 
@@ -149,6 +156,7 @@ class ModeCluster:
         nodes: int = 3,
         min_isr: int = 2,
         replica_type: type[ModeReplica] = ModeReplica,
+        isr_type: type[IsrReplica] = IsrReplica,
         chance: Callable[[int], int] = lambda bound: bound // 2,
     ) -> None:
         ids = tuple(NodeId(number) for number in range(1, nodes + 1))
@@ -157,6 +165,7 @@ class ModeCluster:
             min_insync_replicas=min_isr, replica_lag_time_max_ms=100, replica_fetch_backoff_ms=20
         )
         self.replica_type = replica_type
+        self.isr_type = isr_type
         self.chance = chance
         self.now_ms = 0
         self.controls = 0
@@ -183,7 +192,7 @@ class ModeCluster:
         node.log.append(node.log.end_offset, [entry])
         node.waits.append(Wait(node.log.end_offset, entry))
         leader.on_appended(node.log.end_offset)
-        self._release(node)
+        self.release(node)
 
     def fetch(self, node: Node) -> None:
         follower = node.replica.follower if node.replica is not None else None
@@ -220,7 +229,7 @@ class ModeCluster:
         leader = node.replica.leader
         if leader is not None:
             leader.on_durable(node.log.durable_offset)
-            self._release(node)
+            self.release(node)
         elif node.replica.raft is not None:
             node.replica.raft.on_durable(node.log.durable_offset)
 
@@ -233,7 +242,7 @@ class ModeCluster:
             node.journal = state
         if node.replica.on_persisted(state):
             self._apply(node)
-        self._release(node)
+        self.release(node)
 
     def tick(self, node: Node, passed_ms: int = 0) -> None:
         self.now_ms += passed_ms
@@ -425,7 +434,7 @@ class ModeCluster:
             raft = target.replica.raft if target.replica is not None else None
             if raft is not None:
                 raft.step(message)
-                self._release(target)
+                self.release(target)
 
         name = f"{type(message).__name__} {sender.node_id}>{to}"
         self.messages.append(Message(name, arrive, lambda: None))
@@ -518,7 +527,7 @@ class ModeCluster:
 
     def _do(self, node: Node, effects: Effects) -> None:
         if effects.high_watermark is not None:
-            self._release(node)
+            self.release(node)
         if effects.propose is not None:
             self._propose(node, effects.propose)
 
@@ -557,11 +566,18 @@ class ModeCluster:
 
     def _open(self, node: Node) -> None:
         node.high_watermark_seen = 0
-        node.replica = self.replica_type(
-            ReplicaKey(node.node_id, disk_of(node.node_id)),
+        isr = self.isr_type(
+            node.node_id,
             broker_epoch=node.broker_epoch,
             log=node.log,
             high_watermark=Offset(node.checkpoint),
+            brokers=BrokersSeen(node, self.controller.history),
+            settings=self.settings,
+        )
+        node.replica = self.replica_type(
+            ReplicaKey(node.node_id, disk_of(node.node_id)),
+            isr,
+            log=node.log,
             brokers=BrokersSeen(node, self.controller.history),
             settings=self.settings,
             raft_settings=RAFT_SETTINGS,
@@ -580,7 +596,7 @@ class ModeCluster:
             node.log.assign_epoch(assignment.leader_epoch)
         self._do(node, effects)
 
-    def _release(self, node: Node) -> None:
+    def release(self, node: Node) -> None:
         leader = node.replica.leader if node.replica is not None else None
         if leader is None:
             return

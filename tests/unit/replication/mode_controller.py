@@ -11,7 +11,12 @@ from lograft.metadata.broker_partitions import arrive, leave, lose
 from lograft.metadata.image import MetadataImage
 from lograft.metadata.mode_switch import Collection, LogTail
 from lograft.metadata.partitions import new_partition
-from lograft.metadata.types import ELR_VERSION, PartitionState, TopicState
+from lograft.metadata.types import (
+    ELR_VERSION,
+    REPLICATION_VERSION,
+    PartitionState,
+    TopicState,
+)
 from lograft.model.broker_configs import BrokerConfig
 from lograft.model.types import BrokerEpoch, NodeId, Offset, ReplicationMode
 from lograft.replication.types import Assignment
@@ -74,7 +79,7 @@ class ModeController:
             [
                 FeatureLevelRecord(name="metadata.version", feature_level=30),
                 FeatureLevelRecord(name=ELR_VERSION, feature_level=1),
-                FeatureLevelRecord(name=mode_switch.REPLICATION_FEATURE, feature_level=1),
+                FeatureLevelRecord(name=REPLICATION_VERSION, feature_level=1),
                 *(self._registration(node, fenced=False, epoch=node) for node in nodes),
                 TopicRecord(name="a", topic_id=TOPIC),
             ]

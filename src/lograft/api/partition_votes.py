@@ -1,0 +1,17 @@
+"""Vote, BeginQuorumEpoch and EndQuorumEpoch between brokers: Raft among the replicas
+of data partitions. Not advertised: clients have no business with them, and Kafka's tools know them
+on controllers' listeners only.
+"""
+
+from collections.abc import Coroutine
+from typing import Any, Final
+
+from lograft.api.context import Context
+from lograft.wire.message import Message
+
+#: Served here without being told to clients.
+KEYS: Final = frozenset({52, 53, 54})
+
+
+def handle(context: Context, request: Message) -> Coroutine[Any, Any, Message]:
+    return context.broker.replicas.raft.votes.on_request(request)

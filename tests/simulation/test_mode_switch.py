@@ -1,0 +1,259 @@
+"""The switch between ISR and Raft on whole nodes, while records are produced."""
+
+import asyncio
+from collections.abc import Awaitable, Callable
+
+import pytest
+
+from lograft.model.types import ReplicationMode
+from lograft.simulation.client import NotSent, OutcomeUnknown
+from lograft.simulation.cluster import SimulatedCluster
+from lograft.simulation.routing import ClusterClient
+from lograft.wire.batches import Record, build_batch, iterate_headers, read_records
+from lograft.wire.messages.create_topics import (
+    CreatableTopic,
+    CreatableTopicConfig,
+    CreateTopicsRequest,
+    CreateTopicsResponse,
+)
+from lograft.wire.messages.incremental_alter_configs import (
+    AlterableConfig,
+    AlterConfigsResource,
+    IncrementalAlterConfigsRequest,
+    IncrementalAlterConfigsResponse,
+)
+from lograft.wire.messages.produce import (
+    PartitionProduceData,
+    ProduceRequest,
+    ProduceResponse,
+    TopicProduceData,
+)
+
+TOPIC = "t"
+ISR, RAFT = ReplicationMode.isr, ReplicationMode.raft
+
+
+class Writer:
+    """One record after another with acks=all, each until it is acknowledged or its outcome is
+    unknown."""
+
+    def __init__(self, client: ClusterClient) -> None:
+        self._route = client.partition(TOPIC, 0)
+        self.acknowledged: dict[int, int] = {}
+        self.errors: dict[int, int] = {}
+        self._number = 0
+        self.is_stopped = False
+
+    async def wait_for_more(self, cluster: SimulatedCluster, count: int = 5) -> None:
+        wanted = len(self.acknowledged) + count
+        await cluster.wait_for(lambda: len(self.acknowledged) >= wanted, seconds=30)
+
+    async def run(self) -> None:
+        while not self.is_stopped:
+            self._number += 1
+            await self._write(self._number)
+
+    async def _write(self, number: int) -> None:
+        while not self.is_stopped:
+            batch = build_batch([Record(0, 1, None, b"%d" % number)], leader_epoch=-1)
+            request = ProduceRequest(
+                acks=-1,
+                timeout_ms=3000,
+                topic_data=[
+                    TopicProduceData(
+                        name=TOPIC, partition_data=[PartitionProduceData(index=0, records=batch)]
+                    )
+                ],
+            )
+            try:
+                response = await self._route.request(request, 11, ProduceResponse, timeout_ms=4000)
+            except NotSent:
+                self._route.look_again()
+                await asyncio.sleep(0.05)
+                continue
+            except OutcomeUnknown:
+                self._route.look_again()
+                return
+            answer = response.responses[0].partition_responses[0]
+            if answer.error_code == 0:
+                assert answer.base_offset not in self.acknowledged
+                self.acknowledged[answer.base_offset] = number
+                return
+            self.errors[answer.error_code] = self.errors.get(answer.error_code, 0) + 1
+            self._route.look_again()
+            await asyncio.sleep(0.02)
+
+
+async def create(client: ClusterClient, **configs: str) -> None:
+    request = CreateTopicsRequest(
+        topics=[
+            CreatableTopic(
+                name=TOPIC,
+                num_partitions=1,
+                replication_factor=3,
+                configs=[
+                    CreatableTopicConfig(name=name.replace("_", "."), value=value)
+                    for name, value in configs.items()
+                ],
+            )
+        ],
+        timeout_ms=10_000,
+    )
+    response = await client.request(request, 7, CreateTopicsResponse, timeout_ms=20_000)
+    assert response.topics[0].error_code == 0, response
+
+
+async def switch(client: ClusterClient, mode: str) -> None:
+    request = IncrementalAlterConfigsRequest(
+        resources=[
+            AlterConfigsResource(
+                resource_type=2,
+                resource_name=TOPIC,
+                configs=[AlterableConfig(name="replication.mode", config_operation=0, value=mode)],
+            )
+        ]
+    )
+    response = await client.request(request, 1, IncrementalAlterConfigsResponse, timeout_ms=20_000)
+    assert response.responses[0].error_code == 0, response
+
+
+def mode_of(cluster: SimulatedCluster, index: int = 0) -> ReplicationMode:
+    topic = cluster.image.topic(TOPIC)
+    assert topic is not None
+    return topic.partitions[index].mode
+
+
+def records_of(cluster: SimulatedCluster, node_id: int) -> dict[int, int]:
+    """What clients would read: offset to number, control records left out."""
+    topic_id = cluster.image.topic_ids[TOPIC]
+    partition = cluster.node(node_id).broker.partitions.get_by_id(topic_id, 0)
+    assert partition is not None
+    log = partition.log
+    assert log is not None
+    found: dict[int, int] = {}
+    offset = log.log_start_offset
+    while offset < log.end_offset:
+        part = log.read(offset, bytes_max=1 << 20, bound=log.end_offset, at_least_one=True)
+        assert part is not None
+        data = memoryview(part.file.pread(part.size, part.position))
+        for position, header in iterate_headers(data):
+            if not header.is_control:
+                for record in read_records(
+                    data[position : position + header.size_bytes], bytes_max=1 << 20
+                ):
+                    found[record.offset] = int(record.value or b"")
+            offset = header.last_offset + 1  # type: ignore[assignment]
+    return found
+
+
+def run(
+    scenario: Callable[[SimulatedCluster, ClusterClient, Writer], Awaitable[None]],
+    *,
+    seed: int = 1,
+    **topic: str,
+) -> None:
+    cluster = SimulatedCluster(nodes=3, seed=seed)
+
+    async def main() -> None:
+        await cluster.start()
+        client = cluster.client()
+        await create(client, min_insync_replicas="2", retention_ms="-1", **topic)
+        writer = Writer(cluster.client("writer"))
+        work = asyncio.ensure_future(writer.run())
+        await scenario(cluster, client, writer)
+        writer.is_stopped = True
+        await work
+        await asyncio.sleep(2)
+        check(cluster, writer)
+
+    cluster.run(main())
+
+
+def check(cluster: SimulatedCluster, writer: Writer) -> None:
+    assert writer.acknowledged
+    logs = {node_id: records_of(cluster, node_id) for node_id in cluster.nodes()}
+    leader = logs[cluster.leader_of(TOPIC, 0)]
+    for offset, number in writer.acknowledged.items():
+        assert leader.get(offset) == number, (offset, number, writer.errors)
+    for node_id, log in logs.items():
+        assert log == leader, node_id
+
+
+async def wait_mode(cluster: SimulatedCluster, mode: ReplicationMode) -> None:
+    await cluster.wait_for(lambda: mode_of(cluster) is mode, seconds=30)
+
+
+def test_both_ways_under_load() -> None:
+    async def scenario(cluster: SimulatedCluster, client: ClusterClient, writer: Writer) -> None:
+        for mode in ("raft", "isr", "raft", "isr"):
+            await asyncio.sleep(0.5)
+            await switch(client, mode)
+            await wait_mode(cluster, ReplicationMode[mode])
+            await writer.wait_for_more(cluster)
+        # NOT_LEADER_OR_FOLLOWER, which every client retries, and nothing else.
+        assert set(writer.errors) <= {6}, writer.errors
+
+    run(scenario)
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_a_leader_killed_in_raft_mode_is_replaced_by_the_voters(seed: int) -> None:
+    async def scenario(cluster: SimulatedCluster, client: ClusterClient, writer: Writer) -> None:
+        await wait_mode(cluster, RAFT)
+        await writer.wait_for_more(cluster)
+        leader = cluster.leader_of(TOPIC, 0)
+        cluster.kill(leader)
+        await writer.wait_for_more(cluster)
+        assert cluster.leader_of(TOPIC, 0) != leader
+        await cluster.start(leader)
+        await writer.wait_for_more(cluster)
+
+    run(scenario, seed=seed, replication_mode="raft")
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_all_lose_power_at_once_in_raft_mode(seed: int) -> None:
+    async def scenario(cluster: SimulatedCluster, client: ClusterClient, writer: Writer) -> None:
+        await wait_mode(cluster, RAFT)
+        for _ in range(3):
+            await writer.wait_for_more(cluster)
+            for node_id in cluster.hosts:
+                cluster.lose_power(node_id)
+            await cluster.start()
+            await writer.wait_for_more(cluster)
+
+    run(scenario, seed=seed, replication_mode="raft")
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_leaders_are_killed_in_the_middle_of_the_switch(seed: int) -> None:
+    async def scenario(cluster: SimulatedCluster, client: ClusterClient, writer: Writer) -> None:
+        for round_, mode in enumerate(("raft", "isr", "raft", "isr")):
+            await writer.wait_for_more(cluster)
+            await switch(client, mode)
+            await asyncio.sleep(0.01 * (seed + 1) * (round_ + 1))
+            leader = cluster.leader_of(TOPIC, 0)
+            if leader >= 0:
+                cluster.kill(leader)
+                await writer.wait_for_more(cluster)
+                await cluster.start(leader)
+            await wait_mode(cluster, ReplicationMode[mode])
+            await writer.wait_for_more(cluster)
+
+    run(scenario, seed=seed)
+
+
+def test_a_switch_that_cannot_finish_waits_and_rolls_back_when_told_to() -> None:
+    async def scenario(cluster: SimulatedCluster, client: ClusterClient, writer: Writer) -> None:
+        leader = cluster.leader_of(TOPIC, 0)
+        others = [node_id for node_id in cluster.hosts if node_id != leader]
+        cluster.pause(others[0])
+        await switch(client, "raft")
+        await asyncio.sleep(1)
+        assert mode_of(cluster) is ReplicationMode.entering
+        await switch(client, "isr")
+        await wait_mode(cluster, ISR)
+        cluster.resume(others[0])
+        await writer.wait_for_more(cluster)
+
+    run(scenario)
