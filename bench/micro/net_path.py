@@ -57,6 +57,9 @@ class BenchHandler:
             return self._ack
         return self._fetched if kind == ord("f") else self._ack
 
+    def on_frames_handled(self) -> None:
+        pass
+
     def on_closed(self) -> None:
         pass
 

@@ -8,6 +8,7 @@ generic road from their start: until then nothing has happened.
 """
 
 import asyncio
+from collections import deque
 from collections.abc import Callable
 from struct import Struct
 from typing import Final
@@ -101,7 +102,7 @@ class Pattern:
 
 
 class FetchPatterns:
-    __slots__ = ("_broker", "_count", "_patterns", "served")
+    __slots__ = ("_broker", "_count", "_patterns", "served", "woken")
 
     def __init__(self, broker: Broker) -> None:
         self._broker = broker
@@ -110,6 +111,7 @@ class FetchPatterns:
         self.forget()
         #: Requests that came this way.
         self.served = 0
+        self.woken = Woken()
 
     def forget(self) -> None:
         self._count = 0
@@ -216,6 +218,36 @@ class FetchPatterns:
         self._patterns[version][before + after] = Pattern(request, _marked_answer(request, version))
 
 
+class Woken:
+    """Parked fetches that have something to look at: some at once, when the read that brought it is
+    handled, all others in the loop's next turn."""
+
+    __slots__ = ("_is_due", "_looks")
+
+    def __init__(self) -> None:
+        self._looks: deque[Callable[[], None]] = deque()
+        self._is_due = False
+
+    def __bool__(self) -> bool:
+        return bool(self._looks)
+
+    def add(self, look: Callable[[], None]) -> None:
+        self._looks.append(look)
+        if not self._is_due:
+            self._is_due = True
+            asyncio.get_running_loop().call_soon(self._run_all)
+
+    def run(self, count_max: int) -> None:
+        looks = self._looks
+        while looks and count_max > 0:
+            looks.popleft()()
+            count_max -= 1
+
+    def _run_all(self) -> None:
+        self._is_due = False
+        self.run(len(self._looks))
+
+
 class ParkedFetch(Parked):
     """Hangs on its partition until there is something to read, or its time is over."""
 
@@ -224,7 +256,6 @@ class ParkedFetch(Parked):
         "_generic",
         "_is_over",
         "_look",
-        "_loop",
         "_offset",
         "_partition",
         "_pattern",
@@ -253,9 +284,10 @@ class ParkedFetch(Parked):
         self._is_over = False
 
     def begin(self, look: Callable[[], None]) -> None:
-        self._loop = loop = asyncio.get_running_loop()
         self._look = look
-        self._timer = loop.call_later(self._pattern.wait_ms / 1000, self._on_time)
+        self._timer = asyncio.get_running_loop().call_later(
+            self._pattern.wait_ms / 1000, self._on_time
+        )
         partition = self._patterns.find(self._pattern, self._frame[_VERSION_AT])
         if partition is not None:
             self._partition = partition
@@ -268,7 +300,7 @@ class ParkedFetch(Parked):
         """The partition has more bytes to read."""
         if not self._woken:
             self._woken = True
-            self._loop.call_soon(self._on_woken)
+            self._patterns.woken.add(self._on_woken)
 
     def wake(self) -> None:
         """Something else about the partition has changed."""

@@ -45,6 +45,8 @@ if TYPE_CHECKING:
     from lograft.broker.broker import Broker
     from lograft.broker.controller_link import ControllerLink
 
+#: So many readers of what a read brought are answered before its producer.
+WOKEN_FIRST_MAX: Final = 4
 #: socket.request.max.bytes
 FRAME_BYTES_MAX: Final = 100 << 20
 #: The peer of a request that came through no connection.
@@ -324,6 +326,12 @@ class Session:
             return self._answer(route, header, context, request, outcome)
         work = cast(Coroutine[Any, Any, Message | None], outcome)
         return Waiting(self._finish(route, header, context, request, work), context.lets_next, work)
+
+    def on_frames_handled(self) -> None:
+        woken = self._router.fetch_patterns.woken
+        if woken:
+            # Readers first: what was produced has been waited for, its acknowledgement less so.
+            woken.run(WOKEN_FIRST_MAX)
 
     def on_closed(self) -> None:
         at_end, self._at_end = self._at_end, None

@@ -72,6 +72,9 @@ class FrameHandler(Protocol):
         """The frame, without its length, is writable and valid only during the call: decode it
         before anything waits. May raise CloseConnection."""
 
+    def on_frames_handled(self) -> None:
+        """All frames of a read are handled; their answers are about to leave."""
+
     def on_closed(self) -> None:
         """The last call."""
 

@@ -280,6 +280,7 @@ class Connection:
                 elif reply is not None:
                     assert isinstance(reply, Waiting)
                     self._wait_for(reply)
+            handler.on_frames_handled()
             self._flush()
             self._decide_reading()
         except (WireError, CloseConnection) as error:

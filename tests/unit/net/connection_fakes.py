@@ -132,6 +132,9 @@ class Script:
             raise
         return None if body[:1] == b"N" else Answer([framed(body)])
 
+    def on_frames_handled(self) -> None:
+        pass
+
     def on_closed(self) -> None:
         self.closed += 1
 

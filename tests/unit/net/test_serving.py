@@ -51,6 +51,9 @@ class Echo:
             Echo.cancelled += 1
         return None
 
+    def on_frames_handled(self) -> None:
+        pass
+
     def on_closed(self) -> None:
         pass
 
