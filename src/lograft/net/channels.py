@@ -15,6 +15,7 @@ from collections.abc import Sequence
 from typing import Final, NamedTuple
 
 from lograft.model.seams import Address, FileSlice, Part, Receiver
+from lograft.net.overtaking import Overtaking
 
 #: One connection's share of a wake-up; the others have their turn after it. A receive that began
 #: below it may still take a whole big frame. Small, because whoever waits behind a client that
@@ -22,6 +23,10 @@ from lograft.model.seams import Address, FileSlice, Part, Receiver
 #: latency and made the writer no cheaper (python -m bench --workload latency-under-load).
 READ_BYTES_PER_WAKE: Final = 64 << 10
 WRITE_BYTES_PER_WAKE: Final = 4 << 20
+#: A larger receive leaves the last bytes for another.
+_PIECE_BYTES_MIN: Final = 4 * READ_BYTES_PER_WAKE
+#: After so many small reads in a row a channel is not a bulk one any more.
+_SMALL_READS_TO_OVERTAKE: Final = 16
 #: A larger sendfile would keep the loop busy for as long as a fast peer keeps reading.
 _SENDFILE_BYTES_MAX: Final = 2 << 20
 _VECTOR_PARTS_MAX: Final = 64
@@ -39,11 +44,13 @@ class SocketChannel:
     """One connected socket. Owns it: nobody else reads, writes or closes it."""
 
     __slots__ = (
+        "_bulk",
         "_closed",
         "_closing",
         "_linger",
         "_local",
         "_loop",
+        "_overtaking",
         "_paused",
         "_peer",
         "_queue",
@@ -54,9 +61,16 @@ class SocketChannel:
     )
 
     def __init__(
-        self, loop: asyncio.AbstractEventLoop, connected: socket.socket, peer: Address
+        self,
+        loop: asyncio.AbstractEventLoop,
+        connected: socket.socket,
+        peer: Address,
+        overtaking: Overtaking,
     ) -> None:
         self._loop = loop
+        self._overtaking = overtaking
+        #: Above 0 for a channel that sends much; counts its small reads down.
+        self._bulk = 0
         self._socket = connected
         self._peer = peer
         self._local = address_of(connected.getsockname())
@@ -89,6 +103,7 @@ class SocketChannel:
             self._loop.call_soon(receiver.on_closed, None)
         elif not self._paused:
             self._loop.add_reader(self._socket.fileno(), self._on_readable)
+            self._overtaking.admit(self._socket.fileno(), self._on_readable)
 
     def pause_reading(self) -> None:
         if not self._paused:
@@ -159,9 +174,14 @@ class SocketChannel:
         assert receiver is not None
         receive_into = self._socket.recv_into
         budget = READ_BYTES_PER_WAKE
+        is_watched = self._bulk > 0 and self._overtaking.let_pass()
         while budget > 0 and not (self._paused or self._closing):
             buffer = receiver.get_buffer()
             size = len(buffer)
+            if is_watched and size > _PIECE_BYTES_MIN:
+                # The end of a big frame brings all the work of handling it: not in one go.
+                size -= READ_BYTES_PER_WAKE
+                buffer = buffer[:size]
             try:
                 count = receive_into(buffer)
             except (BlockingIOError, InterruptedError):
@@ -172,10 +192,22 @@ class SocketChannel:
             if count == 0:
                 self._fail(None)
                 return
+            if self._bulk or count > READ_BYTES_PER_WAKE:
+                self._note_read(count)
             receiver.on_received(count)
             if count < size:
                 return
             budget -= count
+
+    def _note_read(self, count: int) -> None:
+        if count > READ_BYTES_PER_WAKE:
+            if not self._bulk:
+                self._overtaking.dismiss(self._socket.fileno())
+            self._bulk = _SMALL_READS_TO_OVERTAKE
+        elif self._bulk:
+            self._bulk -= 1
+            if not self._bulk:
+                self._overtaking.admit(self._socket.fileno(), self._on_readable)
 
     def _on_writable(self) -> None:
         self._write()
@@ -282,6 +314,7 @@ class SocketChannel:
             self._loop.remove_writer(self._socket.fileno())
         self._queue.clear()
         self._unsent_bytes = 0
+        self._overtaking.dismiss(self._socket.fileno())
         self._socket.close()
         # Let go of, so that the two do not keep each other alive.
         receiver, self._receiver = self._receiver, None

@@ -9,6 +9,7 @@ from typing import Any, Final
 
 from lograft.model.seams import Address, Channel
 from lograft.net.channels import BufferSizes, SocketChannel, address_of, prepare
+from lograft.net.overtaking import Overtaking
 
 _BACKLOG: Final = 1024
 #: A connection storm may not keep the loop from the connections that are there.
@@ -25,7 +26,7 @@ logger = logging.getLogger(__name__)
 
 
 class SocketListener:
-    __slots__ = ("_buffers", "_loop", "_on_channel", "_pauses", "_sockets")
+    __slots__ = ("_buffers", "_loop", "_on_channel", "_overtaking", "_pauses", "_sockets")
 
     def __init__(
         self,
@@ -33,8 +34,10 @@ class SocketListener:
         sockets: list[socket.socket],
         on_channel: Callable[[Channel], None],
         buffers: BufferSizes,
+        overtaking: Overtaking,
     ) -> None:
         self._loop = loop
+        self._overtaking = overtaking
         self._buffers = buffers
         self._sockets = sockets
         self._on_channel = on_channel
@@ -49,13 +52,14 @@ class SocketListener:
         address: Address,
         on_channel: Callable[[Channel], None],
         buffers: BufferSizes,
+        overtaking: Overtaking,
     ) -> "SocketListener":
         if address.host in ("", "::"):
-            return cls(loop, [_bind_everywhere(address)], on_channel, buffers)
+            return cls(loop, [_bind_everywhere(address)], on_channel, buffers, overtaking)
         found = await loop.getaddrinfo(address.host, address.port, type=socket.SOCK_STREAM)
         # A name may have both families. IPv4 first: it is the one that must work.
         targets = sorted({(family, raw) for family, _, _, _, raw in found}, key=_ipv4_first)
-        return cls(loop, _bind_all(targets), on_channel, buffers)
+        return cls(loop, _bind_all(targets), on_channel, buffers, overtaking)
 
     @property
     def address(self) -> Address:
@@ -88,7 +92,7 @@ class SocketListener:
                 return
             try:
                 prepare(accepted, self._buffers)
-                channel = SocketChannel(self._loop, accepted, address_of(raw))
+                channel = SocketChannel(self._loop, accepted, address_of(raw), self._overtaking)
             except OSError:
                 # Gone between accept and now.
                 accepted.close()

@@ -8,19 +8,21 @@ from collections.abc import Callable
 from lograft.model.seams import Address, Channel, Listener
 from lograft.net.channels import BufferSizes, SocketChannel, address_of, prepare
 from lograft.net.listening import SocketListener
+from lograft.net.overtaking import Overtaking
 
 
 class SocketTransport:
-    __slots__ = ("_buffers",)
+    __slots__ = ("_buffers", "_overtaking")
 
     def __init__(self, buffers: BufferSizes | None = None) -> None:
         self._buffers = buffers or BufferSizes()
+        self._overtaking = Overtaking()
 
     async def listen(self, address: Address, on_channel: Callable[[Channel], None]) -> Listener:
         """A name with several addresses listens on all of them; an empty host means all
         interfaces, with both families."""
         return await SocketListener.open(
-            asyncio.get_running_loop(), address, on_channel, self._buffers
+            asyncio.get_running_loop(), address, on_channel, self._buffers, self._overtaking
         )
 
     async def connect(self, address: Address, *, timeout_ms: int) -> Channel:
@@ -42,7 +44,7 @@ class SocketTransport:
                         outgoing.close()
                         raise
                     else:
-                        return SocketChannel(loop, outgoing, address_of(raw))
+                        return SocketChannel(loop, outgoing, address_of(raw), self._overtaking)
         except TimeoutError:
             raise TimeoutError(f"no connection to {address} within {timeout_ms} ms") from None
         raise failure

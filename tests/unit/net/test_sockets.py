@@ -458,3 +458,54 @@ def test_a_listener_that_rests_can_be_closed(
         channel.abort()
 
     on_loop(main())
+
+
+class Witness(Collector):
+    """Notes in which order reads of several channels come."""
+
+    def __init__(self, name: str, reads: list[str]) -> None:
+        super().__init__(buffer_bytes=1 << 20)
+        self._name = name
+        self._reads = reads
+        self.largest = 0
+
+    def on_received(self, count: int) -> None:
+        self._reads.append(self._name)
+        self.largest = max(self.largest, count)
+        super().on_received(count)
+
+
+def test_small_requests_overtake_a_bulk_sender(on_loop: RunOnLoop) -> None:
+    async def main() -> None:
+        transport, accepted = SocketTransport(), Accepted()
+        listener = await transport.listen(LOOPBACK, accepted)
+        reads: list[str] = []
+        senders: list[Channel] = []
+        witnesses: list[Witness] = []
+        for name in ("bulk", "small"):
+            sender = await transport.connect(listener.address, timeout_ms=5000)
+            sender.start(Collector())
+            witness = Witness(name, reads)
+            (await accepted.wait(len(senders) + 1)).start(witness)
+            senders.append(sender)
+            witnesses.append(witness)
+        bulk, small = senders
+        sent = 0
+        # The kernel's window opens slowly.
+        while witnesses[0].largest <= channels.READ_BYTES_PER_WAKE:
+            bulk.send([bytes(1 << 20)])
+            sent += 1 << 20
+            await witnesses[0].wait_bytes(sent)
+        reads.clear()
+        # Both have something when the loop looks next, the bulk sender first.
+        bulk.send([bytes(1000)])
+        small.send([b"s"])
+        await witnesses[0].wait_bytes(sent + 1000)
+        assert reads == ["small", "bulk"]
+        listener.close()
+        for channel in (*senders, *accepted.channels):
+            channel.abort()
+        for witness in witnesses:
+            await witness.wait_closed()
+
+    on_loop(main())
