@@ -1,6 +1,7 @@
 """The command line as a user meets it: exit codes and sentences."""
 
 import io
+import signal
 import subprocess
 import sys
 import time
@@ -70,17 +71,42 @@ def test_help_names_the_commands_and_loads_no_rooms() -> None:
     # Loose on purpose, for a busy machine; the benchmark measures it.
     assert seconds < 5
     probe = (
-        "import sys, lograft.cli.main; print([m for m in sys.modules if m.startswith('lograft.')])"
+        "import sys, lograft.cli.commands;"
+        " print([m for m in sys.modules if m.startswith('lograft.')])"
     )
     loaded = subprocess.run(
         [sys.executable, "-c", probe], capture_output=True, text=True, check=True, timeout=60
     )
-    assert loaded.stdout.strip() == "['lograft.cli', 'lograft.cli.main']"
-    no_rich = "import sys, lograft.cli.main; print('rich' in sys.modules, 'asyncio' in sys.modules)"
+    assert loaded.stdout.strip() == "['lograft.cli', 'lograft.cli.commands']"
+    no_rich = (
+        "import sys, lograft.cli.commands; print('rich' in sys.modules, 'asyncio' in sys.modules)"
+    )
     loaded = subprocess.run(
         [sys.executable, "-c", no_rich], capture_output=True, text=True, check=True, timeout=60
     )
     assert loaded.stdout.strip() == "False False"
+
+
+@pytest.mark.parametrize(("module", "code"), [("typer", -signal.SIGINT), ("lograft.node", 130)])
+def test_an_interrupt_while_python_imports_shows_no_trace(
+    tmp_path: Path, module: str, code: int
+) -> None:
+    program = f"""
+import os, signal, sys
+class Interrupt:
+    def find_spec(self, name, *_):
+        if name == {module!r}:
+            os.kill(os.getpid(), signal.SIGINT)
+signal.signal(signal.SIGINT, signal.default_int_handler)
+sys.meta_path.insert(0, Interrupt())
+sys.argv = ["lograft", "start", "--data", {str(tmp_path / "data")!r}, "--port", "0"]
+from lograft.cli.main import main
+main()
+"""
+    done = subprocess.run(
+        [sys.executable, "-c", program], capture_output=True, text=True, check=False, timeout=60
+    )
+    assert (done.returncode, done.stderr) == (code, "")
 
 
 def test_random_uuid(lograft: Run) -> None:

@@ -9,8 +9,8 @@ from typing import Any
 
 import pytest
 
+from lograft.cli.commands import app
 from lograft.cli.dump_log import DumpOptions, dump_files
-from lograft.cli.main import app
 from lograft.wire.batches import Record, build_batch
 
 GOLDEN = Path(__file__).parents[2] / "golden" / "dumps"

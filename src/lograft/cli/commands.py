@@ -1,0 +1,233 @@
+"""The commands and their options. Nothing heavy is imported before a command runs."""
+
+from typing import Annotated
+
+import typer
+
+from lograft import __version__
+
+SETTINGS = {
+    # rich takes longer to import than everything else together, and help needs no colours.
+    "rich_markup_mode": None,
+    "pretty_exceptions_enable": False,
+    "add_completion": False,
+    "no_args_is_help": True,
+}
+app = typer.Typer(
+    name="lograft",
+    help="A distributed log and message queue that speaks Apache Kafka's protocol.",
+    **SETTINGS,  # type: ignore[arg-type]
+)
+storage = typer.Typer(help="Prepare and look at data folders.", **SETTINGS)  # type: ignore[arg-type]
+app.add_typer(storage, name="storage")
+
+ConfigFile = Annotated[
+    str, typer.Option("--config", "-c", metavar="FILE", help="The node's .properties file.")
+]
+
+
+def _print_version(wanted: bool) -> None:
+    if wanted:
+        print(f"lograft {__version__}")
+        raise typer.Exit
+
+
+@app.callback()
+def lograft(
+    version: Annotated[
+        bool,
+        typer.Option("--version", help="Show the version.", callback=_print_version, is_eager=True),
+    ] = False,
+) -> None:
+    pass
+
+
+@app.command()
+def start(
+    data: Annotated[
+        str, typer.Option(metavar="DIR", help="Data folder; made and formatted on first use.")
+    ] = "lograft-data",
+    port: Annotated[
+        int,
+        typer.Option(
+            min=0, max=65535, help="Port for clients; 0 lets the system choose a free one."
+        ),
+    ] = 9092,
+) -> None:
+    """Run one node without any configuration.
+
+    It is broker and controller in one, reachable from this machine; Ctrl-C stops it.
+    """
+    from lograft.cli.serving import start_embedded
+
+    start_embedded(data, port)
+
+
+@app.command()
+def server(
+    file: Annotated[str, typer.Argument(metavar="FILE.properties", help="Kafka's settings.")],
+) -> None:
+    """Run the node that a Kafka .properties file describes."""
+    from lograft.cli.serving import serve_file
+
+    serve_file(file)
+
+
+@storage.command("random-uuid")
+def random_uuid() -> None:
+    """Print a new cluster id."""
+    from lograft.cli.storage import print_random_uuid
+
+    print_random_uuid()
+
+
+@storage.command("info")
+def storage_info(config: ConfigFile) -> None:
+    """Show what is in the node's data folders, and what is wrong with them."""
+    from lograft.cli.storage import print_info
+
+    raise typer.Exit(print_info(config))
+
+
+@storage.command("format")
+def storage_format(
+    cluster_id: Annotated[
+        str, typer.Option("--cluster-id", "-t", metavar="ID", help="The id of the cluster.")
+    ],
+    config: ConfigFile,
+    standalone: Annotated[
+        bool, typer.Option("--standalone", "-s", help="Begin a quorum with this node alone.")
+    ] = False,
+    initial_controllers: Annotated[
+        str | None,
+        typer.Option(
+            "--initial-controllers",
+            "-I",
+            metavar="ID@HOST:PORT:DIRECTORY,…",
+            help="Begin a quorum with these controllers; give all of them the same list.",
+        ),
+    ] = None,
+    no_initial_controllers: Annotated[
+        bool,
+        typer.Option("--no-initial-controllers", "-N", help="Join a quorum that exists already."),
+    ] = False,
+    ignore_formatted: Annotated[
+        bool,
+        typer.Option("--ignore-formatted", "-g", help="Leave folders alone that are formatted."),
+    ] = False,
+    release_version: Annotated[
+        str | None,
+        typer.Option(
+            "--release-version",
+            "-r",
+            metavar="VERSION",
+            help="Begin with the features of this version of Kafka, such as 4.0 or 4.3-IV0.",
+        ),
+    ] = None,
+    feature: Annotated[
+        list[str] | None,
+        typer.Option("--feature", "-f", metavar="NAME=LEVEL", help="Begin with this feature."),
+    ] = None,
+    add_scram: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--add-scram",
+            "-S",
+            metavar="CREDENTIAL",
+            help="Begin with this user: SCRAM-SHA-256=[name=alice,password=secret]",
+        ),
+    ] = None,
+) -> None:
+    """Prepare the node's data folders for its cluster."""
+    from lograft.cli.storage import FormatOptions, run_format
+
+    run_format(
+        FormatOptions(
+            cluster_id=cluster_id,
+            config_file=config,
+            standalone=standalone,
+            initial_controllers=initial_controllers,
+            no_initial_controllers=no_initial_controllers,
+            ignore_formatted=ignore_formatted,
+            release_version=release_version,
+            features=tuple(feature or ()),
+            scram=tuple(add_scram or ()),
+        )
+    )
+
+
+@app.command("dump-log")
+def dump_log(
+    files: Annotated[
+        str,
+        typer.Option(
+            metavar="F[,F]", help="Files to show: .log .index .timeindex .snapshot .checkpoint …"
+        ),
+    ],
+    print_data_log: Annotated[
+        bool, typer.Option("--print-data-log", help="Show the records, not only the batches.")
+    ] = False,
+    cluster_metadata_decoder: Annotated[
+        bool, typer.Option("--cluster-metadata-decoder", help="Decode metadata records.")
+    ] = False,
+    offsets_decoder: Annotated[
+        bool, typer.Option("--offsets-decoder", help="Decode records of __consumer_offsets.")
+    ] = False,
+    transaction_log_decoder: Annotated[
+        bool,
+        typer.Option("--transaction-log-decoder", help="Decode records of __transaction_state."),
+    ] = False,
+    share_group_state_decoder: Annotated[
+        bool,
+        typer.Option("--share-group-state-decoder", help="Decode records of __share_group_state."),
+    ] = False,
+    skip_record_metadata: Annotated[
+        bool,
+        typer.Option("--skip-record-metadata", help="Show only keys and values of records."),
+    ] = False,
+    max_bytes: Annotated[
+        int, typer.Option(min=1, metavar="N", help="Read at most this much of a .log file.")
+    ] = 2**31 - 1,
+    index_sanity_check: Annotated[
+        bool, typer.Option("--index-sanity-check", help="Check indexes instead of showing them.")
+    ] = False,
+    deep_iteration: Annotated[
+        bool, typer.Option("--deep-iteration", help="Look into every batch.")
+    ] = False,
+) -> None:
+    """Show what is in the files of a log."""
+    from lograft.cli.dump_log import DumpOptions, dump_files
+
+    decoders = {
+        "metadata": cluster_metadata_decoder,
+        "offsets": offsets_decoder,
+        "transactions": transaction_log_decoder,
+        "shares": share_group_state_decoder,
+    }
+    chosen = [name for name, wanted in decoders.items() if wanted]
+    if len(chosen) > 1:
+        raise typer.BadParameter("choose one decoder at a time")
+    options = DumpOptions(
+        print_records=print_data_log or deep_iteration or bool(chosen),
+        print_values=print_data_log or bool(chosen),
+        decoder=chosen[0] if chosen else None,
+        skip_record_metadata=skip_record_metadata,
+        bytes_max=max_bytes,
+        index_sanity_check=index_sanity_check,
+    )
+    raise typer.Exit(dump_files(files.split(","), options))
+
+
+@app.command("metadata-shell")
+def metadata_shell(
+    snapshot: Annotated[
+        str, typer.Option("--snapshot", "-s", metavar="F", help="A .checkpoint or .log file.")
+    ],
+    command: Annotated[
+        list[str] | None, typer.Argument(help="Run this command and stop, e.g.: tree /")
+    ] = None,
+) -> None:
+    """Walk through the cluster's metadata as if it were files."""
+    from lograft.cli.metadata_shell import run_shell
+
+    raise typer.Exit(run_shell(snapshot, command or []))
