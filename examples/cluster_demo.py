@@ -129,6 +129,14 @@ def leader_of(admin: AdminClient, partition: int) -> int:
     return int(admin.list_topics(TOPIC, timeout=10).topics[TOPIC].partitions[partition].leader)
 
 
+def wait_joined(admin: AdminClient) -> None:
+    deadline = time.monotonic() + PATIENCE_SECONDS
+    while len(admin.list_topics(timeout=PATIENCE_SECONDS).brokers) < len(NODES):
+        if time.monotonic() > deadline:
+            raise SystemExit("the nodes did not become a cluster")
+        time.sleep(0.02)
+
+
 def wait_in_sync(admin: AdminClient) -> None:
     deadline = time.monotonic() + PATIENCE_SECONDS
     while time.monotonic() < deadline:
@@ -193,11 +201,15 @@ def main() -> None:
             show(nodes, bootstrap, began)
         finally:
             for node in nodes.values():
+                if node.process is not None:
+                    node.process.terminate()
+            for node in nodes.values():
                 node.end(signal.SIGTERM)
 
 
 def show(nodes: dict[int, Node], bootstrap: str, began: float) -> None:
     admin = AdminClient({"bootstrap.servers": bootstrap, "log_level": 0})
+    wait_joined(admin)
     topic = NewTopic(TOPIC, PARTITIONS, len(NODES), config={"min.insync.replicas": "2"})
     admin.create_topics([topic], operation_timeout=PATIENCE_SECONDS)[TOPIC].result()
     wait_in_sync(admin)
