@@ -54,8 +54,10 @@ class Cluster:
         settings: Mapping[str, str] | None = None,
         jvm: tuple[str, ...] = SMALL_JVM,
         places: Sequence[Place] | None = None,
+        first_voter_only: bool = False,
     ) -> "Cluster":
-        """`places`: where each node runs; all on this host otherwise."""
+        """`places`: where each node runs; all on this host otherwise. `first_voter_only`: the first
+        node is the quorum, the others follow it until they are added."""
         servers = [
             Server(
                 kind,
@@ -70,7 +72,13 @@ class Cluster:
         ]
         voters = ",".join(f"{one.node_id}@{one.controller}" for one in servers)
         for one in servers:
-            one.voters = voters
+            if first_voter_only:
+                one.quorum_servers = ",".join(each.controller for each in servers)
+                one.format_option = (
+                    "--standalone" if one is servers[0] else "--no-initial-controllers"
+                )
+            else:
+                one.voters = voters
         return cls(kind, servers)
 
     @property

@@ -69,8 +69,12 @@ class Server:
     host: str = HOST
     #: Put before the command that starts it: `ip netns exec …`.
     prefix: tuple[str, ...] = ()
-    #: controller.quorum.voters of a cluster; empty: this node is the quorum.
+    #: controller.quorum.voters of a cluster; empty: the quorum is in the log and can change.
     voters: str = ""
+    #: controller.quorum.bootstrap.servers, where that is not this node alone.
+    quorum_servers: str = ""
+    #: How its folder is formatted, where the quorum is in the log.
+    format_option: str = "--standalone"
 
     @classmethod
     def of(cls, kind: Kind, folder: Path, *, settings: Mapping[str, str] | None = None) -> "Server":
@@ -207,11 +211,11 @@ class Server:
     def quorum_settings(self) -> dict[str, str]:
         if self.voters:
             return {"controller.quorum.voters": self.voters}
-        return {"controller.quorum.bootstrap.servers": self.controller}
+        return {"controller.quorum.bootstrap.servers": self.quorum_servers or self.controller}
 
     def format_command(self) -> list[str]:
         arguments = ["format", "-t", CLUSTER_ID, "-c", str(self.properties_path)]
-        arguments += [] if self.voters else ["--standalone"]
+        arguments += [] if self.voters else [self.format_option]
         if self.kind == "lograft":
             return [*lograft_command(), "storage", *arguments]
         return [*java_command(SMALL_JVM), "kafka.tools.StorageTool", *arguments]

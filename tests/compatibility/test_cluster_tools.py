@@ -217,3 +217,44 @@ def test_the_shell_reads_the_metadata_of_a_cluster(
     )
     for node_id in NODE_IDS:
         assert str(node_id) in shown.text.split(), shown.text
+
+
+@pytest.mark.parametrize("kind", kinds_under_test())
+def test_controllers_join_and_leave(kind: Kind, java_tools: JavaTools, tmp_path: Path) -> None:
+    cluster = Cluster.of(kind, tmp_path, first_voter_only=True)
+    conftest.running.extend(cluster.servers)
+    try:
+        with cluster.started():
+            join_and_leave(cluster, java_tools)
+    finally:
+        for server in cluster.servers:
+            conftest.running.remove(server)
+
+
+def join_and_leave(cluster: Cluster, java_tools: JavaTools) -> None:
+    ask = ("MetadataQuorumCommand", *to(cluster), "describe", "--replication")
+
+    def roles() -> dict[int, str]:
+        lines = java_tools.check(*ask).lines[1:]
+        return {int(line.split()[0]): line.split()[-1] for line in lines if line.strip()}
+
+    assert roles() == {1: "Leader", 2: "Observer", 3: "Observer"}
+    for server in cluster.servers[1:]:
+        config = ("--command-config", str(server.properties_path))
+        java_tools.check("MetadataQuorumCommand", *config, *to(cluster), "add-controller")
+    assert roles() == {1: "Leader", 2: "Follower", 3: "Follower"}
+    # The quorum survives the loss of its first voter.
+    cluster.servers[0].kill()
+    others = ("--bootstrap-server", ",".join(one.bootstrap for one in cluster.servers[1:]))
+    create = ("--create", "--topic", "after", "--replication-factor", "2")
+    java_tools.check("TopicCommand", *others, *create)
+    cluster.servers[0].launch()
+    cluster.wait_joined()
+    directory = next(
+        line.partition("=")[2]
+        for line in (cluster.servers[2].data / "meta.properties").read_text().splitlines()
+        if line.startswith("directory.id=")
+    )
+    leave = ("remove-controller", "--controller-id", "3", "--controller-directory-id", directory)
+    java_tools.check("MetadataQuorumCommand", *to(cluster), *leave)
+    assert roles()[3] == "Observer"
