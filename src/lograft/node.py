@@ -84,6 +84,8 @@ class Node:
         self._locks: list[DirectoryLock] = []
         self._servers: dict[str, Server] = {}
         self._tasks: list[Task] = []
+        #: By the name of the listener that is connected to.
+        self._transports: dict[str, Transport] = {}
         self._driver: RaftDriver | None = None
         self._peers: Peers | None = None
         self._broker: Broker | None = None
@@ -119,11 +121,11 @@ class Node:
         self._serve(self.config.controller_listeners)
         await driver.wait_ready()
         self._spawn(self._snapshotter.run(), name="metadata snapshots")
-        if self.config.is_controller:
-            await self._control()
+        known = self._spawn(self._control(), name="registration as controller")
         if self.config.is_broker:
             await self._join(broker)
             self._serve(self.config.broker_listeners)
+        await known
 
     async def stop(self) -> None:
         if self._broker is not None:
@@ -179,7 +181,11 @@ class Node:
         loaded = await self._runtime.workers.run(load)
         for reason in loaded.damaged:
             LOGGER.error("a snapshot of the metadata cannot be read: %s", reason)
-        self._peers = Peers(self._runtime, client_id=f"lograft-{self.config.node_id}")
+        self._peers = Peers(
+            self._runtime,
+            client_id=f"lograft-{self.config.node_id}",
+            transport_of=self._transport_to,
+        )
         self._driver = RaftDriver(
             self._runtime,
             loaded,
@@ -245,6 +251,12 @@ class Node:
         return broker
 
     async def _listen(self) -> None:
+        # A trust store that cannot be read should be known now, too.
+        for name in (
+            *self.config.controller_listener_names,
+            self.config.inter_broker_listener_name,
+        ):
+            self._transport_to(name)
         budget = FrameBudget()
         limits = ServerLimits(idle_ms_max=self.config.connections_max_idle_ms)
         for endpoint in self.config.listeners:
@@ -280,8 +292,31 @@ class Node:
         context = listener_context(self.config, endpoint.name)
         return TlsTransport(self._runtime.transport, server=context)
 
+    def _transport_to(self, listener: str) -> Transport:
+        """For connecting to other nodes at their listener of that name."""
+        security = self.config.listener_security.get(listener.upper())
+        if security is None or not security.uses_tls:
+            return self._runtime.transport
+        found = self._transports.get(listener)
+        if found is None:
+            from lograft.net.tls import TlsTransport
+            from lograft.net.tls_settings import connector_context
+
+            context = connector_context(self.config, listener)
+            found = TlsTransport(self._runtime.transport, client=context)
+            self._transports[listener] = found
+        return found
+
     async def _control(self) -> None:
-        """Returns when the cluster knows this node as a controller."""
+        """Returns when the cluster knows this node as a controller, if it is one."""
+        if self._controller is None:
+            return
+        assert self._peers is not None
+        self._spawn(self._controller.run(), name="controller")
+        balancer = LeaderBalancer(self._runtime, self.config, self._controller)
+        self._spawn(balancer.run(), name="leader balancer")
+        switcher = ModeSwitcher(self._runtime, self._controller, self._peers, config=self.config)
+        self._spawn(switcher.run(), name="mode switches")
         reply = await self.broker.link.request(
             controller_registration_request(
                 self.config,
@@ -294,13 +329,6 @@ class Node:
         if reply.error_code:
             code = ErrorCode(reply.error_code)
             raise LograftError(f"this controller is not taken: {code.name} {reply.error_message}")
-        assert self._controller is not None
-        assert self._peers is not None
-        self._spawn(self._controller.run(), name="controller")
-        balancer = LeaderBalancer(self._runtime, self.config, self._controller)
-        self._spawn(balancer.run(), name="leader balancer")
-        switcher = ModeSwitcher(self._runtime, self._controller, self._peers, config=self.config)
-        self._spawn(switcher.run(), name="mode switches")
 
     async def _join(self, broker: Broker) -> None:
         """Registers with the controller and returns when clients are told about this broker."""
@@ -344,8 +372,10 @@ class Node:
         assert self._registration is not None, "not registered"
         return self._registration
 
-    def _spawn(self, work: Coroutine[Any, Any, None], *, name: str) -> None:
-        self._tasks.append(self._runtime.spawn(work, name=name))
+    def _spawn(self, work: Coroutine[Any, Any, None], *, name: str) -> Task:
+        task = self._runtime.spawn(work, name=name)
+        self._tasks.append(task)
+        return task
 
 
 def _check_supported(config: BrokerConfig) -> None:

@@ -340,3 +340,24 @@ def server_context(
         context.load_verify_locations(trust_file)
     context.verify_mode = client_certificate
     return context
+
+
+def client_context(
+    *,
+    trust_file: str | None = None,
+    certificate_file: str | None = None,
+    key_password: str | None = None,
+    compares_hosts: bool = True,
+) -> ssl.SSLContext:
+    """For connecting. Without a trust file the system's authorities are trusted;
+    `certificate_file` is shown to servers that ask who we are."""
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
+    context.minimum_version = ssl.TLSVersion.TLSv1_2
+    context.check_hostname = compares_hosts
+    if trust_file is None:
+        context.load_default_certs()
+    else:
+        context.load_verify_locations(trust_file)
+    if certificate_file is not None:
+        context.load_cert_chain(certificate_file, password=key_password)
+    return context

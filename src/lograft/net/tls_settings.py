@@ -1,11 +1,11 @@
-"""From Kafka's `ssl.*` settings of a listener to a server-side SSLContext. PEM files only."""
+"""From Kafka's `ssl.*` settings of a listener to the SSLContexts of both sides. PEM files only."""
 
 import ssl
 from typing import Final
 
 from lograft.model.broker_configs import BrokerConfig
 from lograft.model.errors import InvalidConfig
-from lograft.net.tls import server_context
+from lograft.net.tls import client_context, server_context
 
 _CLIENT_AUTH: Final = {
     "none": ssl.CERT_NONE,
@@ -16,14 +16,7 @@ _CLIENT_AUTH: Final = {
 
 def listener_context(config: BrokerConfig, listener: str) -> ssl.SSLContext:
     """Refuses by name what cannot be served: a listener must never fall back to less."""
-    for store in ("ssl.keystore", "ssl.truststore"):
-        location = config.text(f"{store}.location", listener=listener)
-        kind = config.text(f"{store}.type", listener=listener)
-        if location and (kind or "").upper() != "PEM":
-            raise InvalidConfig(
-                f"listener {listener}: {store}.type is {kind}, but only PEM is read: set"
-                f" {store}.type=PEM and {store}.location to a file with the certificates in PEM"
-            )
+    _check_stores(config, listener)
     certificate_file = config.text("ssl.keystore.location", listener=listener)
     if not certificate_file:
         raise InvalidConfig(
@@ -48,3 +41,35 @@ def listener_context(config: BrokerConfig, listener: str) -> ssl.SSLContext:
         raise InvalidConfig(
             f"listener {listener}: {certificate_file} cannot be used: {error}"
         ) from None
+
+
+def connector_context(config: BrokerConfig, listener: str) -> ssl.SSLContext:
+    """For connecting to other nodes at their listener of that name, as Kafka's nodes do: with the
+    same stores as our own."""
+    _check_stores(config, listener)
+    certificate_file = config.text("ssl.keystore.location", listener=listener) or None
+    trust_file = config.text("ssl.truststore.location", listener=listener) or None
+    comparison = config.text("ssl.endpoint.identification.algorithm", listener=listener)
+    try:
+        return client_context(
+            trust_file=trust_file,
+            certificate_file=certificate_file,
+            key_password=config.secret("ssl.key.password", listener=listener),
+            compares_hosts=bool((comparison or "").strip()),
+        )
+    except (OSError, ssl.SSLError) as error:
+        raise InvalidConfig(
+            f"listener {listener}: {certificate_file} and {trust_file} cannot be used to reach"
+            f" other nodes: {error}"
+        ) from None
+
+
+def _check_stores(config: BrokerConfig, listener: str) -> None:
+    for store in ("ssl.keystore", "ssl.truststore"):
+        location = config.text(f"{store}.location", listener=listener)
+        kind = config.text(f"{store}.type", listener=listener)
+        if location and (kind or "").upper() != "PEM":
+            raise InvalidConfig(
+                f"listener {listener}: {store}.type is {kind}, but only PEM is read: set"
+                f" {store}.type=PEM and {store}.location to a file with the certificates in PEM"
+            )

@@ -246,6 +246,20 @@ def test_listeners_in_every_form() -> None:
     assert (config.log_dirs, config.metadata_log_dir) == (("/a", "/b"), "/m")
 
 
+def test_a_controller_needs_no_listener_between_brokers() -> None:
+    settings = {
+        "process.roles": "controller",
+        "node.id": "1",
+        "listeners": "CONTROLLER://localhost:9093",
+        "controller.listener.names": "CONTROLLER",
+        "listener.security.protocol.map": "CONTROLLER:SSL,INSIDE:SSL",
+        "controller.quorum.voters": "1@localhost:9093",
+    }
+    assert broker_config(settings).inter_broker_listener_name == "PLAINTEXT"
+    with pytest.raises(InvalidConfig, match=r"listener\.security\.protocol\.map does not name"):
+        broker_config(settings | {"inter.broker.listener.name": "OUTSIDE"})
+
+
 def test_the_same_port_on_ipv4_and_ipv6() -> None:
     config = broker_config(
         COMBINED
