@@ -85,9 +85,13 @@ class PartitionChange:
     def build(self) -> PartitionChangeRecord | None:
         """The record that makes the change; None if nothing changes."""
         before = self.before
-        self._complete_reassignment()
-        self._keep_eligible()
-        leader = self._elect()
+        leader = before.leader
+        if before.mode is not ReplicationMode.raft:
+            # (There the voters complete a reassignment, and nobody is eligible by the controller.)
+            self._complete_reassignment()
+            self._keep_eligible()
+        if controller_elects(before):
+            leader = self._elect()
         if not self.isr and not self._conditions.elr_enabled:
             # Nothing else would remember who has everything.
             self.isr = tuple(member for member in before.isr if member in self.replicas)

@@ -177,6 +177,9 @@ def _cancel(change: PartitionChange) -> PartitionChangeRecord | None:
     if not is_reassigning(before):
         raise Refused(ErrorCode.no_reassignment_in_progress, f"{name} is not being reassigned.")
     staying = tuple(r for r in before.replicas if r not in before.adding_replicas)
+    if before.mode is ReplicationMode.raft:
+        # Some may be voters already: they have to leave as they came, one by one.
+        return _start(change, staying)
     change.replicas = staying
     change.isr = tuple(member for member in before.isr if member in staying)
     change.adding = change.removing = ()

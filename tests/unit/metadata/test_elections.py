@@ -19,6 +19,7 @@ from lograft.metadata.types import (
     PartitionState,
     TopicState,
 )
+from lograft.model.types import ReplicationMode
 from lograft.wire.message import Message
 from lograft.wire.records.config_record import ConfigRecord
 from lograft.wire.records.feature_level_record import FeatureLevelRecord
@@ -336,3 +337,12 @@ def test_without_the_feature_nobody_is_eligible(cluster: Cluster) -> None:
     change = case.change(leaving=1)
     change.without(1)
     assert case.built(change) == "123/1//1 - +epoch"
+
+
+@pytest.mark.parametrize("mode", [ReplicationMode.raft, ReplicationMode.leaving])
+def test_nobody_is_elected_where_the_replicas_decide(
+    cluster: Cluster, mode: ReplicationMode
+) -> None:
+    case = Case(cluster(2, fenced=[1, 3]), "123/1 1", settings=MIN_2, replication_mode=mode)
+    assert case.built(case.change()) == "same"
+    assert case.built(case.change(leaving=1)) == "same"

@@ -186,6 +186,19 @@ def test_a_partition_that_changes_its_mode_has_to_finish(cluster: Cluster) -> No
     assert reassign(image, "2") == ErrorCode.reassignment_in_progress
 
 
+def test_in_raft_mode_the_voters_complete_it(cluster: Cluster) -> None:
+    image = cluster(1, 2, 3, 4)
+    Case(image, "123/123 1", replication_mode=ReplicationMode.raft)
+    assert reassign(image, "12") == 0
+    assert shown(image) == "123/123 1 -3"
+    assert reassign(image, "124") == 0
+    assert shown(image) == "1243/123 1 +4 -3"
+    # Who may have become a voter has to leave as one.
+    assert reassign(image, None) == 0
+    assert shown(image) == "1234/123 1 -4"
+    assert image.topics[T].partitions[0].leader_epoch == 5
+
+
 def test_a_partition_named_twice(cluster: Cluster) -> None:
     image = cluster(1, 2, 3)
     Case(image, "1/1 1")
