@@ -20,6 +20,7 @@ from lograft.broker.controller import Controller
 from lograft.broker.controller_link import ControllerLink
 from lograft.broker.directory_assignment import DirectoryAssigner
 from lograft.broker.formatting import check_identities
+from lograft.broker.idle_records import IdleRecords
 from lograft.broker.leader_balancer import LeaderBalancer
 from lograft.broker.metadata_loading import load_metadata
 from lograft.broker.mode_switcher import ModeSwitcher
@@ -32,6 +33,7 @@ from lograft.broker.registration import (
     controller_registration_request,
 )
 from lograft.broker.snapshotting import Snapshotter
+from lograft.broker.voter_upkeep import VoterUpkeep
 from lograft.consensus.types import VoterEndpoint
 from lograft.metadata.types import Endpoint as RegisteredEndpoint
 from lograft.model.broker_configs import BrokerConfig
@@ -121,7 +123,7 @@ class Node:
         self._serve(self.config.controller_listeners)
         await driver.wait_ready()
         self._spawn(self._snapshotter.run(), name="metadata snapshots")
-        known = self._spawn(self._control(), name="registration as controller")
+        known = self._spawn(self._control(driver), name="registration as controller")
         if self.config.is_broker:
             await self._join(broker)
             self._serve(self.config.broker_listeners)
@@ -132,6 +134,9 @@ class Node:
             self._broker.replicas.raft.hand_over()
         if self._registration is not None:
             await self._registration.shut_down()
+        if self._driver is not None:
+            # The others choose the next controller while this one is still there to vote.
+            await self._driver.resign()
         for server in self._servers.values():
             await server.stop()
         for task in self._tasks:
@@ -307,7 +312,7 @@ class Node:
             self._transports[listener] = found
         return found
 
-    async def _control(self) -> None:
+    async def _control(self, driver: RaftDriver) -> None:
         """Returns when the cluster knows this node as a controller, if it is one."""
         if self._controller is None:
             return
@@ -317,6 +322,10 @@ class Node:
         self._spawn(balancer.run(), name="leader balancer")
         switcher = ModeSwitcher(self._runtime, self._controller, self._peers, config=self.config)
         self._spawn(switcher.run(), name="mode switches")
+        idle = IdleRecords(driver, self._controller, self.config)
+        self._spawn(idle.run(), name="idle records")
+        upkeep = VoterUpkeep(driver, self._peers, self.config)
+        self._spawn(upkeep.run(), name="voter upkeep")
         reply = await self.broker.link.request(
             controller_registration_request(
                 self.config,

@@ -20,7 +20,12 @@ from collections.abc import Coroutine, Mapping, Sequence
 from typing import Any, Final, TypeVar
 from uuid import UUID
 
-from lograft.broker.formatting import Controllers, FormatRequest, InitialControllers
+from lograft.broker.formatting import (
+    Controllers,
+    FormatRequest,
+    InitialControllers,
+    NoInitialControllers,
+)
 from lograft.metadata.image import MetadataImage
 from lograft.model.broker_configs import broker_config
 from lograft.model.listeners import Voter
@@ -78,13 +83,15 @@ class SimulatedCluster:
         seed: int | str = 0,
         roles: Sequence[str] = (),
         is_static: bool = False,
+        joiners: Sequence[int] = (),
         properties: Mapping[str, str] | None = None,
         policy: str = "uniform",
         restarts: bool = False,
         loop: SimulatedLoop | None = None,
     ) -> None:
         """`roles` has an entry for each node, `broker,controller` where it is short; `is_static`
-        names the voters in the settings (controller.quorum.voters) and not in the log."""
+        names the voters in the settings (controller.quorum.voters) and not in the log; `joiners`
+        are controllers that are no voters at first."""
         streams = Streams(seed)
         self.loop = loop or SimulatedLoop(
             streams=streams, policy=policy_of(policy, streams.stream("schedule"))
@@ -94,6 +101,7 @@ class SimulatedCluster:
         #: What happened to the nodes: (host, what, values).
         self.probes: list[tuple[str, str, dict[str, Any]]] = []
         self._restarts = restarts
+        self._joiners = joiners
         self._clients = 0
         #: Machines of clients, by name.
         self.client_hosts: dict[str, Machine] = {}
@@ -106,7 +114,9 @@ class SimulatedCluster:
     def _make_host(self, node_id: int, is_static: bool, extra: Mapping[str, str]) -> Host:
         role = self.roles[node_id]
         name = f"n{node_id}"
-        voters = [i for i, each in self.roles.items() if "controller" in each]
+        voters = [
+            i for i, each in self.roles.items() if "controller" in each and i not in self._joiners
+        ]
         listeners = []
         if "broker" in role:
             listeners.append(f"PLAINTEXT://{name}:{BROKER_PORT}")
@@ -119,7 +129,9 @@ class SimulatedCluster:
             else {"controller.quorum.bootstrap.servers": ",".join(map(str, addresses.values()))}
         )
         controllers: Controllers | None = None
-        if not is_static and "controller" in role:
+        if node_id in self._joiners:
+            controllers = NoInitialControllers()
+        elif not is_static and "controller" in role:
             controllers = InitialControllers(
                 tuple(Voter(NodeId(i), addresses[i], directory_id_of(i)) for i in voters)
             )

@@ -10,7 +10,7 @@ from lograft.broker.raft_driver import RaftDriver
 from lograft.consensus.messages import AddVoterRequest, Error, RemoveVoterRequest
 from lograft.consensus.types import Voter, VoterEndpoint
 from lograft.metadata.image import MetadataImage
-from lograft.model.types import Offset
+from lograft.model.types import NodeId, Offset
 from lograft.testing import Cluster
 from lograft.wire.records.config_record import ConfigRecord
 from tests.unit.broker.metadata_nodes import decision
@@ -233,7 +233,59 @@ def test_voters_come_and_go() -> None:
     Cluster(nodes=4, seed=5).play(scenario)
 
 
-@pytest.mark.parametrize("seed", range(6))
+def test_a_controller_joins_by_itself_and_again_with_another_disk() -> None:
+    async def scenario(cluster: Cluster) -> None:
+        await decide(cluster, "before")
+        await cluster.wait_for(lambda: not driver(cluster, 4).is_observer)
+        await cluster.wait_for(lambda: "before" in settings_of(cluster, 4))
+        voters = driver(cluster, cluster.controller_id).quorum.voters
+        assert voters.node_ids == (1, 2, 3, 4)
+        joined = voters.voters[-1]
+        assert joined.endpoints == (VoterEndpoint("CONTROLLER", "n4", 9093),)
+        await cluster.stop(4)
+        machine = cluster.hosts[4].machine
+        machine.platter = type(machine.platter)()
+        await cluster.start(4)
+        await cluster.wait_for(lambda: not driver(cluster, 4).is_observer)
+        voters = driver(cluster, cluster.controller_id).voters
+        assert voters.node_ids == (1, 2, 3, 4)
+        assert voters.voters[-1].key.directory_id != joined.key.directory_id
+
+    joining = {"controller.quorum.auto.join.enable": "true"}
+    Cluster(nodes=4, seed=9, joiners=[4], properties=joining).play(scenario)
+
+
+def test_a_voter_that_has_moved_says_so() -> None:
+    async def scenario(cluster: Cluster) -> None:
+        leader = cluster.controller_id
+        moved = others(cluster, leader)[0]
+        for node_id in (moved, leader):
+            # It is still where it was, too: nobody else should notice.
+            driver(cluster, node_id).endpoints += (VoterEndpoint("SECOND", f"n{node_id}", 9094),)
+            await cluster.wait_for(lambda i=node_id: has_second(cluster, i))
+        assert cluster.controller_id == leader
+
+    def has_second(cluster: Cluster, node_id: int) -> bool:
+        voter = driver(cluster, cluster.controller_id).quorum.voters.find(NodeId(node_id))
+        return voter is not None and [end.name for end in voter.endpoints][1:] == ["SECOND"]
+
+    Cluster(nodes=3, seed=1).play(scenario)
+
+
+def test_only_a_quorum_of_several_writes_when_it_has_nothing_to_say() -> None:
+    async def grown(cluster: Cluster) -> int:
+        await asyncio.sleep(5)
+        end = cluster.image.offset
+        await asyncio.sleep(10)
+        return cluster.image.offset - end
+
+    assert Cluster(nodes=1, seed=1).play(grown) == 0
+    assert 5 < Cluster(nodes=3, seed=1).play(grown) <= 20
+    quiet = {"metadata.max.idle.interval.ms": "0"}
+    assert Cluster(nodes=3, seed=1, properties=quiet).play(grown) == 0
+
+
+@pytest.mark.parametrize("seed", range(4))
 def test_what_was_acknowledged_survives(seed: int) -> None:
     """Nodes are killed, lose power, are cut off and stopped at random, one at a time; snapshots are
     taken and loaded. Every acknowledged decision is there in the end, on every node."""
