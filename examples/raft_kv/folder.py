@@ -26,6 +26,7 @@ from lograft.model.seams import Disk, File, Randomness
 from lograft.model.types import NO_EPOCH, Epoch, NodeId, Offset, TopicPartition
 from lograft.storage.log import Log
 from lograft.storage.log_dirs import read_checkpoint, write_atomically, write_checkpoint
+from lograft.storage.segment import LOG_SUFFIX
 from lograft.storage.types import FixedLogConfig, RecoveryPlan
 
 IDENTITY: Final = "identity"
@@ -86,6 +87,7 @@ def load(
             disk.unlink(f"{folder}/{name}")
     ids = snapshot_ids(disk, folder)
     newest = read_snapshot(disk, folder, ids[-1]) if ids else None
+    _check_log_is_there(disk, folder, Offset(0) if newest is None else newest.id.end_offset)
     log = _open_log(disk, folder, segment_bytes, ids[0].end_offset if ids else Offset(0), now_ms)
     if newest is not None and not _continues(log, newest.id):
         # It came from a leader, and a crash kept it from taking the log's place.
@@ -132,8 +134,7 @@ def _identify(disk: Disk, folder: str, node_id: NodeId, randomness: Randomness) 
 
 
 def _open_log(disk: Disk, folder: str, segment_bytes: int, log_start: Offset, now_ms: int) -> Log:
-    path = f"{folder}/{RECOVERY_POINT}"
-    recovery_point = read_checkpoint(disk, path).get(LOG, Offset(0))
+    recovery_point = read_recovery_point(disk, folder)
     log = Log.open(
         disk,
         f"{folder}/{LOG}",
@@ -153,6 +154,18 @@ def _open_log(disk: Disk, folder: str, segment_bytes: int, log_start: Offset, no
     )
     log.lower_recovery_point = partial(write_recovery_point, disk, folder)
     return log
+
+
+def _check_log_is_there(disk: Disk, folder: str, floor: Offset) -> None:
+    """An empty log is a good begin, but not where records were fsynced once: a replica that lost
+    what it has acknowledged must not vote."""
+    path, flushed = f"{folder}/{LOG}", read_recovery_point(disk, folder)
+    names = disk.list_dir(path) if disk.is_dir(path) else []
+    if flushed > floor and not any(name.endswith(LOG_SUFFIX) for name in names):
+        raise FolderDamaged(
+            f"{path}: the log is gone, and no snapshot stands for its records from {floor} to"
+            f" {flushed}: remove this server from the cluster and add it again with an empty folder"
+        )
 
 
 def _continues(log: Log, snapshot: SnapshotId) -> bool:
@@ -236,6 +249,10 @@ def write_hard_state(disk: Disk, folder: str, state: HardState) -> None:
         "voted_for": None if voted is None else [voted.node_id, str(voted.directory_id)],
     }
     write_atomically(disk, f"{folder}/{HARD_STATE}", json.dumps(known).encode())
+
+
+def read_recovery_point(disk: Disk, folder: str) -> Offset:
+    return read_checkpoint(disk, f"{folder}/{RECOVERY_POINT}").get(LOG, Offset(0))
 
 
 def write_recovery_point(disk: Disk, folder: str, offset: Offset) -> None:

@@ -55,9 +55,10 @@ def load(log: "Log", plan: RecoveryPlan, now_ms: int) -> None:
     names = tidy(disk, directory)
     bases = sorted(int(name[:20]) for name in names if name.endswith(LOG_SUFFIX))
     if not bases:
-        # Offsets below the recovery point were in use once, so a log that a crash emptied goes on
-        # there; for a new log it is 0.
-        _begin(log, names, max(plan.log_start, plan.recovery_point), now_ms)
+        # A new log, one that a crash caught while it was being emptied, or one whose files somebody
+        # deleted. As in Kafka it begins where the log start says, whatever the recovery point was:
+        # a follower then fetches all of it again, and does not pass for one that has it.
+        _begin(log, names, plan.log_start, now_ms)
         return
     log.set_segments([Segment(disk, directory, base, fresh=False) for base in bases])
     log.log_start_offset = Offset(max(plan.log_start, bases[0]))

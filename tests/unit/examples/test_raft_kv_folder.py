@@ -113,6 +113,15 @@ def test_damage_is_named_and_nothing_is_guessed() -> None:
     state = HardState(Epoch(4), NodeId(2), ReplicaKey(NodeId(3), UUID(int=9)))
     folder.write_hard_state(disk, PATH, state)
     assert load(disk).hard_state == state
+    log = load(disk).log
+    append(log, 1, 9)
+    folder.write_recovery_point(disk, PATH, log.durable_offset)
+    for segment in log.segments:
+        disk.unlink(segment.path)
+    with pytest.raises(FolderDamaged, match="the log is gone"):
+        load(disk)
+    snapshot(disk, 9, 1)
+    assert load(disk).log.end_offset == 9, "nothing is missing"
     disk.open(f"{PATH}/{folder.HARD_STATE}").truncate(5)
     with pytest.raises(FolderDamaged, match="hard-state cannot be read"):
         load(disk)

@@ -2,11 +2,11 @@
 
 import pytest
 
-from lograft.model.types import Offset
+from lograft.model.types import NO_EPOCH, Offset
 from lograft.storage.errors import BatchCorruptBelowRecoveryPoint, LogCorrupt
 from lograft.storage.log import Log
 from lograft.storage.types import FixedLogConfig
-from tests.unit.storage.logs import NOW_MS, make_batch, open_log, read_all
+from tests.unit.storage.logs import DIRECTORY, NOW_MS, make_batch, open_log, read_all
 from tests.unit.storage.memory_disk import MemoryDisk
 
 SMALL = FixedLogConfig(segment_bytes=500, index_interval_bytes=100, retention_ms=60_000)
@@ -68,3 +68,21 @@ def test_no_segment_is_deleted_because_its_time_index_is_damaged() -> None:
     log = open_log(disk, SMALL, clean=True, recovery_point=RECORDS)
     assert log.delete_old_segments(NOW_MS + 1, Offset(RECORDS)) == 0
     assert log.delete_old_segments(NOW_MS + 60_001, Offset(RECORDS)) == segments
+
+
+@pytest.mark.parametrize("clean", [True, False])
+def test_a_folder_without_log_files_is_an_empty_log_as_in_kafka(clean: bool) -> None:
+    """Not at the recovery point: a follower would pass for one that has what was below."""
+    disk = MemoryDisk()
+    log = open_log(disk)
+    for _ in range(3):
+        log.append_as_leader(make_batch(), leader_epoch=2, now_ms=NOW_MS)
+    log.close(clean=True)
+    disk.unlink(log.active.path)
+    log = open_log(disk, clean=clean, recovery_point=3, log_start=1)
+    assert (log.log_start_offset, log.end_offset, log.durable_offset) == (1, 1, 1)
+    assert log.latest_epoch == NO_EPOCH
+    assert len(log.producers) == 0
+    assert [name for name in disk.list_dir(DIRECTORY) if name.endswith(".log")] == [
+        "00000000000000000001.log"
+    ]
