@@ -30,6 +30,8 @@ OWN_VALUES = {
 OWN_SETTINGS = {
     "auto.create.partitions.enable",
     "auto.create.partitions.max",
+    "auto.rebalance.check.interval.ms",
+    "auto.rebalance.enable",
     "default.replication.mode",
 }
 

@@ -1,6 +1,6 @@
-"""Elections that the active controller holds from time to time: leaders go back to the preferred
-replicas (`auto.leader.rebalance.enable`), and partitions that nobody leads get a leader, uncleanly
-where their topic allows it."""
+"""What the active controller does from time to time: leaders go back to the preferred replicas
+(`auto.leader.rebalance.enable`), partitions that nobody leads get a leader, uncleanly where their
+topic allows it, and replicas move to a broker that has joined (`auto.rebalance.enable`)."""
 
 import asyncio
 import logging
@@ -11,6 +11,7 @@ from typing import Final, Protocol, TypeVar
 from lograft.broker.errors import NotController
 from lograft.metadata.elect_leaders import balance_leaders, elect_where_nobody_leads
 from lograft.metadata.image import MetadataImage
+from lograft.metadata.rebalancing import rebalance
 from lograft.metadata.types import Outcome
 from lograft.model.broker_configs import BrokerConfig
 from lograft.model.errors import LograftError
@@ -20,8 +21,8 @@ LOGGER: Final = logging.getLogger(__name__)
 R = TypeVar("R")
 
 
-class Elects(Protocol):
-    """A decision that holds some elections; its reply says whether there may be more."""
+class Decides(Protocol):
+    """A decision that does some of what is to be done; its reply says whether there is more."""
 
     def __call__(self, image: MetadataImage, *, config: BrokerConfig) -> Outcome[bool]: ...
 
@@ -45,27 +46,29 @@ class LeaderBalancer:
         self._rounds = 0
         unclean_ms = config.value("unclean.leader.election.interval.ms")
         assert isinstance(unclean_ms, int), unclean_ms
-        #: What is to be held, and how often.
-        self._elections: list[tuple[Elects, int]] = [(elect_where_nobody_leads, unclean_ms)]
+        #: What is to be done, and how often in ms.
+        self._duties: list[tuple[Decides, int]] = [(elect_where_nobody_leads, unclean_ms)]
         if config.auto_leader_rebalance_enable:
             balance_ms = config.leader_imbalance_check_interval_seconds * 1000
-            self._elections.append((balance_leaders, balance_ms))
+            self._duties.append((balance_leaders, balance_ms))
+        if config.auto_rebalance_enable:
+            self._duties.append((rebalance, config.auto_rebalance_check_interval_ms))
 
     async def run(self) -> None:
         clock = self._runtime.clock
         start_ms = clock.mono_ms()
-        due_ms = [start_ms + interval_ms for _, interval_ms in self._elections]
+        due_ms = [start_ms + interval_ms for _, interval_ms in self._duties]
         while True:
             await asyncio.sleep(max(0, min(due_ms) - clock.mono_ms()) / 1000)
-            for number, (elect, interval_ms) in enumerate(self._elections):
+            for number, (decide, interval_ms) in enumerate(self._duties):
                 if due_ms[number] <= clock.mono_ms():
                     if self._controller.is_active:
-                        await self._elect(elect)
+                        await self._do(decide)
                     due_ms[number] = clock.mono_ms() + interval_ms
 
-    async def _elect(self, elect: Elects) -> None:
+    async def _do(self, decide: Decides) -> None:
         """Round by round, so that other decisions come in between."""
-        decision = partial(elect, config=self._config)
+        decision = partial(decide, config=self._config)
         try:
             while await self._controller.submit(decision):
                 self._rounds += 1
@@ -73,7 +76,7 @@ class LeaderBalancer:
         except NotController:
             return  # another one goes on
         except LograftError as error:
-            LOGGER.warning("the controller's own elections failed, and come again: %s", error)
+            LOGGER.warning("what the controller does by itself failed, and comes again: %s", error)
 
     def statistics(self) -> dict[str, int]:
         return {"rounds": self._rounds}

@@ -53,7 +53,7 @@ def alter_reassignments(
                     _check_target(image, state, one.replicas)
                     if not request.allow_replication_factor_change:
                         _check_factor(state, one.replicas)
-                    record = _start(change, tuple(one.replicas))
+                    record = start_reassignment(change, tuple(one.replicas))
                 if record is not None:
                     records[key] = record
             except Refused as refusal:
@@ -154,7 +154,10 @@ def _check_factor(state: PartitionState, replicas: list[int]) -> None:
         )
 
 
-def _start(change: PartitionChange, target: tuple[int, ...]) -> PartitionChangeRecord | None:
+def start_reassignment(
+    change: PartitionChange, target: tuple[int, ...]
+) -> PartitionChangeRecord | None:
+    """The partition shall have the replicas of `target`; None if it has them already."""
     before = change.before
     removing = tuple(sorted(replica for replica in before.replicas if replica not in target))
     change.adding = tuple(
@@ -179,7 +182,7 @@ def _cancel(change: PartitionChange) -> PartitionChangeRecord | None:
     staying = tuple(r for r in before.replicas if r not in before.adding_replicas)
     if before.mode is ReplicationMode.raft:
         # Some may be voters already: they have to leave as they came, one by one.
-        return _start(change, staying)
+        return start_reassignment(change, staying)
     change.replicas = staying
     change.isr = tuple(member for member in before.isr if member in staying)
     change.adding = change.removing = ()

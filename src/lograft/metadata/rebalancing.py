@@ -9,15 +9,25 @@ order of replicas changes, which moves no records, until leaders are even.
 
 from collections import deque
 from collections.abc import Collection, Iterable
+from itertools import islice
 from typing import Final, NamedTuple
 
+from lograft.metadata.conditions import Conditions
+from lograft.metadata.elections import PartitionChange
 from lograft.metadata.errors import Refused
 from lograft.metadata.image import MetadataImage
 from lograft.metadata.placement import Ring
-from lograft.metadata.reassignment import target_of
+from lograft.metadata.reassignment import start_reassignment, target_of
+from lograft.metadata.types import Outcome
+from lograft.model.broker_configs import BrokerConfig
 from lograft.model.errors import ErrorCode
 from lograft.model.types import ReplicationMode
+from lograft.wire.records.partition_change_record import PartitionChangeRecord
 
+#: How far below the average a broker's load is before replicas move by themselves.
+UNEVEN: Final = 0.05
+#: Partitions whose replicas move by themselves at the same time.
+MOVES_AT_ONCE: Final = 100
 #: A plan is improved in passes; each one ends nearer, and this is never reached.
 PASSES_MAX: Final = 50
 
@@ -61,6 +71,31 @@ def plan(
     if unknown := sorted(set(broker_ids) - set(racks)):
         raise Refused(ErrorCode.broker_id_not_registered, f"Broker {unknown[0]} is not registered.")
     return plan_moves(holdings, racks)
+
+
+def rebalance(image: MetadataImage, *, config: BrokerConfig) -> Outcome[bool]:
+    """The next part of the way to an even load, if it is uneven enough to be worth copying. Nothing
+    while a broker is down, which may come back with all it holds, and while earlier parts are
+    under way. The reply: always that there is no more to do at once."""
+    records: list[PartitionChangeRecord] = []
+    if not image.reassigning and is_uneven(image):
+        conditions = Conditions(image, config)
+        for move in islice(plan(image, image.brokers), MOVES_AT_ONCE):
+            topic = image.topic(move.topic)
+            assert topic is not None, move
+            change = PartitionChange(conditions, topic, move.partition)
+            record = start_reassignment(change, move.after)
+            if record is not None:
+                records.append(record)
+    return Outcome(tuple(records), False)
+
+
+def is_uneven(image: MetadataImage) -> bool:
+    """Whether some broker holds far less than its share; False while one is down."""
+    if not image.brokers or not all(broker.is_active for broker in image.brokers.values()):
+        return False
+    held = [len(image.held_by.get(broker_id, ())) for broker_id in image.brokers]
+    return min(held) + 1 < (1 - UNEVEN) * sum(held) / len(held)
 
 
 def plan_moves(holdings: Iterable[Holding], racks: dict[int, str | None]) -> list[Move]:

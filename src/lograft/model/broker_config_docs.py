@@ -369,6 +369,8 @@ leader.replication.throttled.rate: Most bytes a second that throttled leaders se
 replica.alter.log.dirs.io.max.bytes.per.second: Most bytes a second that moves between log dirs take.
 auto.create.partitions.enable: Whether producing to a missing partition of an auto-created topic adds it.
 auto.create.partitions.max: Most partitions that come into being that way.
+auto.rebalance.check.interval.ms: How often the controller looks whether replicas should move.
+auto.rebalance.enable: Whether replicas move by themselves to a broker that has joined.
 default.replication.mode: How partitions of new topics are replicated where nobody says.
 internal.topics.replication.mode: The same of the brokers' own topics.
 partition.raft.election.timeout.ms: How long voters of a raft partition wait for a leader before one stands.

@@ -62,6 +62,8 @@ class BrokerConfig:
     auto_create_partitions_max: int
     auto_create_topics_enable: bool
     auto_leader_rebalance_enable: bool
+    auto_rebalance_check_interval_ms: int
+    auto_rebalance_enable: bool
     broker_heartbeat_interval_ms: int
     broker_rack: str | None
     broker_session_timeout_ms: int

@@ -9,10 +9,21 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from lograft.metadata import rebalancing
+from lograft.metadata.brokers import fence_broker
+from lograft.metadata.conditions import Conditions
+from lograft.metadata.elections import PartitionChange
 from lograft.metadata.errors import Refused
 from lograft.metadata.image import MetadataImage
 from lograft.metadata.placement import Candidate, place_partitions
-from lograft.metadata.rebalancing import Holding, Move, plan, plan_moves
+from lograft.metadata.rebalancing import (
+    Holding,
+    Move,
+    is_uneven,
+    plan,
+    plan_moves,
+    rebalance,
+)
 from lograft.metadata.topics import create_topics
 from lograft.model.errors import ErrorCode
 from lograft.wire.messages.create_topics import CreatableTopic, CreateTopicsRequest
@@ -140,3 +151,49 @@ def test_the_plan_of_a_cluster(
     assert all(set(move.after) == {1, 2} for move in moves)
     with pytest.raises(Refused, match="Broker 9"):
         plan(image, [1, 9])
+
+
+def catch_up(image: MetadataImage) -> None:
+    """Every leader says that all its replicas are in sync."""
+    for topic_id, index in list(image.reassigning):
+        topic = image.topics[topic_id]
+        change = PartitionChange(Conditions(image, make_config()), topic, index)
+        change.isr = tuple(sorted(topic.partitions[index].replicas))
+        record = change.build()
+        assert record is not None
+        append(image, [record])
+    assert not image.reassigning
+
+
+def test_a_broker_that_joins_gets_its_share_by_itself(
+    cluster: Callable[..., MetadataImage],
+    new_id: Callable[[], UUID],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(rebalancing, "MOVES_AT_ONCE", 25)
+    image = cluster(1, 2, 3)
+    topic = CreatableTopic(name="t", num_partitions=120, replication_factor=3)
+    request = CreateTopicsRequest(topics=[topic])
+    outcome = create_topics(image, request, config=make_config(), new_id=new_id)
+    append(image, outcome.records)
+    assert rebalance(image, config=make_config()).records == ()
+
+    image.brokers[4] = cluster(fenced=[4]).brokers[4]
+    assert rebalance(image, config=make_config()).records == ()
+    image.brokers[4] = cluster(4).brokers[4]
+    sizes = []
+    while (outcome_of := rebalance(image, config=make_config())).records:
+        append(image, outcome_of.records)
+        sizes.append(len(outcome_of.records))
+        # Those under way come first.
+        assert rebalance(image, config=make_config()).records == () or not image.reassigning
+        catch_up(image)
+    assert sizes[:3] == [25, 25, 25]
+    held = {broker_id: len(keys) for broker_id, keys in image.held_by.items()}
+    assert sum(held.values()) == 360
+    assert held[4] >= 90 * 0.94
+    # A broker that is down may come back with all it holds.
+    image.brokers[5] = cluster(5).brokers[5]
+    assert is_uneven(image)
+    append(image, fence_broker(image, 2, config=make_config()).records)
+    assert rebalance(image, config=make_config()).records == ()
