@@ -71,4 +71,6 @@ class Flusher:
             # A topic may have been deleted meanwhile: its fsync succeeded, nobody waits for it.
             if partition.log is not None and partition.is_usable:
                 partition.log.mark_durable(plan)
+                # The checkpoint may name a higher recovery point now.
+                self._directory.changes += 1
                 partition.on_durable()

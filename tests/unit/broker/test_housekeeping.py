@@ -3,6 +3,7 @@ import asyncio
 from lograft.broker.partition import Partition
 from lograft.model.types import Offset
 from lograft.simulation.disk import DiskFault
+from lograft.storage.log_dirs import read_checkpoint
 from tests.unit.broker.bench import Bench, batch_of, run
 
 
@@ -46,6 +47,26 @@ def test_retention_by_time_empties_even_an_idle_log() -> None:
         await asyncio.sleep(700)
         assert partition.log is not None
         assert partition.log.log_start_offset == partition.high_watermark == 3
+
+    run(scenario)
+
+
+def test_the_recovery_point_follows_the_last_flush_of_a_dir_that_then_rests() -> None:
+    """Else the next unclean start would check what is known to be whole."""
+
+    async def scenario(bench: Bench) -> None:
+        (partition,) = await bench.create_topic("a")
+        fill(bench, partition, 1)
+        path = "/data/recovery-point-offset-checkpoint"
+        await asyncio.sleep(70)
+        assert read_checkpoint(bench.life.disk, path)[partition.topic_partition] == 0
+        assert partition.directory is not None
+        partition.directory.flusher.request(partition)
+        await asyncio.sleep(70)
+        assert read_checkpoint(bench.life.disk, path)[partition.topic_partition] == 1
+        operations = bench.life.disk.operations
+        await asyncio.sleep(200)
+        assert bench.life.disk.operations == operations, "written once, then left alone"
 
     run(scenario)
 
