@@ -8,8 +8,10 @@ from dataclasses import dataclass, field, replace
 from typing import Any, TypeAlias
 from uuid import UUID
 
+from lograft.metadata.elections import controller_elects
 from lograft.metadata.image import MetadataImage
 from lograft.metadata.types import PartitionState
+from lograft.model.types import ReplicationMode
 from lograft.simulation.cluster import SimulatedCluster
 from lograft.simulation.hosts import Host
 from lograft.simulation.quorum_watch import QuorumWatch, broker_of
@@ -164,6 +166,9 @@ class PartitionWatch:
         replicas = partition.assignment.replicas
         config = partition.config
         needed = min(config.min_insync_replicas, len(replicas))
+        if partition.assignment.mode is ReplicationMode.raft:
+            adding = partition.assignment.adding
+            needed = len([each for each in replicas if each not in adding]) // 2 + 1
         holders = []
         for each in replicas:
             found = self.replicas.get((each, key))
@@ -191,6 +196,8 @@ class PartitionWatch:
                 image.config_of(2, topic.name).get("min.insync.replicas", self._default_minimum())
             )
             for index, state in topic.partitions.items():
+                if not controller_elects(state):
+                    continue
                 for complaint in wrong_with(state, image, minimum=minimum):
                     self._violated("M6", f"{topic.name}-{index}: {complaint}: {state}")
 
@@ -206,6 +213,9 @@ class PartitionWatch:
         for key, state in self._states.items():
             committed = self.committed.get(key, 0)
             if not committed:
+                continue
+            if not controller_elects(state):
+                # Raft elects by comparing logs; its ISR is for people.
                 continue
             for member in (*state.isr, *state.elr):
                 marks = self.replicas.get((member, key))
