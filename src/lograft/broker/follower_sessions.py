@@ -122,6 +122,8 @@ class FollowerSession:
         self._due: dict[Key, Entry] = {}
         #: The watermark moved: told with the next answer, but no reason for one.
         self._watermarks: dict[Key, Entry] = {}
+        #: Throttled: looked at again after a while.
+        self._held_back: dict[Key, asyncio.TimerHandle] = {}
         self._parked: asyncio.Future[None] | None = None
         self._swept_ms = 0
         #: Consumers read from followers: these should hear of commits at once.
@@ -150,6 +152,9 @@ class FollowerSession:
         entry = self._entries.pop(key, None)
         self._due.pop(key, None)
         self._watermarks.pop(key, None)
+        timer = self._held_back.pop(key, None)
+        if timer is not None:
+            timer.cancel()
         if entry is not None and entry.partition is not None:
             entry.partition.watchers.pop(self, None)
 
@@ -254,11 +259,11 @@ class FollowerSession:
         is_news = log.log_start_offset != entry.log_start_told
         if asked.fetch_offset < log.end_offset:
             if poll.bytes_left <= 0 and poll.bytes_read:
-                self._due[key] = entry
+                self._leave(key, entry, poll)
                 return None
             throttled = self._is_throttled(partition)
             if throttled and self._throttle.is_exceeded(now_ms=now_ms):
-                self._look_later(partition)
+                self._look_later(key)
                 return None
             part = partition.read(
                 Offset(asked.fetch_offset),
@@ -267,7 +272,7 @@ class FollowerSession:
                 at_least_one=not poll.bytes_read,
             )
             if part is None:
-                self._due[key] = entry
+                self._leave(key, entry, poll)
                 return None
             poll.bytes_read += part.size
             poll.bytes_left -= part.size
@@ -291,8 +296,22 @@ class FollowerSession:
             and self.node_id not in partition.assignment.isr
         )
 
-    def _look_later(self, partition: Partition) -> None:
-        asyncio.get_running_loop().call_later(PAUSE_MS / 1000, self.on_moved, partition)
+    def _leave(self, key: Key, entry: Entry, poll: Poll) -> None:
+        """The answer is full: for the next one."""
+        self._due[key] = entry
+        poll.is_urgent = True
+
+    def _look_later(self, key: Key) -> None:
+        if key not in self._held_back:
+            loop = asyncio.get_running_loop()
+            self._held_back[key] = loop.call_later(PAUSE_MS / 1000, self._look_again, key)
+
+    def _look_again(self, key: Key) -> None:
+        self._held_back.pop(key, None)
+        entry = self._entries.get(key)
+        if entry is not None:
+            self._due[key] = entry
+            self.interrupt()
 
     def _bind(self, key: Key, entry: Entry) -> Partition:
         wanted = entry.wanted

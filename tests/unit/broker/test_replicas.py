@@ -411,3 +411,29 @@ def test_the_leader_shows_what_it_knows_of_each_replica() -> None:
         assert elsewhere.replica_end_offsets == []
 
     Cluster().run(scenario)
+
+
+def test_after_an_unclean_election_the_old_leader_gives_up_what_is_lost() -> None:
+    async def scenario(cluster: Cluster) -> None:
+        cluster.create_topic("a", 1, 2, unclean_leader_election_enable="true")
+        first = await cluster.until_led("a")
+        await first.wait_committed(append(first, b"both"), timeout_ms=5_000)
+        cluster.network.cut("n1", "n2")
+        end = append(first, b"only here")
+        await cluster.until(lambda: cluster.state("a").isr == (1,))
+        await first.wait_committed(end, timeout_ms=5_000)
+        cluster.kill(1)
+        cluster.fence(1)
+        second = await cluster.until_led("a")
+        assert second.me == 2
+        # It says that it has recovered without being asked.
+        await cluster.until(lambda: cluster.state("a").leader_recovery == 0)
+        append(second, b"other")
+        cluster.network.heal()
+        await cluster.boot(1)
+        await cluster.until(lambda: sorted(cluster.state("a").isr) == [1, 2])
+        old = cluster.nodes[1].partition("a")
+        assert content(old) == content(second)
+        assert b"only here" not in content(old)
+
+    Cluster(2).run(scenario)
