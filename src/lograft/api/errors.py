@@ -47,6 +47,7 @@ CODE_OF: Final[dict[type[LograftError], ErrorCode]] = {
     storage.InvalidTransactionState: ErrorCode.invalid_txn_state,
     storage.UnknownProducer: ErrorCode.unknown_producer_id,
     storage.UnexpectedOffset: ErrorCode.unknown_server_error,
+    storage.BeginsInsideBatch: ErrorCode.unknown_server_error,
     storage.LogClosed: ErrorCode.not_leader_or_follower,
     storage.LogCorrupt: ErrorCode.kafka_storage_error,
     storage.BatchCorruptBelowRecoveryPoint: ErrorCode.kafka_storage_error,

@@ -17,6 +17,7 @@ from lograft.model.types import Epoch, NodeId, Offset
 from lograft.replication.errors import TruncatesCommitted
 from lograft.replication.roles import FollowerRole
 from lograft.replication.types import EpochEnd, FollowerEffects, FollowerFetch, LeaderAnswer
+from lograft.storage.errors import BeginsInsideBatch
 from lograft.wire.messages.fetch import PartitionData
 
 LOGGER: Final = logging.getLogger(__name__)
@@ -156,6 +157,11 @@ class Following:
         except DiskFailed:
             # The log dir is offline by now: nobody fetches for it any more.
             return
+        except BeginsInsideBatch as found:
+            self._hold_log()
+            work = self._begin_inside(found.base, bytearray(records))
+            self._spawn(work, name=f"begin {self._name}")
+            return
         except LograftError as error:
             LOGGER.warning("%s: records of the leader refused: %s", self._name, error)
             self.role.on_append_failed(now_ms=now_ms)
@@ -181,11 +187,33 @@ class Following:
         if effects.advance_log_start is not None:
             self.partition.advance_log_start(effects.advance_log_start)
 
-    def _cut(self, cut: Callable[[Partition, Offset], Awaitable[None]], to: Offset) -> None:
+    def _hold_log(self) -> None:
+        """From now on, not only from when the worker begins: no new role may write meanwhile."""
         log = self.partition.log
         assert log is not None
-        # From now on, not only from when the worker begins: no new role may write meanwhile.
         self.partition.during_cut = KeptOffsets(log.durable_offset, log.log_start_offset)
+
+    async def _begin_inside(self, base: Offset, records: bytearray) -> None:
+        """The leader's log begins inside a batch. The own one, empty so far, takes it whole, and
+        begins for readers where it did."""
+        partition = self.partition
+        assert partition.log is not None
+        log_start = partition.log.log_start_offset
+        try:
+            await self._cutter.truncate_fully_and_start_at(partition, base)
+        except LograftError as error:
+            LOGGER.warning("%s did not begin at %d: %s", self._name, base, error)
+            return
+        finally:
+            partition.during_cut = None
+        self._append(memoryview(records), now_ms=self._clock.mono_ms())
+        if partition.log is not None and partition.log.end_offset >= log_start:
+            partition.advance_log_start(log_start)
+        partition.on_cut()
+        self._stream.consider(self)
+
+    def _cut(self, cut: Callable[[Partition, Offset], Awaitable[None]], to: Offset) -> None:
+        self._hold_log()
         self._spawn(self._run_cut(cut, to), name=f"cut {self._name}")
 
     async def _run_cut(

@@ -6,8 +6,8 @@ from typing import TYPE_CHECKING
 from crc32c import crc32c
 
 from lograft.model.types import Offset
-from lograft.storage import truncation
 from lograft.storage.errors import (
+    BeginsInsideBatch,
     CorruptBatch,
     InvalidRecord,
     MessageTooLarge,
@@ -170,7 +170,7 @@ def append_followed(log: "Log", batches: memoryview, now_ms: int) -> AppendResul
         if crc32c(part[CRC_START:]) != fields[4]:
             raise CorruptBatch(f"the CRC of the batch at offset {base} does not match")
         if base < log.end_offset <= last_offset and not log.size_bytes:
-            _begin_inside_batch(log, base, now_ms)
+            raise BeginsInsideBatch(Offset(base), log.log_start_offset)
         if base < log.end_offset:
             raise UnexpectedOffset(f"batch at {base}, the log ends at {log.end_offset}")
         log.write(part, last_offset, timestamp, now_ms)
@@ -185,13 +185,6 @@ def append_followed(log: "Log", batches: memoryview, now_ms: int) -> AppendResul
         first_base = base if first_base < 0 else first_base
         newest = max(newest, timestamp)
     return AppendResult(Offset(first_base), log.end_offset, -1, log.log_start_offset, newest)
-
-
-def _begin_inside_batch(log: "Log", base: int, now_ms: int) -> None:
-    """An empty log that begins inside a batch takes it whole; its start stays where it is."""
-    start = log.log_start_offset
-    truncation.restart_at(log, Offset(base), now_ms)
-    log.log_start_offset = start
 
 
 def _note_producer(

@@ -1,6 +1,7 @@
 """What can be wrong with a batch that somebody wants to append, or with a log on disk."""
 
 from lograft.model.errors import LograftError
+from lograft.model.types import Offset
 
 
 class StorageError(LograftError):
@@ -66,6 +67,15 @@ class UnknownProducer(StorageError):
 
 class UnexpectedOffset(StorageError):
     """A follower was handed a batch that does not continue its log."""
+
+
+class BeginsInsideBatch(UnexpectedOffset):
+    """An empty log begins inside the batch: its leader's log does, since records were deleted. The
+    log must begin anew at `base` (which blocks) before it can take the batch."""
+
+    def __init__(self, base: Offset, log_start: Offset) -> None:
+        super().__init__(f"a batch at {base} for an empty log that begins at {log_start}")
+        self.base = base
 
 
 class LogClosed(StorageError):

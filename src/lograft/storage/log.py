@@ -248,7 +248,8 @@ class Log:
         return appending.append_several(self, batches, leader_epoch, now_ms, origin)
 
     def append_as_follower(self, batches: memoryview, *, now_ms: int = -1) -> AppendResult:
-        """Writes batches as their leader has numbered them; a cut last one is left out."""
+        """Writes batches as their leader has numbered them; a cut last one is left out. Raises
+        BeginsInsideBatch."""
         if self._closed is not None:
             raise self._closed
         return appending.append_followed(self, batches, now_ms)

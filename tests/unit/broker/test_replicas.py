@@ -306,6 +306,7 @@ def test_a_replica_far_behind_begins_anew_at_its_leaders_start() -> None:
         log = cluster.nodes[2].partition("a").log
         assert log is not None
         assert (log.log_start_offset, log.end_offset) == (2, 3)
+        assert log.segments[0].base_offset == 1, "the leader's log begins inside a batch"
 
     Cluster(2).run(scenario)
 

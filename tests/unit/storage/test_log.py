@@ -8,6 +8,7 @@ from lograft.model.errors import DiskFailed
 from lograft.model.types import NO_EPOCH, Offset
 from lograft.storage.errors import (
     BatchCorruptBelowRecoveryPoint,
+    BeginsInsideBatch,
     CorruptBatch,
     InvalidRecord,
     InvalidTimestamp,
@@ -187,7 +188,12 @@ def test_follower_keeps_offsets_and_epochs_and_drops_a_cut_batch() -> None:
 def test_an_empty_log_that_begins_inside_a_batch_takes_it_whole() -> None:
     log = open_log(MemoryDisk())
     log.truncate_fully_and_start_at(Offset(12))
-    log.append_as_follower(memoryview(bytearray(numbered(10, count=5))))
+    batch = memoryview(bytearray(numbered(10, count=5)))
+    with pytest.raises(BeginsInsideBatch) as found:
+        log.append_as_follower(batch)
+    log.truncate_fully_and_start_at(found.value.base)
+    log.append_as_follower(batch)
+    log.advance_start(Offset(12))
     assert (log.log_start_offset, log.end_offset) == (12, 15)
     assert [record.offset for record in read_all(log)] == [12, 13, 14]
 
