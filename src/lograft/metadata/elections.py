@@ -41,6 +41,7 @@ class PartitionChange:
 
     __slots__ = (
         "_conditions",
+        "_rules",
         "adding",
         "before",
         "directories",
@@ -58,6 +59,7 @@ class PartitionChange:
     def __init__(self, conditions: Conditions, topic: TopicState, index: int) -> None:
         before = topic.partitions[index]
         self._conditions = conditions
+        self._rules = conditions.rules_of(topic.name)
         self.topic = topic
         self.index = index
         self.before: PartitionState = before
@@ -75,7 +77,7 @@ class PartitionChange:
 
     def elect_uncleanly_if_allowed(self) -> None:
         """What the topic's settings say about elections that nobody asked for by name."""
-        if self._conditions.rules_of(self.topic.name).unclean_elections:
+        if self._rules.unclean_elections:
             self.election = Election.UNCLEAN
 
     def without(self, broker_id: int) -> None:
@@ -102,9 +104,7 @@ class PartitionChange:
         before = self.before
         if before.mode is not ReplicationMode.leaving:
             return before.mode
-        needed = self._conditions.rules_of(self.topic.name).min_insync_replicas
-        enough = len(self.isr) >= min(needed, len(self.replicas))
-        return ReplicationMode.isr if enough else before.mode
+        return before.mode if self._is_below_minimum() else ReplicationMode.isr
 
     def _complete_reassignment(self) -> None:
         """Done when every replica to be added is in sync; if the partition gets fewer replicas,
@@ -133,8 +133,8 @@ class PartitionChange:
             )
 
     def _is_below_minimum(self) -> bool:
-        rules = self._conditions.rules_of(self.topic.name)
-        return len(self.isr) < min(rules.min_insync_replicas, len(self.replicas))
+        count = len(self.isr)
+        return count < self._rules.min_insync_replicas and count < len(self.replicas)
 
     def _elect(self) -> int:
         before = self.before
