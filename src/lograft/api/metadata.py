@@ -54,6 +54,8 @@ def handle(
     missing = [name for name in missing if name not in refused and name not in INTERNAL_TOPICS]
     if missing and request.allow_auto_topic_creation and broker.config.auto_create_topics_enable:
         return _create_first(context, request, missing, refused)
+    if broker.replicas.doubts.concern(broker.leads_any):
+        return _settle_first(context, request, refused)
     return _answer(context, request, refused)
 
 
@@ -72,6 +74,14 @@ async def _create_first(
     context: Context, request: MetadataRequest, missing: list[str], refused: dict[str, int]
 ) -> MetadataResponse:
     refused |= await create_on_demand(context.broker, missing)
+    return _answer(context, request, refused)
+
+
+async def _settle_first(
+    context: Context, request: MetadataRequest, refused: dict[str, int]
+) -> MetadataResponse:
+    broker: Broker = context.broker
+    await broker.replicas.doubts.wait_settled(broker.leads_any)
     return _answer(context, request, refused)
 
 

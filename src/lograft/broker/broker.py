@@ -260,6 +260,7 @@ class Broker:
             self._apply(delta)
             if self.node_id in delta.brokers:
                 self._follow_registration()
+        self.replicas.doubts.on_image()
         if self._image_waits:
             self._image_waits = [wait for wait in self._image_waits if not self._is_over(wait)]
 
@@ -425,6 +426,9 @@ class Broker:
         if to_produce and index >= 0 and self.config.auto_create_partitions_enable:
             return PartitionMissing(topic.name, index)
         return UnknownPartition(f"{topic.name} has no partition {index}")
+
+    def leads_any(self, node_id: int) -> bool:
+        return self.image.leader_counts.get(node_id, 0) > 0
 
     def endpoint_of(self, node_id: int, listener: str) -> NodeAddress | None:
         """Where clients of a listener reach a broker; None if they cannot now."""

@@ -63,23 +63,41 @@ class Peers:
     ) -> R:
         """Raises PeerUnreachable if the request was never sent, PeerLost if no answer came. Records
         in the answer are views of its own bytes."""
-        if self._is_closed:
-            raise PeerUnreachable(to, "this node is stopping", refused=False)
         key = LaneKey(listener, to, lane)
+        found = self._lane(key)
+        try:
+            return await found.request(message, version, answer, timeout_ms=timeout_ms)
+        finally:
+            self._forget_if_idle(key, found)
+
+    async def knock(
+        self, to: Address, *, timeout_ms: int, lane: str = "", listener: str = ""
+    ) -> None:
+        """Connects if the lane is not, and asks nothing. Raises PeerUnreachable."""
+        key = LaneKey(listener, to, lane)
+        found = self._lane(key)
+        try:
+            await found.knock(timeout_ms)
+        finally:
+            self._forget_if_idle(key, found)
+
+    def _lane(self, key: LaneKey) -> "Lane":
+        if self._is_closed:
+            raise PeerUnreachable(key.address, "this node is stopping", refused=False)
         found = self._lanes.get(key)
         if found is None:
             transport = (
                 self._runtime.transport
                 if self._transport_of is None
-                else self._transport_of(listener)
+                else self._transport_of(key.listener)
             )
-            found = self._lanes[key] = Lane(transport, to, client_id=self._client_id)
-        try:
-            return await found.request(message, version, answer, timeout_ms=timeout_ms)
-        finally:
-            # Addresses come and go with the nodes that had them.
-            if found.is_idle and self._lanes.get(key) is found:
-                del self._lanes[key]
+            found = self._lanes[key] = Lane(transport, key.address, client_id=self._client_id)
+        return found
+
+    def _forget_if_idle(self, key: LaneKey, lane: "Lane") -> None:
+        """Addresses come and go with the nodes that had them."""
+        if lane.is_idle and self._lanes.get(key) is lane:
+            del self._lanes[key]
 
     def close(self) -> None:
         """Whoever waits for an answer gets PeerLost."""
@@ -139,6 +157,16 @@ class Lane:
         except WireError as error:
             sent_on.abort()
             raise PeerLost(f"{self._address} gave an answer that cannot be read: {error}") from None
+
+    async def knock(self, timeout_ms: int) -> None:
+        self._users += 1
+        try:
+            async with asyncio.timeout(timeout_ms / 1000):
+                await self._connected(timeout_ms)
+        except TimeoutError:
+            raise PeerUnreachable(self._address, "no connection in time") from None
+        finally:
+            self._users -= 1
 
     async def _connected(self, timeout_ms: int) -> "_Connection":
         async with self._connecting:

@@ -16,6 +16,7 @@ from heapq import heappop, heappush
 from typing import Final, NamedTuple
 from uuid import UUID
 
+from lograft.broker.doubts import Doubts
 from lograft.broker.errors import PeerLost, PeerUnreachable
 from lograft.broker.fetch_sessions import EPOCH_INITIAL, EPOCH_MAX, NO_SESSION
 from lograft.broker.following import Bounds, Following
@@ -48,6 +49,8 @@ LIST_OFFSETS_VERSION: Final = 7
 FETCH_LANE: Final = "fetch"
 #: Requests under way: a parked poll, and the one that interrupts it.
 IN_FLIGHT_MAX: Final = 2
+#: Pauses before each look whether a leader whose connection broke is still there.
+KNOCKS_MS: Final = (0, 20)
 LATEST: Final = -1
 EARLIEST: Final = -2
 
@@ -75,6 +78,7 @@ class Surroundings(NamedTuple):
     throttle: ReplicationThrottle
     #: Hears of brokers whose process is gone: a connection was refused.
     on_refused: Callable[[NodeId], None]
+    doubts: Doubts
 
 
 class ReplicaFetcher:
@@ -247,6 +251,8 @@ class ReplicaFetcher:
         except (PeerUnreachable, PeerLost) as error:
             if generation == self._generation:
                 self._on_failed(error)
+                if address is not None and isinstance(error, PeerLost):
+                    await self._knock(address)
             return
         finally:
             self._in_flight -= 1
@@ -261,7 +267,9 @@ class ReplicaFetcher:
             LOGGER.info("broker %d ends the fetch session: %d", self.leader, response.error_code)
             self._end_session()
             return
-        self._failures = 0
+        if self._failures:
+            self._failures = 0
+            self._around.doubts.on_heard(self.leader)
         self._answered = max(self._answered, (number, now_ms))
         if self._session_id == NO_SESSION:
             # A leader that keeps none for us is told everything every time.
@@ -295,6 +303,26 @@ class ReplicaFetcher:
             self._due[key] = None
         if isinstance(error, PeerUnreachable) and error.refused:
             self._around.on_refused(self.leader)
+
+    async def _knock(self, address: Address) -> None:
+        """The connection broke: is the process gone? Its listener may end a moment later than its
+        connections, so once more where somebody seems to be there."""
+        around, config = self._around, self._around.config()
+        around.doubts.on_lost(self.leader)
+        try:
+            for pause_ms in KNOCKS_MS:
+                await asyncio.sleep(pause_ms / 1000)
+                await around.peers.knock(
+                    address,
+                    timeout_ms=config.replica_socket_timeout_ms,
+                    lane=FETCH_LANE,
+                    listener=config.inter_broker_listener_name,
+                )
+        except PeerUnreachable as error:
+            if error.refused:
+                around.on_refused(self.leader)
+        else:
+            around.doubts.on_heard(self.leader)
 
     def _end_session(self) -> None:
         """What is awaited is still awaited: the next request, a full one, names it again."""

@@ -9,6 +9,7 @@ import asyncio
 from collections.abc import Callable
 from typing import Final
 
+from lograft.broker.doubts import Doubts
 from lograft.broker.following import Following
 from lograft.broker.isr_changes import ControllerRequests, IsrChanges
 from lograft.broker.log_manager import LogManager
@@ -73,6 +74,7 @@ class Replicas:
         self._image = image
         self._brokers = BrokersSeen(image)
         self._broker_epoch = NO_BROKER_EPOCH
+        self.doubts = Doubts(runtime.clock)
         self._around: Surroundings | None = None
         #: By leader; one that nobody follows any more rests.
         self._fetchers: dict[NodeId, ReplicaFetcher] = {}
@@ -109,6 +111,7 @@ class Replicas:
             self._address_of,
             self._fetching,
             self.raft.on_refused,
+            self.doubts,
         )
         self.raft.start(peers, link)
         spawn = self._runtime.spawn
