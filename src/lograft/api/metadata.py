@@ -54,7 +54,7 @@ def handle(
     missing = [name for name in missing if name not in refused and name not in INTERNAL_TOPICS]
     if missing and request.allow_auto_topic_creation and broker.config.auto_create_topics_enable:
         return _create_first(context, request, missing, refused)
-    if broker.replicas.doubts.concern(broker.leads_any):
+    if request.topics and len(broker.image.brokers) > 1:
         return _settle_first(context, request, refused)
     return _answer(context, request, refused)
 
@@ -80,6 +80,7 @@ async def _create_first(
 async def _settle_first(
     context: Context, request: MetadataRequest, refused: dict[str, int]
 ) -> MetadataResponse:
+    """A client that lost its leader asks at once and, told the old one, not again for seconds."""
     broker: Broker = context.broker
     await broker.replicas.doubts.wait_settled(broker.leads_any)
     return _answer(context, request, refused)

@@ -2,8 +2,8 @@
 
 A client whose leader died asks another broker within a millisecond who leads now, and some
 (librdkafka) not again for two seconds. The dead process has closed its connections to the brokers
-in the same moment, so this broker often knows that its answer would be old: it lets the client
-wait until the controller has decided, or for a short time.
+within a few milliseconds, in any order. So whoever asks waits that long, and if the connection to a
+leader broke, until the controller has decided, or for a short time.
 """
 
 import asyncio
@@ -15,6 +15,8 @@ from lograft.model.types import NodeId
 
 #: A process that is gone is fenced in less; a doubt that lasts longer was wrong.
 DOUBT_MS_MAX: Final = 500
+#: A process that dies does not end all its connections in one moment.
+NOTICE_MS: Final = 5
 #: Connections that break again and again are no reason to let clients wait again and again.
 PEACE_MS: Final = 5_000
 
@@ -51,6 +53,7 @@ class Doubts:
         return any(until > now_ms and leads(node) for node, until in self._until_ms.items())
 
     async def wait_settled(self, leads: Callable[[NodeId], bool]) -> None:
+        await asyncio.sleep(NOTICE_MS / 1000)
         try:
             async with asyncio.timeout(DOUBT_MS_MAX / 1000):
                 while self.concern(leads):

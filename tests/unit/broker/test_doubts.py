@@ -2,7 +2,7 @@
 
 import asyncio
 
-from lograft.broker.doubts import DOUBT_MS_MAX, PEACE_MS, Doubts
+from lograft.broker.doubts import DOUBT_MS_MAX, NOTICE_MS, PEACE_MS, Doubts
 from lograft.model.types import NodeId
 from lograft.simulation.loop import SimulatedLoop
 from lograft.simulation.policies import policy_of
@@ -40,7 +40,7 @@ def waited_ms(loop: SimulatedLoop, doubts: Doubts) -> int:
 def test_nobody_waits_without_a_doubt() -> None:
     loop, doubts = make()
     assert not doubts.concern(lambda _node: True)
-    assert waited_ms(loop, doubts) == 0
+    assert waited_ms(loop, doubts) == NOTICE_MS
     loop.close()
 
 
@@ -79,10 +79,10 @@ def test_a_doubt_ends_when_the_image_gives_its_partitions_to_others() -> None:
 def test_a_doubt_does_not_last_and_does_not_come_back_at_once() -> None:
     loop, doubts = make()
     doubts.on_lost(NODE)
-    assert waited_ms(loop, doubts) == DOUBT_MS_MAX
+    assert waited_ms(loop, doubts) == NOTICE_MS + DOUBT_MS_MAX
     doubts.on_lost(NODE)
-    assert waited_ms(loop, doubts) == 0
+    assert waited_ms(loop, doubts) == NOTICE_MS
     loop.run_until_complete(asyncio.sleep(PEACE_MS / 1000))
     doubts.on_lost(NODE)
-    assert waited_ms(loop, doubts) == DOUBT_MS_MAX
+    assert waited_ms(loop, doubts) == NOTICE_MS + DOUBT_MS_MAX
     loop.close()
