@@ -149,6 +149,7 @@ class ModeCluster:
     #: Mutants let go of these.
     journal_is_fsynced = True
     acts_before_catch_up = False
+    checks_life = True
 
     def __init__(
         self,
@@ -478,6 +479,9 @@ class ModeCluster:
         leader = at.replica.leader if at.replica is not None else None
         if leader is None:
             return LeaderAnswer(ErrorCode.not_leader_or_follower), []
+        raft = at.replica.raft if at.replica is not None else None
+        if not self.checks_life and raft is not None:
+            fetch = fetch._replace(life=raft.core.life)
         verdict = leader.on_follower_fetch(
             fetch,
             log_start=at.log.log_start_offset,
@@ -522,7 +526,16 @@ class ModeCluster:
         if effects.truncate_to is not None:
             node.log.truncate(effects.truncate_to)
             self._do_follower(node, follower, follower.on_log_cut())
-        elif effects.restart_at is not None or effects.ask_bounds:
+        elif effects.ask_bounds:
+            leader = self.nodes[follower.leader]
+            bounds = follower.on_leader_bounds(
+                ErrorCode.none,
+                log_start=leader.log.log_start_offset,
+                end=leader.log.end_offset,
+                now_ms=self.now_ms,
+            )
+            self._do_follower(node, follower, bounds)
+        elif effects.restart_at is not None:
             raise NotImplementedError(effects)
 
     def _do(self, node: Node, effects: Effects) -> None:

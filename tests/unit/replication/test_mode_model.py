@@ -4,7 +4,9 @@ import os
 
 import pytest
 
+from lograft.model.errors import LograftError
 from tests.unit.replication.mode_cluster import ISR, RAFT, ModeCluster
+from tests.unit.replication.mode_mutants import MUTANTS
 from tests.unit.replication.mode_schedules import Schedule
 
 FIRST = int(os.environ.get("LOGRAFT_MODE_SEED", "0"))
@@ -30,3 +32,13 @@ def test_nothing_acknowledged_is_lost_whatever_happens(part: int) -> None:
             error.add_note(f"seed {seed}; the last steps:")
             error.add_note("\n".join(schedule.trace[-60:]))
             raise
+
+
+@pytest.mark.parametrize("name", ["appointment without a majority", "acting before the catch-up"])
+def test_random_schedules_notice_these_mutants(name: str) -> None:
+    for seed in range(60):
+        try:
+            Schedule(MUTANTS[name](), seed).run()
+        except (AssertionError, LograftError):
+            return
+    raise AssertionError(f"nobody notices: {name}")

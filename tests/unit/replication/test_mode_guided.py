@@ -1,0 +1,360 @@
+"""Orders of events that random schedules do not find: what each safeguard of the switch is for.
+
+The four counterexamples of the design (figure 8 on entering, answers before the fsync, votes
+between two raft lives, an appointment below MinISR) and those of the other mutants. Every schedule
+does no harm as the code is, and harm without its safeguard.
+"""
+
+from collections.abc import Callable
+
+import pytest
+
+from lograft.metadata import mode_switch
+from lograft.model.types import NodeId
+from lograft.replication.errors import TruncatesCommitted
+from tests.unit.replication.mode_cluster import ENTERING, ISR, LEAVING, RAFT, ModeCluster, Violation
+from tests.unit.replication.mode_guide import Guide, in_raft
+from tests.unit.replication.mode_mutants import MUTANTS, any_isr
+
+HARM = (Violation, TruncatesCommitted)
+
+
+def figure_eight(cluster: ModeCluster) -> None:
+    """A record of an old epoch is committed by a later leader; a replica with a record of an epoch
+    between must not win against those who have it."""
+    guide = Guide(cluster)
+    guide.produce(1)
+    entry = guide.node(1).log.entries[0]
+    guide.fetch(2, 1)
+    guide.lead(3)
+    guide.learn(3)
+    guide.produce(3)
+    guide.flush(3)
+    guide.controller.fence(3)  # type: ignore[arg-type]
+    guide.learn(1, 2)
+    leader = guide.controller.state.leader
+    if leader != 1:
+        guide.lead(1)
+        guide.learn(1, 2)
+    guide.fetch(2, 1, times=2)
+    assert guide.node(1).replica.high_watermark >= 1  # type: ignore[union-attr]
+    cluster.acked[0] = (entry, guide.controller.state.leader_epoch)
+    guide.enter(1, 2)
+    assert guide.mode is RAFT
+    guide.controller.unfence(3)  # type: ignore[arg-type]
+    guide.take_up(2, 3)
+    guide.elect(3, 2)
+
+
+def power_lost_behind_the_evidence(cluster: ModeCluster) -> None:
+    """Two replicas fetched without an fsync; the power goes in raft mode, where that is allowed."""
+    guide = Guide(cluster)
+    guide.controller.wish(RAFT)
+    guide.controller.step()
+    guide.learn(1, 2, 3)
+    guide.produce(1)
+    guide.flush(1)
+    for _ in range(4):
+        guide.fetch(2, 1)
+        guide.fetch(3, 1)
+    guide.ask(1)
+    if guide.mode is not RAFT:
+        return
+    assert cluster.acked
+    for number in (2, 3):
+        cluster.kill(guide.node(number), keep=0)
+        cluster.start(guide.node(number))
+        guide.controller.unfence(number)  # type: ignore[arg-type]
+    guide.take_up(2, 3)
+    guide.elect(2, 3)
+
+
+def power_lost_by_a_leader_that_did_not_fsync(cluster: ModeCluster) -> None:
+    guide = Guide(cluster)
+    guide.controller.fence(3)  # type: ignore[arg-type]
+    guide.learn(1, 2)
+    guide.produce(1)
+    guide.fetch(2, 1, times=3)
+    acked = dict(cluster.acked)
+    assert acked
+    guide.controller.wish(RAFT)
+    guide.controller.step()
+    guide.learn(1, 2)
+    guide.flush(2)
+    for _ in range(4):
+        guide.fetch(2, 1)
+        guide.flush(2)
+    guide.ask(1)
+    if guide.mode is not RAFT:
+        return
+    guide.controller.unfence(3)  # type: ignore[arg-type]
+    cluster.kill(guide.node(1), keep=0)
+    cluster.start(guide.node(1))
+    guide.controller.unfence(1)  # type: ignore[arg-type]
+    guide.take_up(1, 3)
+    guide.elect(1, 3)
+
+
+def evidence_from_before_a_rollback(cluster: ModeCluster) -> None:
+    guide = Guide(cluster)
+    guide.controller.wish(RAFT)
+    guide.controller.step()
+    guide.learn(1, 2, 3)
+    guide.follow(1, 2, 3)
+    cluster.ask_raft(guide.node(1))
+    guide.controller.wish(ISR)
+    guide.controller.step()
+    guide.learn(1, 2, 3)
+    # ISR's rules: acknowledged without an fsync.
+    guide.produce(1)
+    for _ in range(3):
+        guide.fetch(2, 1)
+        guide.fetch(3, 1)
+    assert cluster.acked
+    guide.controller.wish(RAFT)
+    guide.controller.step()
+    assert guide.mode is ENTERING
+    guide.deliver("ask 1")
+    if guide.mode is not RAFT:
+        return
+    for number in (2, 3):
+        cluster.kill(guide.node(number), keep=0)
+        cluster.start(guide.node(number))
+    guide.take_up(2, 3)
+    guide.elect(2, 3)
+
+
+def raft_with_an_isr_of_one(cluster: ModeCluster) -> None:
+    guide = Guide(cluster)
+    guide.produce(1)
+    for _ in range(3):
+        guide.fetch(2, 1)
+    guide.controller.fence(3)  # type: ignore[arg-type]
+    guide.learn(1, 2)
+    guide.fetch(2, 1)
+    assert cluster.acked
+    guide.controller.wish(RAFT)
+    guide.controller.step()
+    guide.learn(1)
+    guide.flush(1)
+    guide.controller.fence(2)  # type: ignore[arg-type]
+    guide.learn(1)
+    assert guide.controller.state.isr == (1,)
+    state = guide.controller.state
+    cluster._alter(
+        guide.node(1),
+        leader_epoch=state.leader_epoch,
+        partition_epoch=state.partition_epoch,
+        isr=[],
+        mode=RAFT,
+    )
+    if guide.mode is not RAFT:
+        return
+    cluster.kill(guide.node(2), keep=0)
+    cluster.start(guide.node(2))
+    guide.take_up(2, 3)
+    guide.elect(2, 3)
+
+
+def votes_between_two_lives(cluster: ModeCluster) -> None:
+    """3 sleeps through the end of its life and the begin of the next, fetches and stands in the
+    new one as if it were the old, and then takes the new one's beginning up: it forgets what it
+    did in epochs above."""
+    guide = in_raft(cluster)
+    guide.leave()
+    guide.take_up(1, 2)
+    guide.flush(1, 2)
+    guide.answer(1, 2)
+    assert guide.mode is ISR
+    guide.learn(1, 2)
+    leader = guide.controller.state.leader
+    other = 3 - leader
+    guide.follow(leader, other)
+    guide.enter(leader, other)
+    assert guide.mode is RAFT
+    guide.take_up(leader, other)
+    guide.follow(leader, other)
+    sleeper = guide.node(3)
+    assert sleeper.replica is not None
+    assert sleeper.replica.raft is not None
+    sleeper.replica.raft.on_leader_known(  # what a fetch of its own would teach it
+        guide.controller.state.leader_epoch,  # type: ignore[arg-type]
+        NodeId(leader),
+    )
+    guide.persist(3)
+    guide.follow(leader, 3)
+    guide.elect(3, other)
+    if not guide.leads(3):
+        return
+    guide.follow(3, other)
+    guide.produce(3)
+    guide.follow(3, other)
+    cluster.kill(guide.node(3))
+    cluster.start(guide.node(3))
+    guide.take_up(3)
+    guide.follow(leader, 3)
+    guide.produce(leader)
+    guide.follow(leader, 3)
+
+
+def a_vote_after_the_end(cluster: ModeCluster) -> None:
+    """Two have answered the controller; one of them votes for the third after that."""
+    guide = in_raft(cluster)
+    guide.leave()
+    guide.take_up(1, 2)
+    guide.flush(1, 2)
+    guide.answer(1)
+    cluster.ask_tail(guide.node(2))
+    guide.deliver("ask tail 2")
+    for _ in range(2):
+        guide.elect(3, 2)
+    if guide.leads(3):
+        guide.follow(3, 2)
+        guide.produce(3)
+        guide.follow(3, 2)
+    guide.deliver("tail 2")
+    assert guide.mode is ISR
+    guide.learn(1)
+
+
+def an_answer_before_the_fsync(cluster: ModeCluster) -> None:
+    """The controller appoints by a log that the power takes away afterwards."""
+    guide = in_raft(cluster)
+    guide.produce(1)
+    guide.fetch(2, 1)
+    guide.fetch(3, 1)
+    guide.leave()
+    guide.learn(2)
+    guide.flush(1, 3)
+    guide.fetch(3, 1)
+    assert cluster.acked
+    guide.persist(2)
+    guide.take_up(3)
+    guide.answer(2)
+    cluster.kill(guide.node(2), keep=0)
+    cluster.start(guide.node(2))
+    guide.controller.unfence(2)  # type: ignore[arg-type]
+    guide.take_up(2)
+    guide.flush(3)
+    guide.answer(3)
+    guide.learn(2, 3)
+
+
+def an_answer_before_it_is_bound(cluster: ModeCluster) -> None:
+    """The voter answers, and forgets its vote for the controller with its process."""
+    guide = in_raft(cluster)
+    guide.leave()
+    guide.take_up(1)
+    guide.flush(1)
+    guide.learn(2)
+    guide.answer(1, 2)
+    # 2 has not taken anything down: it comes back as it was, and has not heard of the end yet.
+    node = guide.node(2)
+    node.persists.clear()
+    cluster.kill(node)
+    if guide.mode is not ISR:
+        return
+    node.up = True
+    node.log.flush()
+    cluster._open(node)
+    node.seen = next(
+        number
+        for number, written in enumerate(guide.controller.history)
+        if written.state.mode is RAFT
+    )
+    cluster._apply(node)
+    guide.elect(3, 2)
+    if guide.leads(3):
+        guide.follow(3, 2)
+        guide.produce(3)
+        guide.follow(3, 2)
+    guide.learn(1)
+
+
+def an_appointment_below_the_minimum(cluster: ModeCluster) -> None:
+    """Only one replica has everything. Under ISR's rules its restart would be a loss; on the way
+    out of raft it is asked again."""
+    guide = in_raft(cluster)
+    guide.produce(1)
+    guide.flush(1)
+    guide.fetch(2, 1)
+    guide.flush(2)
+    guide.fetch(2, 1)
+    assert cluster.acked
+    cluster.kill(guide.node(2))
+    guide.leave()
+    guide.take_up(1, 3)
+    guide.flush(1, 3)
+    guide.answer(1, 3)
+    assert guide.controller.state.leader == 1
+    guide.learn(1, 3)
+    cluster.kill(guide.node(1), keep=0)
+    cluster.start(guide.node(1))
+    if cluster.has_given_up or not guide.controller.state.isr:
+        raise Violation("everything is on disk, and yet the controller takes it for lost")
+    guide.controller.unfence(1)  # type: ignore[arg-type]
+    guide.take_up(1, 3)
+    assert guide.mode is LEAVING
+    guide.flush(1, 3)
+    guide.answer(1, 3)
+    assert guide.controller.state.leader == 1
+
+
+def a_vote_that_is_forgotten(cluster: ModeCluster) -> None:
+    """3 stands twice in one epoch's time, and 2 votes, loses power and votes again."""
+    guide = in_raft(cluster)
+    guide.elect(3, 2)
+    epoch_of_three = guide.node(3).replica.leader  # type: ignore[union-attr]
+    assert epoch_of_three is not None
+    cluster.kill(guide.node(2), keep=0)
+    cluster.start(guide.node(2))
+    guide.controller.unfence(2)  # type: ignore[arg-type]
+    guide.take_up(2)
+    one = guide.node(1).replica
+    assert one is not None
+    assert one.raft is not None
+    one.raft.resign()
+    guide.elect(1, 2)
+
+
+SCHEDULES: dict[str, Callable[[ModeCluster], None]] = {
+    "no control batch on entering": figure_eight,
+    "followers do not fsync on entering": power_lost_behind_the_evidence,
+    "the leader does not fsync on entering": power_lost_by_a_leader_that_did_not_fsync,
+    "life not checked in a vote": votes_between_two_lives,
+    "a vote after leaving": a_vote_after_the_end,
+    "answer before the fsync": an_answer_before_the_fsync,
+    "answer before the vote for the controller is on disk": an_answer_before_it_is_bound,
+    "isr written below MinISR": an_appointment_below_the_minimum,
+    "votes not fsynced": a_vote_that_is_forgotten,
+}
+#: The controller's own checks of the evidence: replaced in the module that asks for them.
+ANY_EVIDENCE = {
+    "raft on evidence from before a rollback": evidence_from_before_a_rollback,
+    "raft with an ISR below the majority": raft_with_an_isr_of_one,
+}
+
+
+@pytest.mark.parametrize("name", [*SCHEDULES, *ANY_EVIDENCE])
+def test_no_harm_as_it_is(name: str) -> None:
+    {**SCHEDULES, **ANY_EVIDENCE}[name](ModeCluster())
+
+
+@pytest.mark.parametrize("name", SCHEDULES)
+def test_harm_without_the_safeguard(name: str) -> None:
+    with pytest.raises(HARM):
+        SCHEDULES[name](MUTANTS[name]())
+
+
+@pytest.mark.parametrize("name", ANY_EVIDENCE)
+def test_harm_by_evidence_that_is_not_checked(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("lograft.metadata.alter_partition.enter_raft", any_isr)
+    monkeypatch.setattr("lograft.metadata.alter_partition._check_proposal", lambda *_: None)
+    with pytest.raises(HARM):
+        ANY_EVIDENCE[name](ModeCluster())
+
+
+def test_every_mutant_has_a_schedule_that_notices() -> None:
+    by_chance = {"appointment without a majority", "acting before the catch-up"}
+    assert set(MUTANTS) == set(SCHEDULES) | by_chance
+    assert mode_switch.majority((1, 2, 3)) == 2
