@@ -243,14 +243,25 @@ MUTANTS: Final[dict[str, tuple[str, list[Patch]]]] = {
 
 @contextlib.contextmanager
 def active(patches: list[Patch]) -> Iterator[None]:
-    originals = [(owner, attribute, owner.__dict__[attribute]) for owner, attribute, _ in patches]
+    """What a class inherits is put over, and taken away again."""
+    originals = [
+        (owner, attribute, owner.__dict__.get(attribute, _INHERITED))
+        for owner, attribute, _ in patches
+    ]
     for owner, attribute, replacement in patches:
+        assert hasattr(owner, attribute), f"{owner} has no {attribute} any more"
         setattr(owner, attribute, replacement)
     try:
         yield
     finally:
         for owner, attribute, original in originals:
-            setattr(owner, attribute, original)
+            if original is _INHERITED:
+                delattr(owner, attribute)
+            else:
+                setattr(owner, attribute, original)
+
+
+_INHERITED: Final = object()
 
 
 def hunt(name: str, *, seeds_max: int = SEEDS_MAX, first: int = 0) -> int | None:

@@ -5,7 +5,7 @@ It also is the atlas of the faults: it knows where whole copies of what was comm
 
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
-from typing import Any, TypeAlias
+from typing import Any, Final, TypeAlias
 from uuid import UUID
 
 from lograft.metadata.elections import controller_elects
@@ -16,6 +16,8 @@ from lograft.simulation.cluster import SimulatedCluster
 from lograft.simulation.hosts import Host
 from lograft.simulation.quorum_watch import QuorumWatch, broker_of
 
+#: Here a majority that has fsynced decides, and nothing that is acknowledged can be lost.
+QUORUM_MODES: Final = (ReplicationMode.raft, ReplicationMode.leaving)
 #: (topic id, index)
 Key: TypeAlias = tuple[UUID, int]
 
@@ -164,9 +166,9 @@ class PartitionWatch:
     def _look_at_evidence(self, node_id: int, key: Key, partition: Any, marks: Marks) -> None:
         """D8: what a leader calls committed is on enough replicas, on disk where it must be."""
         replicas = partition.assignment.replicas
-        config = partition.config
-        needed = min(config.min_insync_replicas, len(replicas))
-        if partition.assignment.mode is ReplicationMode.raft:
+        by_quorum = partition.assignment.mode in QUORUM_MODES
+        needed = min(partition.config.min_insync_replicas, len(replicas))
+        if by_quorum:
             adding = partition.assignment.adding
             needed = len([each for each in replicas if each not in adding]) // 2 + 1
         holders = []
@@ -174,7 +176,8 @@ class PartitionWatch:
             found = self.replicas.get((each, key))
             if found is None:
                 continue
-            has = found.durable if partition.flush_before_ack else found.end
+            on_disk = partition.flush_before_ack or by_quorum
+            has = found.durable if on_disk else found.end
             if has >= marks.watermark:
                 holders.append(each)
         if len(holders) < needed:
@@ -212,9 +215,7 @@ class PartitionWatch:
             return
         for key, state in self._states.items():
             committed = self.committed.get(key, 0)
-            if not committed:
-                continue
-            if not controller_elects(state):
+            if not committed or not controller_elects(state):
                 # Raft elects by comparing logs; its ISR is for people.
                 continue
             for member in (*state.isr, *state.elr):
@@ -288,7 +289,9 @@ class PartitionWatch:
                 if member != node_id
             )
             for key, state in self._states.items()
-            if node_id in state.replicas and self.committed.get(key)
+            if node_id in state.replicas
+            and self.committed.get(key)
+            and state.mode not in QUORUM_MODES
         )
 
     def _is_whole(self, node_id: int, key: Key, image: MetadataImage) -> bool:
@@ -298,10 +301,9 @@ class PartitionWatch:
             return False
         if marks.end < self.committed.get(key, 0) or marks.is_being_cut:
             return False
-        if host.is_up:
-            return marks.life is host.life and self._is_registered(node_id, image)
-        fate = self._fates.get(node_id)
-        return fate is not None and fate.kind not in ("power", "hurt")
+        # A killed process has everything too, but the cluster cannot know: it counts as lost until
+        # it has caught up.
+        return host.is_up and marks.life is host.life and self._is_registered(node_id, image)
 
 
 def wrong_with(state: PartitionState, image: MetadataImage, *, minimum: int) -> list[str]:
