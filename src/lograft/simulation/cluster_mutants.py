@@ -1,0 +1,278 @@
+"""Safeguards of a cluster taken out one at a time: what watches and histories must give away.
+
+Random plans do not find all of them soon, so each mutant names the plans that it is hunted with:
+the faults against which its safeguard was built.
+"""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from random import Random
+from typing import Any, Final
+
+from lograft.broker import producer_ids
+from lograft.broker.partition import Partition
+from lograft.broker.raft_engine import RaftEngine
+from lograft.broker.replicas import BrokersSeen, Replicas
+from lograft.metadata import alter_partition, brokers
+from lograft.metadata.broker_partitions import leave
+from lograft.metadata.elections import PartitionChange
+from lograft.model.errors import ErrorCode
+from lograft.model.types import NO_NODE
+from lograft.replication.isr_follower import IsrFollower
+from lograft.replication.isr_leader import IsrLeader
+from lograft.simulation.cluster_plan import ClusterFault, ClusterOptions, draw_options
+from lograft.simulation.cluster_run import run_cluster
+from lograft.simulation.mutants import Patch, active
+from lograft.storage.producers import ProducerStates
+
+SEEDS_MAX: Final = 40
+
+Plan = Callable[[int], ClusterOptions]
+
+
+def _nothing(*_: Any, **__: Any) -> None:
+    return None
+
+
+def _true(*_: Any, **__: Any) -> bool:
+    return True
+
+
+def _false(*_: Any, **__: Any) -> bool:
+    return False
+
+
+# -- the plans -------------------------------------------------------------------------------------
+
+
+def _plan(
+    seed: int, kinds: tuple[str, ...], targets: tuple[str, ...], every_ms: int
+) -> ClusterOptions:
+    """One fault after the other, of these kinds, aimed at these."""
+    random = Random(f"{seed}:guided")
+    seconds = 10
+    faults = [
+        ClusterFault(
+            at_ms=at_ms + random.randrange(every_ms // 2),
+            kind=random.choice(kinds),
+            target=random.choice(targets),
+            duration_ms=random.choice((300, 1_000, 3_000)),
+            amount=random.randint(1, 60),
+        )
+        for at_ms in range(500, seconds * 1_000, every_ms)
+    ]
+    return ClusterOptions(
+        nodes=3, seconds=seconds, faults=faults, pace_ms=(1, 10, 30), policy="uniform",
+        properties={"replica.lag.time.max.ms": "1000", "broker.session.timeout.ms": "1500"},
+    )  # fmt: skip
+
+
+def power(seed: int) -> ClusterOptions:
+    return _plan(
+        seed, ("power", "crash-power", "crash-power"), ("leader", "controller", "any"), 900
+    )
+
+
+def quorum_power(seed: int) -> ClusterOptions:
+    return _plan(seed, ("power", "crash-power"), ("controller", "controller", "any"), 700)
+
+
+def partitions(seed: int) -> ClusterOptions:
+    return _plan(
+        seed, ("isolate", "cut-in", "cut-out", "pause", "bridge"), ("leader", "controller"), 1_500
+    )
+
+
+def kills(seed: int) -> ClusterOptions:
+    return _plan(seed, ("kill", "kill", "pause", "isolate"), ("leader", "follower"), 900)
+
+
+def everything(seed: int) -> ClusterOptions:
+    return draw_options(seed)
+
+
+def calm(seed: int) -> ClusterOptions:
+    return _plan(seed, ("reset", "slow-link", "slow-disk"), ("leader", "follower"), 2_000)
+
+
+# -- the mutants -----------------------------------------------------------------------------------
+
+
+def _advance_alone(self: IsrLeader) -> bool:
+    if self.end <= self.high_watermark:
+        return False
+    self.high_watermark = self.end
+    return True
+
+
+def _acknowledge_at_once(self: IsrLeader, end: Any) -> ErrorCode:
+    return ErrorCode.none
+
+
+def _advance_below_minimum(self: IsrLeader) -> bool:
+    minimum, self.min_isr = self.min_isr, 0
+    try:
+        return bool(_ADVANCE(self))
+    finally:
+        self.min_isr = minimum
+
+
+def _counts_nobody_outside(self: IsrLeader, view: Any) -> bool:
+    return view.node_id in self.isr.committed
+
+
+def _believe_watermark(self: IsrFollower) -> Any:
+    """The leader's word, however far the own log reaches."""
+    self.high_watermark = max(self.high_watermark, self._answer.high_watermark)
+    return _FOLLOW(self)
+
+
+def _never_diverges(*_: Any) -> None:
+    return None
+
+
+def _register_as_clean(image: Any, broker_id: int, config: Any) -> Any:
+    return leave(image, broker_id, config)
+
+
+def _elect_anyone(self: PartitionChange, replica: int) -> bool:
+    return replica != NO_NODE
+
+
+def _ids_from_zero(self: Any) -> Any:
+    async def fetch() -> None:
+        self._next, self._end = 0, 1_000
+
+    return fetch()
+
+
+def _deaf(self: Partition, assignment: Any) -> None:
+    """A leader that does not hear that it was deposed."""
+    if self.leader is None or assignment.leader == self.me:
+        _ON_ASSIGNMENT(self, assignment)
+
+
+_ADVANCE: Final[Any] = IsrLeader._advance
+_FOLLOW: Final[Any] = IsrFollower._follow_leader
+_ON_ASSIGNMENT: Final[Any] = Partition.on_assignment
+
+
+@dataclass(frozen=True, slots=True)
+class ClusterMutant:
+    meaning: str
+    patches: list[Patch]
+    plan: Plan
+
+
+CLUSTER_MUTANTS: Final[dict[str, ClusterMutant]] = {
+    "metadata log not fsynced": ClusterMutant(
+        "voters count records that are only in the page cache",
+        [(RaftEngine, "_flush", _nothing)],
+        quorum_power,
+    ),
+    "vote not persisted": ClusterMutant(
+        "epoch and vote are told but never written",
+        [(RaftEngine, "_write_state", _nothing)],
+        quorum_power,
+    ),
+    "watermark of the leader alone": ClusterMutant(
+        "what the leader has is committed, whoever else has it",
+        [(IsrLeader, "_advance", _advance_alone)],
+        calm,
+    ),
+    "acknowledged before the commit": ClusterMutant(
+        "acks=all is answered when the leader has the record",
+        [(IsrLeader, "ack_of", _acknowledge_at_once)],
+        kills,
+    ),
+    "minimum of the ISR ignored": ClusterMutant(
+        "a leader with too few in-sync replicas goes on",
+        [
+            (IsrLeader, "_advance", _advance_below_minimum),
+            (IsrLeader, "is_below_min_isr", property(_false)),
+        ],
+        kills,
+    ),
+    "follower does not fsync": ClusterMutant(
+        "flush.messages=1: a follower fetches on before its disk has what it got",
+        [(IsrFollower, "waits_for_flush", property(_false))],
+        calm,
+    ),
+    "watermark beyond the log": ClusterMutant(
+        "a follower takes the leader's watermark for records that it does not have",
+        [(IsrFollower, "_follow_leader", _believe_watermark)],
+        kills,
+    ),
+    "divergence unseen": ClusterMutant(
+        "a leader takes any follower's log for a prefix of its own",
+        [(IsrLeader, "_diverging", _never_diverges)],
+        kills,
+    ),
+    "unclean stop unseen": ClusterMutant(
+        "a broker that lost its power stays in sync",
+        [(brokers, "lose", _register_as_clean)],
+        power,
+    ),
+    "anyone is elected": ClusterMutant(
+        "replicas that do not hold everything become leaders",
+        [(PartitionChange, "_holds_everything", _elect_anyone)],
+        kills,
+    ),
+    "registrations of members unchecked": ClusterMutant(
+        "the ISR takes in whoever its leader once saw (KIP-903)",
+        [
+            (alter_partition, "_check_members", _nothing),
+            (BrokersSeen, "may_join_isr", _true),
+            (IsrLeader, "_is_eligible", _true),
+        ],
+        kills,
+    ),
+    "acts before its registration": ClusterMutant(
+        "a broker follows metadata of its earlier life",
+        [(Replicas, "acts", property(_true))],
+        power,
+    ),
+    "deposed leader serves on": ClusterMutant(
+        "a leader does not hear of its successor",
+        [(Partition, "on_assignment", _deaf)],
+        partitions,
+    ),
+    "latest offset told too soon": ClusterMutant(
+        "a new leader tells its own watermark before it has caught up (KIP-207)",
+        [(IsrLeader, "knows_latest", property(_true))],
+        kills,
+    ),
+    "repeats are appended": ClusterMutant(
+        "sequences of idempotent producers are not checked",
+        [(ProducerStates, "check", _nothing)],
+        kills,
+    ),
+    "producer ids given twice": ClusterMutant(
+        "brokers hand out ids that they did not ask the controller for",
+        [(producer_ids.ProducerIds, "_fetch", _ids_from_zero)],
+        calm,
+    ),
+}
+
+
+def hunt_cluster(
+    name: str, *, seeds_max: int = SEEDS_MAX, first: int = 0
+) -> tuple[int, str] | None:
+    """How many seeds it takes to catch the mutant, and by what; None: it got away. A seed that
+    fails without the mutant as well catches nothing."""
+    mutant = CLUSTER_MUTANTS[name]
+    for count, seed in enumerate(range(first, first + seeds_max), 1):
+        with active(mutant.patches):
+            caught = _verdict(seed, mutant.plan)
+        if caught and not _verdict(seed, mutant.plan):
+            return count, caught
+    return None
+
+
+def _verdict(seed: int, plan: Plan) -> str:
+    """The first violated invariant; code that trips over its own assertion was caught as well."""
+    try:
+        violations = run_cluster(seed, plan(seed)).violations
+    except Exception as error:
+        return type(error).__name__
+    return violations[0].invariant if violations else ""
