@@ -55,7 +55,16 @@ class FaultInjector:
         self._cluster.probe(host, "fault", kind=fault.kind, ms=fault.duration_ms)
         self._cluster.loop.trace.event("fault", fault.kind, host.name, fault.duration_ms)
         match fault.kind:
-            case "kill" | "power" | "crash-kill" | "crash-power" | "kill-all" | "stop" | "rolling":
+            case (
+                "kill"
+                | "power"
+                | "crash-kill"
+                | "crash-power"
+                | "kill-all"
+                | "power-all"
+                | "stop"
+                | "rolling"
+            ):
                 self._end(fault, node_id, host)
             case "isolate" | "cut-in" | "cut-out" | "bridge" | "split" | "reset" | "slow-link":
                 self._disconnect(fault, node_id, host)
@@ -111,10 +120,11 @@ class FaultInjector:
                 assert life is not None
                 # Judged when it strikes: other faults may have struck meanwhile.
                 life.disk.crash_after(fault.amount, lambda: host.end(self._allowed(node_id, kind)))
-            case "kill-all":
-                for each in self._cluster.hosts.values():
+            case "kill-all" | "power-all":
+                kind = fault.kind.removesuffix("-all")
+                for each_id, each in self._cluster.hosts.items():
                     if each.is_up:
-                        each.end("kill")
+                        each.end(self._allowed(each_id, kind))
             case "stop" if host.is_up:
                 self._cluster.loop.create_task(self._stop(fault, host), name="stop")
             case "rolling" if self._rolling is None or self._rolling.done():

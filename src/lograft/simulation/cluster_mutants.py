@@ -5,7 +5,7 @@ the faults against which its safeguard was built.
 """
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from random import Random
 from typing import Any, Final
 
@@ -74,7 +74,24 @@ def power(seed: int) -> ClusterOptions:
 
 
 def quorum_power(seed: int) -> ClusterOptions:
-    return _plan(seed, ("power", "crash-power"), ("controller", "controller", "any"), 700)
+    """All at once as well: topics fsync, so that only the metadata is at risk."""
+    kinds = ("power", "crash-power", "power-all", "power-all")
+    return replace(_plan(seed, kinds, ("controller", "controller", "any"), 900), durable=True)
+
+
+def two_down(seed: int) -> ClusterOptions:
+    """One is away for long, another loses its power meanwhile, then the third goes."""
+    random = Random(f"{seed}:two-down")
+    faults = []
+    for start_ms in (500, 7_000):
+        first, second, third = random.sample(("1", "2", "3"), 3)
+        faults += [
+            ClusterFault(start_ms, "kill", first, 5_000, 1),
+            ClusterFault(start_ms + random.randint(200, 900), "power", second, 300, 1),
+            ClusterFault(start_ms + random.randint(2_500, 3_500), "kill", third, 2_000, 1),
+        ]
+    options = _plan(seed, ("reset",), ("any",), 20_000)
+    return replace(options, seconds=14, faults=faults)
 
 
 def partitions(seed: int) -> ClusterOptions:
@@ -211,7 +228,7 @@ CLUSTER_MUTANTS: Final[dict[str, ClusterMutant]] = {
     "unclean stop unseen": ClusterMutant(
         "a broker that lost its power stays in sync",
         [(brokers, "lose", _register_as_clean)],
-        power,
+        two_down,
     ),
     "anyone is elected": ClusterMutant(
         "replicas that do not hold everything become leaders",

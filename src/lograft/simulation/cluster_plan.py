@@ -53,6 +53,8 @@ class ClusterOptions:
     properties: dict[str, str] = field(default_factory=dict)
     faults: list[ClusterFault] = field(default_factory=list)
     steps: list[AdminStep] = field(default_factory=list)
+    #: Every topic fsyncs before it acknowledges, so that any number of power losses is survived.
+    durable: bool = False
     #: Pauses between two sends of a producer, ms.
     pace_ms: tuple[int, ...] = (1, 20, 100)
 
@@ -72,6 +74,7 @@ def draw_options(seed: int, *, nodes: int | None = None) -> ClusterOptions:
     random = Random(f"{seed}:cluster-options")
     seconds = random.choice((6, 10, 15))
     count = random.choice((0, 1, 2, 3, 5))
+    durable = random.random() < 0.2
     return ClusterOptions(
         nodes=random.choice((3, 3, 3, 5)) if nodes is None else nodes,
         split_roles=random.random() < 0.2,
@@ -79,7 +82,8 @@ def draw_options(seed: int, *, nodes: int | None = None) -> ClusterOptions:
         seconds=seconds,
         policy=random.choice(("uniform", "uniform", "pct", "fifo")),
         properties=_properties(random),
-        faults=draw_faults(random, seconds, count),
+        durable=durable,
+        faults=draw_faults(random, seconds, count, durable=durable),
         steps=draw_steps(random, seconds, random.choice((0, 0, 2, 4))),
         pace_ms=random.choice(((1, 20, 100), (20, 200), (100, 500))),
     )
@@ -96,11 +100,14 @@ def _properties(random: Random) -> dict[str, str]:
     }
 
 
-def draw_faults(random: Random, seconds: int, count: int) -> list[ClusterFault]:
+def draw_faults(
+    random: Random, seconds: int, count: int, *, durable: bool = False
+) -> list[ClusterFault]:
+    kinds = (*KINDS, "power-all", "power-all") if durable else KINDS
     faults = [
         ClusterFault(
             at_ms=random.randrange(seconds * 1000),
-            kind=random.choice(KINDS),
+            kind=random.choice(kinds),
             target=random.choice(TARGETS),
             duration_ms=random.choice((random.randrange(1, SHORT_MS), SHORT_MS, 2_000, LONG_MS)),
             amount=random.randint(1, 200),

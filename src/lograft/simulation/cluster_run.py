@@ -91,6 +91,8 @@ class ClusterRun(SimulatedCluster):
     def _plan_topics(self, brokers: int) -> list[TopicPlan]:
         replicas = min(3, brokers)
         minimum = {"min.insync.replicas": str(min(2, replicas))}
+        if self.options.durable:
+            minimum["flush.messages"] = "1"
         random = self._random
         small = {"index.interval.bytes": "0", "segment.index.bytes": "60"}
         return [
@@ -155,6 +157,7 @@ class ClusterRun(SimulatedCluster):
                 self.report.power_losses += kind == "power"
             case "recovered":
                 self.partition_watch.recovered(node_id, v["tp"], v["end"])
+                return
             case "fault":
                 self.report.faults += 1
             case _:

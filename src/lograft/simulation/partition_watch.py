@@ -66,6 +66,8 @@ class PartitionWatch:
         self._boots: dict[int, int] = {}
         self._image_offset = -1
         self._states: dict[Key, PartitionState] = {}
+        #: Partitions that fsync before they acknowledge.
+        self._fsyncing: dict[Key, None] = {}
 
     @property
     def leaderships(self) -> int:
@@ -198,7 +200,10 @@ class PartitionWatch:
             minimum = int(
                 image.config_of(2, topic.name).get("min.insync.replicas", self._default_minimum())
             )
+            fsyncs = image.config_of(2, topic.name).get("flush.messages") == "1"
             for index, state in topic.partitions.items():
+                if fsyncs:
+                    self._fsyncing[topic.topic_id, index] = None
                 if not controller_elects(state):
                     continue
                 for complaint in wrong_with(state, image, minimum=minimum):
@@ -292,6 +297,7 @@ class PartitionWatch:
             if node_id in state.replicas
             and self.committed.get(key)
             and state.mode not in QUORUM_MODES
+            and key not in self._fsyncing
         )
 
     def _is_whole(self, node_id: int, key: Key, image: MetadataImage) -> bool:
