@@ -11,7 +11,15 @@ import pytest
 from lograft.consensus.types import HardState, ReplicaKey, Voter, VoterSet
 from lograft.metadata.image import MetadataImage
 from lograft.metadata.types import BrokerState, ConfigResource, PartitionState, TopicState
-from lograft.model.types import BrokerEpoch, Epoch, NodeId, Offset, TopicPartition
+from lograft.model.types import (
+    BrokerEpoch,
+    Epoch,
+    NodeId,
+    Offset,
+    ReplicationMode,
+    TopicPartition,
+)
+from lograft.replication.types import NO_ASSIGNMENT, Assignment
 from lograft.simulation.cluster_checks import check_cluster
 from lograft.simulation.history import History
 from lograft.simulation.log_matching import unlike_logs
@@ -87,7 +95,11 @@ class FakePartition:
     flush_before_ack: bool = False
     is_usable: bool = True
     topic_partition: TopicPartition = field(default_factory=lambda: TopicPartition("t", 0))
-    assignment: Any = field(default_factory=lambda: SimpleNamespace(replicas=(1, 2, 3)))
+    assignment: Assignment = field(
+        default_factory=lambda: NO_ASSIGNMENT._replace(
+            replicas=(NodeId(1), NodeId(2), NodeId(3)), mode=ReplicationMode.isr
+        )
+    )
     config: Any = field(default_factory=lambda: SimpleNamespace(min_insync_replicas=2))
 
 
