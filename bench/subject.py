@@ -28,6 +28,12 @@ from lograft.wire.messages.delete_topics import (
     DeleteTopicState,
 )
 from lograft.wire.messages.init_producer_id import InitProducerIdRequest, InitProducerIdResponse
+from lograft.wire.messages.list_offsets import (
+    ListOffsetsPartition,
+    ListOffsetsRequest,
+    ListOffsetsResponse,
+    ListOffsetsTopic,
+)
 from lograft.wire.messages.metadata import (
     MetadataRequest,
     MetadataRequestTopic,
@@ -40,6 +46,7 @@ from tools.kafka_jars import REPOSITORY
 
 M = TypeVar("M", bound=Message)
 ANSWER_SECONDS_MAX: Final = 120
+LATEST: Final = -1
 #: Bounds the disk: a topic never holds much more than this, in segments small enough to go early.
 TOPIC_CONFIGS: Final = {
     "segment.bytes": str(128 << 20),
@@ -101,9 +108,10 @@ class Subject:
         answer: type[M],
         *,
         seconds_max: float = ANSWER_SECONDS_MAX,
+        port: int = 0,
     ) -> M:
         assert response_class(request.KEY) is answer
-        port = next(server.port for server in self.servers if server.process is not None)
+        port = port or next(server.port for server in self.servers if server.process is not None)
         with socket.create_connection((HOST, port), seconds_max) as connection:
             connection.sendall(frame_request(request, version, correlation_id=1, client_id="bench"))
             data = receive_frame(connection)
@@ -142,6 +150,20 @@ class Subject:
         )
         (described,) = self.ask(request, 12, MetadataResponse, seconds_max=seconds_max).topics
         return described
+
+    def end_offset(self, topic: str) -> int:
+        """Of its first partition, once its leader knows: a replicated topic may begin with control
+        records."""
+        partition = ListOffsetsPartition(partition_index=0, timestamp=LATEST)
+        request = ListOffsetsRequest(
+            replica_id=-1, topics=[ListOffsetsTopic(name=topic, partitions=[partition])]
+        )
+        while True:
+            leader = self.port_of(self.leaders(topic)[0])
+            (answer,) = self.ask(request, 7, ListOffsetsResponse, port=leader).topics[0].partitions
+            if not answer.error_code:
+                return answer.offset
+            time.sleep(0.001)
 
     def delete_topic(self, name: str) -> None:
         request = DeleteTopicsRequest(topics=[DeleteTopicState(name=name)], timeout_ms=60_000)

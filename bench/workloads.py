@@ -163,7 +163,12 @@ def loaded_latency(subject: Subject, plan: Plan) -> Figures:
 
 def run_latency(subject: Subject, topic: str, topic_id: UUID, seconds: float) -> Figures:
     return subject.run_load(
-        "latency", topic=topic, topic_id=str(topic_id), value_bytes=100, seconds=seconds
+        "latency",
+        topic=topic,
+        topic_id=str(topic_id),
+        offset=subject.end_offset(topic),
+        value_bytes=100,
+        seconds=seconds,
     )
 
 
