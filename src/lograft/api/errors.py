@@ -38,6 +38,7 @@ CODE_OF: Final[dict[type[LograftError], ErrorCode]] = {
     storage.MessageTooLarge: ErrorCode.message_too_large,
     storage.RecordListTooLarge: ErrorCode.record_list_too_large,
     storage.InvalidRecord: ErrorCode.invalid_record,
+    storage.NeedsWorker: ErrorCode.unknown_server_error,
     storage.UnsupportedBatchFormat: ErrorCode.invalid_record,
     storage.UnsupportedCompression: ErrorCode.unsupported_compression_type,
     storage.InvalidTimestamp: ErrorCode.invalid_timestamp,

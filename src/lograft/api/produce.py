@@ -19,8 +19,14 @@ from lograft.broker.topic_creation import grow_on_demand
 from lograft.model.errors import ErrorCode, LograftError
 from lograft.model.exchange import CloseConnection
 from lograft.model.types import INTERNAL_TOPICS, NO_OFFSET, Epoch, Offset
-from lograft.storage.errors import InvalidRecord, InvalidTransactionState, UnsupportedCompression
+from lograft.storage.errors import (
+    InvalidRecord,
+    InvalidTransactionState,
+    NeedsWorker,
+    UnsupportedCompression,
+)
 from lograft.storage.types import AppendResult
+from lograft.storage.validation import AppendRules
 from lograft.wire.batches import CODEC_MASK, HEADER_SIZE, MAGIC, TRANSACTIONAL_FLAG
 from lograft.wire.compression import Codec
 from lograft.wire.messages.produce import (
@@ -61,7 +67,7 @@ class Pending(NamedTuple):
 
 
 class Deferred(NamedTuple):
-    """Not yet appended: its partition is being made."""
+    """Not yet appended: its partition is being made, or a worker must look at its records."""
 
     answer: PartitionProduceResponse
     topic: TopicProduceData
@@ -91,7 +97,7 @@ def handle(
                 records = _checked(context, partition, data)
                 result = append(partition, records, now_ms, acks)
                 _fill(answer, partition, result, acks, pending)
-            except (PartitionOpening, PartitionMissing):
+            except (PartitionOpening, PartitionMissing, NeedsWorker):
                 if data.records is None:
                     failed = InvalidRecord(NO_BATCH)
                     _refuse(answer, failed)
@@ -212,11 +218,18 @@ def _checked(context: Context, partition: Partition, data: PartitionProduceData)
     return records
 
 
-def append(partition: Partition, records: memoryview, now_ms: int, acks: int) -> AppendResult:
+def append(
+    partition: Partition,
+    records: memoryview,
+    now_ms: int,
+    acks: int,
+    *,
+    checked_by: AppendRules | None = None,
+) -> AppendResult:
     """Raises what is wrong; then nothing was appended."""
     if acks == ACKS_ALL:
         partition.check_append(acks_all=True)
-    return partition.append(records, now_ms=now_ms)
+    return partition.append(records, now_ms=now_ms, checked_by=checked_by)
 
 
 def is_acknowledged(partition: Partition, end: Offset, acks: int) -> bool:
@@ -251,7 +264,7 @@ async def _finish(
         try:
             partition = await _made(context, topic, data.index, deadline_ms)
             records = _checked(context, partition, data)
-            result = append(partition, records, clock.wall_ms(), request.acks)
+            result = await _append_checked(context, partition, records, request.acks)
             _fill(answer, partition, result, request.acks, pending)
         except LograftError as error:
             _refuse(answer, error)
@@ -269,6 +282,22 @@ async def _finish(
         return None
     _hint_leaders(context, response)
     return response
+
+
+async def _append_checked(
+    context: Context, partition: Partition, records: memoryview, acks: int
+) -> AppendResult:
+    """Once a worker has looked at the records, where that takes long. (Again, should the topic's
+    settings change meanwhile.) Requests behind this one wait, so their order stays."""
+    broker = context.broker
+    checked_by: AppendRules | None = None
+    while True:
+        now_ms = broker.clock.wall_ms()
+        try:
+            return append(partition, records, now_ms, acks, checked_by=checked_by)
+        except NeedsWorker:
+            check = partition.leader_log().batch_check(records, now_ms)
+            records, checked_by = await broker.runtime.workers.run(check)
 
 
 async def _made(

@@ -49,6 +49,7 @@ from lograft.replication.roles import (
 from lograft.replication.types import NO_ASSIGNMENT, NO_EFFECTS, Assignment, Effects, IsrProposal
 from lograft.storage.log import Log
 from lograft.storage.types import AppendResult, Origin
+from lograft.storage.validation import AppendRules
 
 if TYPE_CHECKING:
     from lograft.broker.following import Following
@@ -421,9 +422,15 @@ class Partition:
         raise UnknownLeaderEpoch(f"epoch {epoch} is newer than {self.leader_epoch}")
 
     def append(
-        self, batches: memoryview, *, now_ms: int, origin: Origin = Origin.CLIENT
+        self,
+        batches: memoryview,
+        *,
+        now_ms: int,
+        origin: Origin = Origin.CLIENT,
+        checked_by: AppendRules | None = None,
     ) -> AppendResult:
-        """Writes to the page cache and moves the high watermark as the commit rule allows."""
+        """Writes to the page cache and moves the high watermark as the commit rule allows. Raises
+        NeedsWorker where the log does."""
         log = self.leader_log()
         directory, leader = self.directory, self.leader
         assert directory is not None
@@ -432,7 +439,11 @@ class Partition:
             raise PartitionOpening(f"{self.topic_partition} has a new leader that is not ready")
         try:
             result = log.append_as_leader(
-                batches, leader_epoch=leader.leader_epoch, now_ms=now_ms, origin=origin
+                batches,
+                leader_epoch=leader.leader_epoch,
+                now_ms=now_ms,
+                origin=origin,
+                checked_by=checked_by,
             )
         except DiskFailed as error:
             self.on_disk_failed(error)

@@ -11,6 +11,7 @@ from lograft.storage.errors import (
     CorruptBatch,
     InvalidRecord,
     MessageTooLarge,
+    NeedsWorker,
     RecordListTooLarge,
     UnexpectedOffset,
     UnsupportedBatchFormat,
@@ -18,7 +19,12 @@ from lograft.storage.errors import (
 from lograft.storage.markers import read_marker
 from lograft.storage.producers import ProducerBatch
 from lograft.storage.types import AppendResult, Origin
-from lograft.storage.validation import check_client_header, check_records
+from lograft.storage.validation import (
+    AppendRules,
+    check_client_header,
+    check_records,
+    is_for_worker,
+)
 from lograft.wire.batches import (
     CODEC_MASK,
     CONTROL_FLAG,
@@ -59,7 +65,9 @@ def append_one(
     leader_epoch: int,
     now_ms: int,
     origin: Origin,
+    checked_by: AppendRules | None = None,
 ) -> AppendResult:
+    """`checked_by`: the rules by which a worker has looked at the records already."""
     (
         base_offset,
         _,
@@ -96,11 +104,13 @@ def append_one(
             producer_epoch,
             base_sequence,
         )
-        if (
+        if checked_by is not rules and (
             rules.parses_records
             or timestamp - now_ms > rules.timestamp_after_max_ms
             or (rules.codec >= 0 and rules.codec != attributes & CODEC_MASK)
         ):
+            if is_for_worker(rules, size, attributes, record_count):
+                raise NeedsWorker(f"a batch of {record_count} records, {size} bytes")
             changed = check_records(batch, rules, origin, now_ms)
             if changed is not None:
                 batch = memoryview(bytearray(changed))

@@ -32,6 +32,11 @@ class InvalidRecord(StorageError):
     """The batch is sound, its content is not allowed here."""
 
 
+class NeedsWorker(StorageError):
+    """Nothing is wrong, but looking at the records of this batch would hold up the loop: a worker
+    must (`Log.batch_check`), before it is appended."""
+
+
 class UnsupportedBatchFormat(StorageError):
     """Magic 0 or 1: formats that Kafka 4 refuses too."""
 

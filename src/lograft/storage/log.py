@@ -8,6 +8,7 @@ plans is a worker's job, truncation one during which nobody else uses the log.
 from bisect import bisect_right
 from collections import deque
 from collections.abc import Callable
+from functools import partial
 from typing import Final
 from uuid import UUID
 
@@ -41,7 +42,7 @@ from lograft.storage.types import (
     RecoveryPlan,
     TimestampAndOffset,
 )
-from lograft.storage.validation import AppendRules
+from lograft.storage.validation import AppendRules, CheckedBatch, check_in_worker
 from lograft.wire.batches import (
     HEADER_SIZE,
     LENGTH_OVERHEAD,
@@ -234,9 +235,11 @@ class Log:
         leader_epoch: int,
         now_ms: int,
         origin: Origin = Origin.CLIENT,
+        checked_by: AppendRules | None = None,
     ) -> AppendResult:
         """Checks, numbers and writes. `batches` must be writable: offset and epoch are patched in
-        place. Clients send one batch; our own writers may send several."""
+        place. Clients send one batch; our own writers may send several. Raises NeedsWorker for
+        one that takes long to look at, unless `batch_check` has."""
         if self._closed is not None:
             raise self._closed
         size = len(batches)
@@ -244,8 +247,14 @@ class Log:
             raise CorruptBatch(f"{size} bytes are too few for a batch")
         fields = unpack_header(batches, 0)
         if fields[1] + LENGTH_OVERHEAD == size:
-            return appending.append_one(self, batches, fields, leader_epoch, now_ms, origin)
+            return appending.append_one(
+                self, batches, fields, leader_epoch, now_ms, origin, checked_by
+            )
         return appending.append_several(self, batches, leader_epoch, now_ms, origin)
+
+    def batch_check(self, batch: memoryview, now_ms: int) -> Callable[[], CheckedBatch]:
+        """A worker's job: looks at the records of a client's batch. Raises what an append does."""
+        return partial(check_in_worker, batch, self.rules, now_ms)
 
     def append_as_follower(self, batches: memoryview, *, now_ms: int = -1) -> AppendResult:
         """Writes batches as their leader has numbered them; a cut last one is left out. Raises

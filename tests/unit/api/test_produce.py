@@ -1,13 +1,18 @@
 import asyncio
+from random import Random
+from typing import Any
 from uuid import UUID
 
 import pytest
 
+from lograft.broker.partition import Partition
 from lograft.broker.topic_creation import create_on_demand
 from lograft.model.errors import ErrorCode
 from lograft.model.exchange import CloseConnection, Waiting
 from lograft.model.types import Offset
 from lograft.simulation.disk import DiskFault
+from lograft.storage.validation import LOOKED_AT_ON_LOOP_MAX, REPACKED_ON_LOOP_BYTES_MAX
+from lograft.wire.batches import Record, build_batch, read_header
 from lograft.wire.compression import Codec
 from lograft.wire.messages.produce import (
     PartitionProduceData,
@@ -19,6 +24,7 @@ from lograft.wire.messages.produce import (
 from tests.unit.broker.bench import Bench, batch_of, run, set_leader
 
 VERSIONS = range(3, 14)
+NOW_MS = 1_767_225_600_000
 
 
 def request_of(
@@ -329,3 +335,50 @@ def test_null_records_for_a_partition_that_would_be_made() -> None:
         assert len(bench.broker.image.topics[bench.topic_id("a")].partitions) == 1
 
     run(scenario, auto_create_partitions_enable="true")
+
+
+def big_batch(count: int, key: bytes | None, **settings: Any) -> bytes:
+    records = [Record(number, NOW_MS, key, b"v") for number in range(count)]
+    return build_batch(records, **settings)
+
+
+def test_a_worker_looks_at_many_records() -> None:
+    """Half a million microseconds of looking would hold up everyone else."""
+
+    async def scenario(bench: Bench) -> None:
+        (partition,) = await bench.create_topic("a", cleanup_policy="compact")
+        assert partition.log is not None
+        sent = {"producer_id": 7, "producer_epoch": 0}
+        for sequence in (0, LOOKED_AT_ON_LOOP_MAX + 1):
+            batch = big_batch(LOOKED_AT_ON_LOOP_MAX + 1, b"k", base_sequence=sequence, **sent)
+            reply = bench.send(request_of(bench, "a", batch), 13)
+            assert isinstance(reply, Waiting)
+            assert not reply.lets_next, "it is not appended yet: the next one must stay behind it"
+            assert partition.log.end_offset == sequence
+            await reply.answer
+            assert partition.log.end_offset == sequence + LOOKED_AT_ON_LOOP_MAX + 1
+        (refused,) = await produce(bench, "a", big_batch(LOOKED_AT_ON_LOOP_MAX + 1, None))
+        assert refused.error_code == ErrorCode.invalid_record
+        (few,) = await produce(bench, "a", big_batch(2, b"k"))
+        assert few.error_code == 0
+
+    run(scenario)
+
+
+def test_a_worker_compresses_big_batches_anew() -> None:
+    async def scenario(bench: Bench) -> None:
+        (partition,) = await bench.create_topic("a", compression_type="zstd")
+        batch = batch_of(Random(1).randbytes(2 * REPACKED_ON_LOOP_BYTES_MAX), b"2")
+        reply = bench.send(request_of(bench, "a", batch), 13)
+        assert isinstance(reply, Waiting)
+        await reply.answer
+        assert read_header(stored_batch(partition)).compression == Codec.zstd
+
+    run(scenario)
+
+
+def stored_batch(partition: Partition) -> bytes:
+    assert partition.log is not None
+    piece = partition.log.read(0, bytes_max=1)
+    assert piece is not None
+    return piece.file.pread(piece.size, piece.position)

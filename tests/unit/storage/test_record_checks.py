@@ -1,13 +1,20 @@
 """What a leader looks at inside batches: bounded, whatever the batch unpacks to."""
 
 import tracemalloc
+from random import Random
 from typing import Any
 
 import pytest
 
-from lograft.storage.errors import CorruptBatch, InvalidRecord
+from lograft.storage.errors import CorruptBatch, InvalidRecord, NeedsWorker
 from lograft.storage.types import FixedLogConfig, Origin
-from lograft.storage.validation import LOOKED_AT_MAX, AppendRules, check_records
+from lograft.storage.validation import (
+    LOOKED_AT_MAX,
+    LOOKED_AT_ON_LOOP_MAX,
+    REPACKED_ON_LOOP_BYTES_MAX,
+    AppendRules,
+    check_records,
+)
 from lograft.wire.batches import (
     HEADER,
     HEADER_SIZE,
@@ -18,6 +25,8 @@ from lograft.wire.batches import (
     read_records,
 )
 from lograft.wire.compression import Codec, compress
+from tests.unit.storage.logs import make_batch, open_log, read_all
+from tests.unit.storage.memory_disk import MemoryDisk
 
 NOW_MS = 1_767_225_600_000
 COMPACTED = AppendRules(FixedLogConfig(cleanup_compact=True, cleanup_delete=False))
@@ -98,3 +107,36 @@ def test_the_topic_says_how_hard_to_compress(name: str, low: int, high: int) -> 
         assert record.value == text
         sizes.append(len(changed))
     assert sizes[0] > sizes[1]
+
+
+def test_what_takes_long_is_looked_at_by_a_worker() -> None:
+    log = open_log(MemoryDisk(), FixedLogConfig(compression_type="zstd"))
+    small = make_batch([bytes(1_000)])
+    log.append_as_leader(small, leader_epoch=0, now_ms=NOW_MS)
+    batch = make_batch([Random(1).randbytes(2 * REPACKED_ON_LOOP_BYTES_MAX)])
+    with pytest.raises(NeedsWorker):
+        log.append_as_leader(batch, leader_epoch=0, now_ms=NOW_MS)
+    checked = log.batch_check(batch, NOW_MS)()
+    assert read_header(checked.batch).compression == Codec.zstd
+    # Meanwhile the topic got other settings: what was checked is not what they ask for.
+    log.config = FixedLogConfig(compression_type="gzip")
+    with pytest.raises(NeedsWorker):
+        log.append_as_leader(checked.batch, leader_epoch=0, now_ms=NOW_MS, checked_by=checked.rules)
+    again = log.batch_check(checked.batch, NOW_MS)()
+    log.append_as_leader(again.batch, leader_epoch=0, now_ms=NOW_MS, checked_by=again.rules)
+    assert [len(record.value or b"") for record in read_all(log)] == [
+        1_000,
+        2 * REPACKED_ON_LOOP_BYTES_MAX,
+    ]
+    assert log.end_offset == 2
+
+
+def test_many_records_are_looked_at_by_a_worker() -> None:
+    log = open_log(MemoryDisk(), FixedLogConfig(cleanup_compact=True, max_message_bytes=1 << 24))
+    batch = make_batch([b""] * (LOOKED_AT_ON_LOOP_MAX + 1))
+    with pytest.raises(NeedsWorker):
+        log.append_as_leader(batch, leader_epoch=0, now_ms=NOW_MS)
+    with pytest.raises(InvalidRecord, match="with a key"):
+        log.batch_check(batch, NOW_MS)()
+    # Our own writers are believed.
+    log.append_as_leader(batch, leader_epoch=0, now_ms=NOW_MS, origin=Origin.COORDINATOR)
