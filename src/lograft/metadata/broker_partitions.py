@@ -36,6 +36,18 @@ def lose(image: MetadataImage, broker_id: int, config: BrokerConfig) -> Iterator
     )
 
 
+def leads_by_decision(image: MetadataImage, broker_id: int) -> bool:
+    """Whether the broker leads a partition that only the controller can give to another one. In
+    raft mode the replicas notice by themselves that their leader has gone."""
+    if not image.leader_counts.get(broker_id, 0):
+        return False
+    return any(
+        state.leader == broker_id and controller_elects(state)
+        for topic_id, index in image.held_by.get(broker_id, ())
+        for state in (image.topics[topic_id].partitions[index],)
+    )
+
+
 def lose_directories(
     image: MetadataImage, broker_id: int, directories: Collection[UUID], config: BrokerConfig
 ) -> Iterator[Message]:

@@ -3,7 +3,13 @@
 from collections.abc import Iterator
 from uuid import UUID
 
-from lograft.metadata.broker_partitions import arrive, leave, lose, lose_directories
+from lograft.metadata.broker_partitions import (
+    arrive,
+    leads_by_decision,
+    leave,
+    lose,
+    lose_directories,
+)
 from lograft.metadata.errors import Refused
 from lograft.metadata.image import MetadataImage
 from lograft.metadata.types import METADATA_VERSION, BrokerState, Outcome, is_reserved_directory
@@ -111,7 +117,7 @@ def heartbeat(
         # What else it wants is for the next heartbeat: a partition changes once in a decision.
         records += _lose_directories(image, broker, offline, config)
     elif request.want_shut_down:
-        if fenced or image.leader_counts.get(broker.broker_id, 0) == 0:
+        if fenced or not leads_by_decision(image, broker.broker_id):
             may_go = True
             if not fenced:
                 records += _fence(image, broker, config)

@@ -37,8 +37,8 @@ class ElectionType(IntEnum):
 def elect_leaders(
     image: MetadataImage, request: ElectLeadersRequest, *, config: BrokerConfig
 ) -> Outcome[ElectLeadersResponse]:
-    """Each partition by itself. Without partitions all are meant, and those that need no election
-    are left out of the answer."""
+    """Each partition by itself. Without partitions all are meant whose leaders the controller
+    elects, and those that need no election are left out of the answer."""
     try:
         kind = ElectionType(request.election_type)
     except ValueError:
@@ -82,8 +82,9 @@ def balance_leaders(image: MetadataImage, *, config: BrokerConfig) -> Outcome[bo
     for topic_id, index in image.not_preferred:
         if len(records) == ELECTIONS_MAX:
             break
-        change = PartitionChange(conditions, image.topics[topic_id], index)
-        if controller_elects(change.before):
+        topic = image.topics[topic_id]
+        if controller_elects(topic.partitions[index]):
+            change = PartitionChange(conditions, topic, index)
             change.election = Election.PREFERRED
             record = change.build()
             if record is not None:
@@ -117,7 +118,10 @@ def _asked(
             yield asked.topic, asked.partitions
         return
     for topic in image.topics.values():
-        yield topic.name, topic.partitions
+        yield (
+            topic.name,
+            [index for index, state in topic.partitions.items() if controller_elects(state)],
+        )
 
 
 def _elect(

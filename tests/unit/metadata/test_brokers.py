@@ -19,7 +19,7 @@ from lograft.metadata.image import MetadataImage
 from lograft.metadata.sessions import BrokerSessions
 from lograft.metadata.types import RECORDS_PER_BATCH, LeaderRecovery, Outcome
 from lograft.model.errors import ErrorCode
-from lograft.model.types import TopicIdPartition
+from lograft.model.types import ReplicationMode, TopicIdPartition
 from lograft.wire.messages.broker_heartbeat import BrokerHeartbeatRequest, BrokerHeartbeatResponse
 from lograft.wire.messages.broker_registration import (
     BrokerRegistrationRequest,
@@ -240,6 +240,11 @@ def test_fencing_moves_leaders_within_the_isr(cluster: Cluster, apply: Apply) ->
     assert leader_and_isr(image) == (-1, 2, ())
     apply(image, beat(image, 3).records)
     assert leader_and_isr(image) == (3, 3, (3,))
+
+
+def test_what_the_replicas_decide_keeps_no_broker(cluster: Cluster, apply: Apply) -> None:
+    image = with_partition(cluster(1), apply, [1], replication_mode=ReplicationMode.raft)
+    assert beat(image, want_shut_down=True).reply.should_shut_down
 
 
 def test_a_broker_that_has_shut_down_must_register_again(cluster: Cluster, apply: Apply) -> None:
