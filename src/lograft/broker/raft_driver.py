@@ -80,10 +80,20 @@ class RaftDriver(RaftEngine):
         await self._ready.wait()
 
     async def resign(self) -> None:
-        """A leader with others beside it hands over to them. Returns when they know, or soon."""
+        """A leader with others beside it hands over to them. Returns when they know, or soon. What
+        was decided is committed and answered first; nothing more is decided."""
         if self.core.leadership is None or len(self.core.voters.voters) < 2:
             return
-        self._tell(self.core.resign)
+        self._is_leaving = True
+        try:
+            async with asyncio.timeout(HAND_OVER_MS_MAX / 1000):
+                while self._waiters:
+                    await asyncio.wait([self._waiters[-1][1]])
+        except TimeoutError:
+            pass
+        self._is_leaving = False
+        if self.core.leadership is not None:
+            self._tell(self.core.resign)
         try:
             async with asyncio.timeout(HAND_OVER_MS_MAX / 1000):
                 await self._network.drain()
@@ -207,6 +217,8 @@ class RaftDriver(RaftEngine):
         """Writes the records as one batch, all or none; returns the offset of the last one. They
         count once `wait_committed` has returned."""
         self._check_leader()
+        if self._is_leaving:
+            raise NotController(f"node {self.core.me.node_id} hands the metadata quorum over")
         assert records, "an empty batch has no offset"
         if len(self._waiters) >= WAITERS_MAX:
             raise NotController("too many decisions wait for the disk of the metadata log")

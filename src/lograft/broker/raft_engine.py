@@ -175,6 +175,8 @@ class RaftEngine:
         self._marked_ms = -RECOVERY_POINT_INTERVAL_MS
         self._failure: Exception | None = None
         self._is_stopped = False
+        #: A leader that is about to hand over decides nothing more.
+        self._is_leaving = False
         self._task: Task | None = None
 
     # ── telling the core ─────────────────────────────────────────────────────────────────────
