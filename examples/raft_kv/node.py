@@ -242,6 +242,8 @@ class Session:
         except Malformed as error:
             raise CloseConnection(str(error)) from None
 
+    def on_frames_handled(self) -> None: ...
+
     def on_closed(self) -> None:
         self._is_closed = True
 
