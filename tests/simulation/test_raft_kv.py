@@ -12,10 +12,13 @@ import pytest
 from examples.raft_kv.driver import RaftDriver
 from examples.raft_kv.folder import SNAPSHOTS_KEPT
 from examples.raft_kv.kv_client import KvClient, Refused
-from examples.raft_kv.node import KvNode
-from examples.raft_kv.packing import pack
+from examples.raft_kv.links import frame
+from examples.raft_kv.node import QUESTIONS_MAX, KvNode
+from examples.raft_kv.packing import Value, pack, unpack_tuple
+from examples.raft_kv.protocol import BUSY, COMMAND, OK, QUERY
 from examples.raft_kv.store import DONE, KeyValueStore
 from lograft.storage.log import FlushPlan
+from lograft.wire.frames import FrameBuffer
 from tests.simulation.kv_cluster import SETTINGS, KvCluster, Torment, peer
 from tests.simulation.linearizability import Operation, is_linearizable
 
@@ -251,5 +254,57 @@ def test_a_leader_that_stops_hands_over() -> None:
         machine.exit()
         await cluster.wait_until(lambda: cluster.leader is not None)
         assert cluster.loop.now_ns - began_ns < 300_000_000, "sooner than any timeout"
+
+    cluster.run(main())
+
+
+# ── guests ───────────────────────────────────────────────────────────────────────────────────
+
+
+class Guest:
+    """Sends what it likes and keeps what comes; a Receiver."""
+
+    def __init__(self) -> None:
+        self.frames = FrameBuffer(1 << 20)
+        self.answers: list[tuple[Value, ...]] = []
+        self.is_closed = False
+
+    def get_buffer(self) -> memoryview:
+        return self.frames.get_buffer()
+
+    def on_received(self, count: int) -> None:
+        self.answers += [unpack_tuple(each) for each in self.frames.received(count)]
+
+    def on_drained(self) -> None: ...
+
+    def on_closed(self, error: Exception | None) -> None:
+        self.is_closed = True
+
+
+def test_guests_with_bad_manners() -> None:
+    cluster = KvCluster(5, founders=1)
+
+    async def visit(*frames: bytes) -> Guest:
+        channel = await cluster.clients.runtime.transport.connect(peer(1).address, timeout_ms=1_000)
+        guest = Guest()
+        channel.start(guest)
+        channel.send([frame(each) for each in frames])
+        await asyncio.sleep(2)
+        channel.abort()
+        return guest
+
+    async def main() -> None:
+        await cluster.boot(1)
+        await cluster.as_client(cluster.client().set(b"k", b"v"))
+        for nonsense in (b"", b"?", b"C", b"C" + pack(1), b"R" + pack((8, 1, 2, 3, 0, 4))):
+            assert (await visit(nonsense)).is_closed
+        question = b"C" + pack((7, COMMAND, b"nonsense"))
+        guest = await visit(question, b"C" + pack((8, 99, None)), b"C" + pack((9, QUERY, b"k")))
+        assert [answer[:2] for answer in sorted(guest.answers)] == [(7, 4), (8, 4), (9, 0)]
+        crowd = await visit(*(b"C" + pack((n, QUERY, b"k")) for n in range(QUESTIONS_MAX + 5)))
+        codes = [answer[1] for answer in crowd.answers]
+        assert len(codes) == QUESTIONS_MAX + 5, "each gets an answer, if only that it is too much"
+        assert set(codes) == {OK, BUSY}
+        assert not crowd.is_closed
 
     cluster.run(main())
