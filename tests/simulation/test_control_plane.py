@@ -5,7 +5,7 @@ from collections.abc import Awaitable, Callable
 
 import pytest
 
-from lograft.metadata.types import BrokerState
+from lograft.metadata.types import BrokerState, PartitionState
 from lograft.model.errors import ErrorCode
 from lograft.model.seams import Address
 from lograft.simulation.cluster import BROKER_PORT, CONTROLLER_PORT, SimulatedCluster
@@ -137,6 +137,55 @@ def test_a_killed_controller_is_replaced_and_the_next_topic_is_created(
     run(work, nodes=len(roles) or 3, roles=roles, seed=seed)
 
 
+@pytest.mark.parametrize("how", ["kill", "pause", "stop", "isolate"])
+@pytest.mark.parametrize("seed", [1, 2, 3])
+def test_nothing_is_created_twice_or_forgotten_when_the_controller_changes(
+    how: str, seed: int
+) -> None:
+    """Every broker is asked for the same topics while the controller goes; it comes back, too."""
+
+    async def work(cluster: SimulatedCluster) -> None:
+        acknowledged: set[str] = set()
+
+        async def ask(at: int) -> None:
+            for number in range(30):
+                code = await create(cluster, f"t{number}", at=at)
+                assert code in (0, ErrorCode.topic_already_exists, ErrorCode.request_timed_out)
+                if code != ErrorCode.request_timed_out:
+                    acknowledged.add(f"t{number}")
+
+        tasks = [cluster.loop.create_task(ask(at), name=f"at {at}") for at in (4, 5, 6)]
+        await asyncio.sleep(0.05)
+        first = cluster.controller_id
+        match how:
+            case "kill":
+                cluster.kill(first)
+            case "pause":
+                cluster.pause(first)
+            case "isolate":
+                cluster.isolate(first)
+            case _:
+                await cluster.stop(first)
+        await asyncio.wait(tasks)
+        for task in tasks:
+            task.result()
+        assert len(acknowledged) == 30
+        cluster.heal()
+        cluster.boot(first)
+        await cluster.wait_serving(first)
+        assert await create(cluster, "last", at=4) == 0
+        await cluster.wait_for(
+            lambda: all(node.broker.image.topic("last") for node in cluster.nodes().values()),
+            seconds=10,
+        )
+        ids = [node.broker.image.topic_ids for node in cluster.nodes().values()]
+        assert len(ids) == 6
+        assert all(each == ids[0] for each in ids)
+        assert set(ids[0]) == {*(f"t{number}" for number in range(30)), "last"}
+
+    run(work, nodes=6, roles=APART, seed=seed)
+
+
 @pytest.mark.parametrize("roles", [(), APART], ids=["combined", "apart"])
 def test_a_killed_broker_is_fenced_at_once_and_comes_back(roles: tuple[str, ...]) -> None:
     async def work(cluster: SimulatedCluster) -> None:
@@ -160,6 +209,38 @@ def test_a_killed_broker_is_fenced_at_once_and_comes_back(roles: tuple[str, ...]
         assert broker(cluster, victim).epoch > before.epoch
 
     run(work, nodes=len(roles) or 3, roles=roles)
+
+
+@pytest.mark.parametrize("end", ["kill", "power"])
+def test_after_a_kill_a_replica_is_trusted_after_a_power_loss_it_is_not(end: str) -> None:
+    """Both replicas of a partition go; the one that had left the ISR comes back alone."""
+
+    async def work(cluster: SimulatedCluster) -> None:
+        await create(cluster, "t", at=4, replicas=2)
+
+        def state() -> PartitionState:
+            topic = cluster.image.topic("t")
+            assert topic is not None
+            return topic.partitions[0]
+
+        first, last = state().replicas
+        lose = cluster.kill if end == "kill" else cluster.lose_power
+        for node_id in (first, last):
+            lose(node_id)
+            await cluster.wait_for(lambda: broker(cluster, node_id).fenced, seconds=10)  # noqa: B023
+        assert state().leader == -1
+        assert first in state().elr
+        cluster.boot(first)
+        await cluster.wait_serving(first)
+        await asyncio.sleep(1)
+        assert (state().leader == first) == (end == "kill")
+        if end == "power":
+            assert first not in (*state().isr, *state().elr)
+            # The last one that led has at least what the others have.
+            cluster.boot(last)
+            await cluster.wait_for(lambda: state().leader == last, seconds=10)
+
+    run(work, nodes=5, roles=APART[:5], min_insync_replicas="2")
 
 
 def test_a_paused_broker_is_left_to_the_session_timeout() -> None:
