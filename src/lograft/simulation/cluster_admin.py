@@ -5,10 +5,12 @@ broker to move to) makes it nothing. Outcomes are kept where the end can be comp
 """
 
 import asyncio
+from collections.abc import Sequence
 from random import Random
 from typing import Any, Final
 
 from lograft.simulation.client import NotSent, OutcomeUnknown, Refused
+from lograft.simulation.cluster import CONTROLLER_PORT, directory_id_of
 from lograft.simulation.cluster_plan import AdminStep
 from lograft.simulation.history import History
 from lograft.simulation.node_workload import TIMEOUT_MS, Admin, TopicPlan
@@ -17,13 +19,24 @@ from lograft.wire.message import Message
 from lograft.wire.messages import alter_partition_reassignments as reassigning
 from lograft.wire.messages import elect_leaders as electing
 from lograft.wire.messages import incremental_alter_configs as configuring
+from lograft.wire.messages.add_raft_voter import (
+    AddRaftVoterRequest,
+    AddRaftVoterResponse,
+    Listener,
+)
 from lograft.wire.messages.create_partitions import (
     CreatePartitionsRequest,
     CreatePartitionsResponse,
     CreatePartitionsTopic,
 )
+from lograft.wire.messages.remove_raft_voter import (
+    RemoveRaftVoterRequest,
+    RemoveRaftVoterResponse,
+)
 
 TOPIC: Final = 2
+#: How often an administrator tries to give the quorum its voter back.
+VOTER_ATTEMPTS: Final = 20
 SET: Final = 0
 
 
@@ -35,10 +48,12 @@ class ClusterAdmin(Admin):
         *,
         history: History,
         random: Random,
+        voters: Sequence[int] = (1,),
     ) -> None:
         super().__init__(cluster, history=history, random=random)
         self._cluster = cluster
         self._topics = topics
+        self._voters = tuple(voters)
         #: Steps that were answered without an error, by kind.
         self.done: dict[str, int] = {}
 
@@ -80,6 +95,8 @@ class ClusterAdmin(Admin):
             case "mode":
                 value = ("raft", "isr")[step.amount % 2]
                 return await self._configure(topic, "replication.mode", value)
+            case "voter":
+                return await self._replace_voter(step.amount)
             case _:
                 return False
 
@@ -110,6 +127,34 @@ class ClusterAdmin(Admin):
         )
         answer = await self._ask(request, 0, reassigning.AlterPartitionReassignmentsResponse)
         return not answer.error_code and not answer.responses[0].partitions[0].error_code
+
+    async def _replace_voter(self, amount: int) -> bool:
+        """A controller leaves the quorum and comes back; refused where the voters are fixed."""
+        node_id = self._voters[amount % len(self._voters)]
+        removal = RemoveRaftVoterRequest(
+            cluster_id=None, voter_id=node_id, voter_directory_id=directory_id_of(node_id)
+        )
+        answer = await self._ask(removal, 0, RemoveRaftVoterResponse)
+        if answer.error_code:
+            return False
+        await asyncio.sleep(amount % 10 / 5)
+        addition = AddRaftVoterRequest(
+            cluster_id=None,
+            timeout_ms=TIMEOUT_MS,
+            voter_id=node_id,
+            voter_directory_id=directory_id_of(node_id),
+            listeners=[Listener(name="CONTROLLER", host=f"n{node_id}", port=CONTROLLER_PORT)],
+        )
+        for _ in range(VOTER_ATTEMPTS):
+            try:
+                answer = await self._ask(addition, 1, AddRaftVoterResponse)
+                if not answer.error_code:
+                    return True
+            except (NotSent, OutcomeUnknown):
+                pass
+            self._cluster.look_again()
+            await asyncio.sleep(0.5)
+        return False
 
     async def _elect(self, topic: TopicPlan) -> bool:
         """Preferred leaders."""

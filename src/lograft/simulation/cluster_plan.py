@@ -19,7 +19,9 @@ TARGETS: Final = ("leader", "leader", "leader", "controller", "controller", "fol
 #: Administrative steps (cluster_admin.py).
 STEPS: Final = (
     "create", "delete", "reassign", "reassign", "elect", "elect", "config", "grow", "cancel",
+    "mode", "mode", "mode", "mode", "voter", "voter",
 )  # fmt: skip
+MODES: Final = ("isr", "isr", "raft")
 SHORT_MS: Final = 500
 #: Longer than every timeout of the settings.
 LONG_MS: Final = 6_000
@@ -53,6 +55,8 @@ class ClusterOptions:
     properties: dict[str, str] = field(default_factory=dict)
     faults: list[ClusterFault] = field(default_factory=list)
     steps: list[AdminStep] = field(default_factory=list)
+    #: replication.mode of the topics at their creation.
+    modes: tuple[str, str] = ("isr", "isr")
     #: Every topic fsyncs before it acknowledges, so that any number of power losses is survived.
     durable: bool = False
     #: Pauses between two sends of a producer, ms.
@@ -66,6 +70,7 @@ class ClusterOptions:
         options = cls(**values)
         options.faults = [ClusterFault(**each) for each in values["faults"]]
         options.steps = [AdminStep(**each) for each in values["steps"]]
+        options.modes = tuple(values["modes"])
         options.pace_ms = tuple(values["pace_ms"])
         return options
 
@@ -82,6 +87,7 @@ def draw_options(seed: int, *, nodes: int | None = None) -> ClusterOptions:
         seconds=seconds,
         policy=random.choice(("uniform", "uniform", "pct", "fifo")),
         properties=_properties(random),
+        modes=(random.choice(MODES), random.choice(MODES)),
         durable=durable,
         faults=draw_faults(random, seconds, count, durable=durable),
         steps=draw_steps(random, seconds, random.choice((0, 0, 2, 4))),

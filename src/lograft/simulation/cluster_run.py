@@ -94,18 +94,24 @@ class ClusterRun(SimulatedCluster):
         if self.options.durable:
             minimum["flush.messages"] = "1"
         random = self._random
+        sync_mode, lazy_mode = ({"replication.mode": each} for each in self.options.modes)
         small = {"index.interval.bytes": "0", "segment.index.bytes": "60"}
         return [
             TopicPlan(
                 "sync",
                 1,
-                {"flush.messages": "1", **minimum, **random.choice(({}, small))},
+                {"flush.messages": "1", **minimum, **sync_mode, **random.choice(({}, small))},
                 replicas,
             ),
             TopicPlan(
                 "lazy",
                 2,
-                {"segment.ms": str(random.choice((300, 60_000))), **minimum, **small},
+                {
+                    "segment.ms": str(random.choice((300, 60_000))),
+                    **minimum,
+                    **lazy_mode,
+                    **small,
+                },
                 replicas,
             ),
         ]
@@ -175,7 +181,13 @@ class ClusterRun(SimulatedCluster):
         client = self.client("client")
         life = self.client_hosts["client"].life
         assert life is not None
-        admin = ClusterAdmin(client, self.topics, history=self.history, random=self._random)
+        admin = ClusterAdmin(
+            client,
+            self.topics,
+            history=self.history,
+            random=self._random,
+            voters=[each for each, role in self.roles.items() if "controller" in role],
+        )
         await self._wait_until_served(admin)
         self._start_clients(life, admin)
         injector = FaultInjector(
