@@ -256,9 +256,10 @@ class Connection:
 
     def _handle_frames(self) -> None:
         handler = self._handler
-        slots = self._slots
+        out, slots = self._out, self._slots
+        may_go_on = not self._is_held_back()
         try:
-            while not self._is_held_back():
+            while may_go_on:
                 frame = self._held
                 if frame is None:
                     frame = next(self._frames, None)
@@ -270,7 +271,14 @@ class Connection:
                 reply = handler.handle_frame(frame)
                 if handler.frame_bytes_max != self._buffer.limit:
                     self._buffer.limit = handler.frame_bytes_max
-                if type(reply) is bytes or type(reply) is Answer:
+                if type(reply) is bytes and not slots:
+                    # By far the most frequent: nothing changes but what is to be sent.
+                    out.append(reply)
+                    self._out_bytes += len(reply)
+                    if self._out_bytes <= _GATHER_BYTES:
+                        continue
+                    self._flush()
+                elif type(reply) is bytes or type(reply) is Answer:
                     if slots:
                         slots.append(_Slot(reply))
                     else:
@@ -280,6 +288,8 @@ class Connection:
                 elif reply is not None:
                     assert isinstance(reply, Waiting)
                     self._wait_for(reply)
+                out = self._out
+                may_go_on = not self._is_held_back()
             handler.on_frames_handled()
             self._flush()
             self._decide_reading()

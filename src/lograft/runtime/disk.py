@@ -71,7 +71,11 @@ class RealFile:
     def append(self, *parts: Buffer) -> int:
         begin = self._size
         if len(parts) == 1:
-            end = self._write(parts[0], begin)
+            data = parts[0]
+            written = os.pwrite(self._descriptor, data, begin)
+            end = begin + len(data)
+            if begin + written < end:
+                self._write(memoryview(data)[written:], begin + written)
         else:
             end = begin
             for first in range(0, len(parts), _VECTOR_PARTS_MAX):

@@ -1,7 +1,7 @@
 """The checks and the book-keeping of appends: what `Log.append_as_leader` and
 `append_as_follower` do with each batch."""
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 from crc32c import crc32c
 
@@ -20,6 +20,8 @@ from lograft.storage.markers import read_marker
 from lograft.storage.producers import ProducerBatch
 from lograft.storage.types import AppendResult, Origin
 from lograft.storage.validation import (
+    RECORD_BYTES_MIN,
+    RECORDS_MAX,
     AppendRules,
     check_client_header,
     check_records,
@@ -41,6 +43,9 @@ from lograft.wire.batches import (
 
 if TYPE_CHECKING:
     from lograft.storage.log import Log
+
+#: Makes a NamedTuple in half the time of its own constructor.
+new_tuple: Final = tuple.__new__
 
 
 def append_several(
@@ -94,16 +99,24 @@ def append_one(
     if crc32c(batch[CRC_START:]) != crc:
         raise CorruptBatch("the CRC of a batch does not match its bytes")
     if origin is Origin.CLIENT:
-        check_client_header(
-            size,
-            attributes,
-            base_offset,
-            last_delta,
-            record_count,
-            producer_id,
-            producer_epoch,
-            base_sequence,
-        )
+        if (
+            attributes
+            or base_offset
+            or not 0 <= last_delta == record_count - 1 < RECORDS_MAX
+            or record_count * RECORD_BYTES_MIN > size - HEADER_SIZE
+            or (producer_id >= 0 and (base_sequence < 0 or producer_epoch < 0))
+        ):
+            # Not the plainest of batches: look closer.
+            check_client_header(
+                size,
+                attributes,
+                base_offset,
+                last_delta,
+                record_count,
+                producer_id,
+                producer_epoch,
+                base_sequence,
+            )
         if checked_by is not rules and (
             rules.parses_records
             or timestamp - now_ms > rules.timestamp_after_max_ms
@@ -153,7 +166,9 @@ def append_one(
             timestamp, now_ms,
         )  # fmt: skip
     log.end_offset = end = Offset(last_offset + 1)
-    return AppendResult(base, end, log_append_time_ms, log.log_start_offset, timestamp)
+    return new_tuple(
+        AppendResult, (base, end, log_append_time_ms, log.log_start_offset, timestamp, False)
+    )
 
 
 def _repeat(log: "Log", known: ProducerBatch) -> AppendResult:
@@ -225,8 +240,8 @@ def _note_producer(
     log.producers.add_batch(
         producer_id,
         producer_epoch,
-        ProducerBatch(base_sequence, last_sequence, base, last_offset, timestamp),
-        bool(attributes & TRANSACTIONAL_FLAG),
+        new_tuple(ProducerBatch, (base_sequence, last_sequence, base, last_offset, timestamp)),
+        attributes & TRANSACTIONAL_FLAG != 0,
         now_ms,
     )
 
