@@ -5,6 +5,7 @@ end when a raft life ends. What to write is decided in `metadata/mode_switch.py`
 
 import asyncio
 import logging
+from collections import Counter
 from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING, Final
 
@@ -224,19 +225,19 @@ def _has_step(image: MetadataImage, key: TopicIdPartition) -> bool:
 def _deciding(keys: list[TopicIdPartition]) -> Callable[[MetadataImage], Outcome[None]]:
     def decide(image: MetadataImage) -> Outcome[None]:
         records: list[Message] = []
+        moves: Counter[str] = Counter()
         for key in keys:
             topic = image.topics.get(key.topic_id)
-            if topic is not None and key.partition in topic.partitions:
-                record = next_step(image, topic, key.partition)
-                if record is not None:
-                    LOGGER.info(
-                        "%s-%d: from %s to %s",
-                        topic.name,
-                        key.partition,
-                        topic.partitions[key.partition].mode.name,
-                        ReplicationMode(record.replication_mode).name,
-                    )
-                    records.append(record)
+            if topic is None or key.partition not in topic.partitions:
+                continue
+            record = next_step(image, topic, key.partition)
+            if record is not None:
+                before = topic.partitions[key.partition].mode
+                after = ReplicationMode(record.replication_mode)
+                moves[f"from {before.name} to {after.name}, {topic.name}"] += 1
+                records.append(record)
+        for move, count in moves.items():
+            LOGGER.info("partitions go %s: %d", move, count)
         return Outcome(tuple(records), None)
 
     return decide

@@ -36,7 +36,9 @@ PARTITIONS_MAX: Final = 1_000
 #: How often leaders in an entering epoch look whether they have their evidence.
 ENTERING_MS: Final = 10
 #: How often leaders look who keeps up, and whether the voters are the replicas.
-SWEEP_MS: Final = 500
+SWEEP_MS: Final = 2_000
+#: The same while voters change.
+CHANGING_MS: Final = 200
 #: After an answer that settled nothing.
 RETRY_MS: Final = 100
 
@@ -59,6 +61,8 @@ class RaftReports:
         #: Leaders of raft partitions; True: there is something to tell.
         self._leading: dict[RaftPartition, bool] = {}
         self._has_news = False
+        #: Leaders whose voters are not the replicas that the metadata wants.
+        self._changing = False
         self._wake = asyncio.Event()
         self._requests = 0
 
@@ -69,8 +73,13 @@ class RaftReports:
             self._entering.pop(port, None)
             if modes.raft.leader is None:
                 self._leading.pop(port, None)
-            else:
+                return
+            if modes.assignment.adding or modes.assignment.removing:
+                self._changing = True
+            if not self._is_known(port, modes.raft):
                 self._tell(port)
+            else:
+                self._leading.setdefault(port, False)
         elif modes.assignment.mode is ENTERING and modes.leader is not None:
             self._entering[port] = None
             self._wake.set()
@@ -88,7 +97,8 @@ class RaftReports:
         swept_ms = self._clock.mono_ms()
         while True:
             now_ms = self._clock.mono_ms()
-            if now_ms - swept_ms >= SWEEP_MS:
+            interval_ms = CHANGING_MS if self._changing else SWEEP_MS
+            if now_ms - swept_ms >= interval_ms:
                 swept_ms = now_ms
                 self._sweep()
             asked = self._take()
@@ -96,7 +106,7 @@ class RaftReports:
                 await asyncio.sleep(RETRY_MS / 1000)
                 continue
             self._wake.clear()
-            wait_ms = ENTERING_MS if self._entering else SWEEP_MS
+            wait_ms = ENTERING_MS if self._entering else interval_ms
             if not self._entering and not self._leading:
                 await self._wake.wait()
             elif not self._has_news:
@@ -219,17 +229,24 @@ class RaftReports:
 
     # ── who keeps up, and who votes ──────────────────────────────────────────────────────────
 
+    def _is_known(self, port: RaftPartition, raft: RaftReplica) -> bool:
+        assignment = port.modes.assignment
+        return assignment.leader == self._me and assignment.leader_epoch == raft.core.epoch
+
     def _sweep(self) -> None:
+        self._changing = False
         for port in list(self._leading):
             raft = port.modes.raft
             if raft is None or raft.leader is None or not raft.leader.is_serving:
                 continue
             assignment = port.modes.assignment
-            is_known = assignment.leader == self._me and assignment.leader_epoch == raft.core.epoch
-            if not is_known or set(self._in_sync(port, raft)) != set(assignment.isr):
-                self._tell(port)
-            elif assignment.adding or assignment.removing:
+            if assignment.adding or assignment.removing:
+                self._changing = True
                 self._change_voters(port, raft)
+            elif not self._is_known(port, raft) or (
+                set(self._in_sync(port, raft)) != set(assignment.isr)
+            ):
+                self._tell(port)
 
     def _change_voters(self, port: RaftPartition, raft: RaftReplica) -> None:
         """One step towards the replicas that the metadata wants; the core refuses a second one

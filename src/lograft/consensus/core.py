@@ -3,6 +3,8 @@
 The driver's side of the contract is in the docstring of the room (`consensus/__init__.py`).
 """
 
+from collections.abc import Mapping
+
 from lograft.consensus.errors import NotLeading
 from lograft.consensus.leader_side import LeaderSide
 from lograft.consensus.leadership import Leadership
@@ -214,14 +216,23 @@ class RaftCore(LeaderSide):
         """For many groups on one pair of nodes: the stream between them stands for fetches that
         have nothing to bring. As a follower: that node still leads this epoch; as a leader: that
         node still follows in it."""
-        if self.leadership is not None:
-            voter = self.voters.find(node_id)
-            if voter is not None:
-                progress = self.leadership.progress_of(voter.key, self.log, now_ms)
-                progress.heard_ms = now_ms
-        elif self.fetcher is not None and self.role is Role.FOLLOWER and node_id == self.leader:
-            self.fetcher.on_heard(now_ms)
+        self.note_alive({node_id: now_ms}, now_ms)
         return self._finish(now_ms)
+
+    def note_alive(self, heard_ms: Mapping[NodeId, int], now_ms: int) -> None:
+        """The same of several nodes, each at its own time, and without effects: only `deadline_ms`
+        may be later now."""
+        if self.leadership is not None:
+            for node_id, when_ms in heard_ms.items():
+                voter = self.voters.find(node_id)
+                if voter is not None:
+                    progress = self.leadership.progress_of(voter.key, self.log, when_ms)
+                    progress.heard_ms = max(progress.heard_ms, when_ms)
+        elif self.fetcher is not None and self.role is Role.FOLLOWER:
+            when = heard_ms.get(self.leader)
+            if when is not None:
+                self.fetcher.on_heard(when)
+        self.deadline_ms = self._next_deadline_ms(now_ms)
 
     def resign(self, now_ms: int, *, preferred: NodeId | None = None) -> Effects:
         """Gives up an epoch that this replica leads, for good, and hands over: before a stop, for

@@ -117,11 +117,14 @@ class RaftReplica:
         if self.follower is not None:
             heard_ms = self.port.heard_ms(self.follower.leader)
             if heard_ms >= 0:
-                self._tell(self.core.on_alive(self.follower.leader, heard_ms))
-        for node_id, heard_ms in self.alive_ms.items():
-            self._tell(self.core.on_alive(node_id, heard_ms))
-        self.alive_ms.clear()
-        self._tell(self.core.tick(now_ms))
+                self.alive_ms[self.follower.leader] = heard_ms
+        if self.alive_ms:
+            # Most deadlines only ask whether the other side is there.
+            self.core.note_alive(self.alive_ms, now_ms)
+            self.alive_ms.clear()
+            self._told_deadline_ms = self.core.deadline_ms
+        if self.core.deadline_ms is not None and now_ms >= self.core.deadline_ms:
+            self._tell(self.core.tick(now_ms))
 
     def on_persisted(self) -> None:
         self._tell(self.core.on_persisted(self.port.now_ms()))
