@@ -1,21 +1,21 @@
-"""`python -m lograft.simulation run | replay | mutants`: simulation from the command line."""
+"""`python -m lograft.simulation run | replay | mutants | report`: the simulator's command line."""
 
 import argparse
 import logging
 import sys
 from collections import Counter
 from collections.abc import Iterator
-from functools import partial
 from pathlib import Path
 from time import process_time
 from typing import TextIO
 
+from lograft.simulation import mutant_hunt, reporting
 from lograft.simulation import run as running
-from lograft.simulation.ledger import Ledger
-from lograft.simulation.mutants import MUTANTS, hunt
-from lograft.simulation.node_mutants import NODE_MUTANTS, hunt_node
+from lograft.simulation.ledger import Ledger, read_ledger
 
 FAILURES = Path("simulation-failures")
+#: Where measured figures are kept.
+RELIABILITY = Path("docs/reliability")
 
 
 def main(arguments: list[str] | None = None, out: TextIO = sys.stdout) -> int:
@@ -26,6 +26,8 @@ def main(arguments: list[str] | None = None, out: TextIO = sys.stdout) -> int:
         return _run(options, out)
     if options.command == "replay":
         return _replay(options, out)
+    if options.command == "report":
+        return _report(options)
     return _mutants(options, out)
 
 
@@ -46,6 +48,13 @@ def _parser() -> argparse.ArgumentParser:
         command.add_argument("--failures", type=Path, default=FAILURES, help="folder for failures")
     mutants = commands.add_parser("mutants", help="take out safeguards; each must be noticed")
     mutants.add_argument("--seeds", type=int, default=400, help="per mutant, at most")
+    mutants.add_argument("--kind", choices=["all", *mutant_hunt.KINDS], default="all")
+    mutants.add_argument("--results", type=Path, help="goes on after what it has, and adds to it")
+    report = commands.add_parser("report", help="write docs/reliability.md from what was measured")
+    report.add_argument("--ledger", type=Path, default=RELIABILITY / "ledger.jsonl")
+    report.add_argument("--results", type=Path, default=RELIABILITY / "mutants.jsonl")
+    report.add_argument("--regressions", type=Path, default=Path("tests/simulation/regressions"))
+    report.add_argument("--output", type=Path, default=Path("docs/reliability.md"))
     return parser
 
 
@@ -103,17 +112,32 @@ def _replayed(options: argparse.Namespace) -> Iterator[running.RunReport]:
 
 
 def _mutants(options: argparse.Namespace, out: TextIO) -> int:
-    hunts = [(name, each[0], partial(hunt, name)) for name, each in MUTANTS.items()]
-    hunts += [(name, each[0], partial(hunt_node, name)) for name, each in NODE_MUTANTS.items()]
-    survivors = 0
-    for name, meaning, search in hunts:
-        seeds = search(seeds_max=options.seeds)
-        survivors += seeds is None
-        verdict = "NOT CAUGHT" if seeds is None else f"{seeds} seeds"
-        out.write(f"{name:<40} {verdict:>12}   {meaning}\n")
+    survivors = count = 0
+    kinds = list(mutant_hunt.KINDS) if options.kind == "all" else [options.kind]
+    commit = running.revision()[0]
+    for found in mutant_hunt.hunt_all(
+        kinds, seeds_max=options.seeds, commit=commit, results=options.results
+    ):
+        count += 1
+        survivors += found.seeds is None
+        verdict = "NOT CAUGHT" if found.seeds is None else f"{found.seeds} seeds"
+        out.write(f"{found.name:<40} {verdict:>12} {found.caught_by:>5}   {found.meaning}\n")
         out.flush()
-    out.write(f"{len(hunts) - survivors} of {len(hunts)} caught\n")
+    out.write(f"{count - survivors} of {count} caught\n")
     return 1 if survivors else 0
+
+
+def _report(options: argparse.Namespace) -> int:
+    text = reporting.report(
+        read_ledger(options.ledger),
+        mutant_hunt.read_hunts(options.results),
+        ledger=options.ledger.name,
+        mutants=options.results.name,
+        regressions=options.regressions,
+        still_fails=lambda kind, seed: running.KINDS[kind](seed).failed,
+    )
+    options.output.write_text(text)
+    return 0
 
 
 if __name__ == "__main__":
