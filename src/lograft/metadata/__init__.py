@@ -6,9 +6,11 @@ Decisions are functions of an image and a request that return an `Outcome`: the 
 and the reply to release once they are committed. They change nothing themselves.
 
 One file per family of decisions: `topics`, `partitions`, `configs`, `brokers`, `features`,
-`producer_ids`, `activation`. `placement` picks the brokers of a new partition, `elections` the
-leader among a partition's replicas.
+`producer_ids`, `directories`, `alter_partition`, `elect_leaders`, `reassignment`, `rebalancing`,
+`mode_switch`, `activation`. `placement` picks the brokers of a new partition; every change of one
+that is there is built in `elections`, on what `conditions` says.
 
 Invariants: records between Begin- and EndTransactionRecord appear at once or not at all; a
-partition's leader and partition epochs never fall; a topic id names one topic for ever.
+partition's leader and partition epochs never fall; a topic id names one topic for ever; who is in
+sync, or eligible, holds every committed record unless the partition is recovering.
 """
