@@ -29,6 +29,8 @@ WAITERS_MAX: Final = 100_000
 ASKED_MAX: Final = 10_000
 #: How long a stopping leader waits for the others to hear of it.
 HAND_OVER_MS_MAX: Final = 1_000
+#: An observer that was silent for so long is no observer any more.
+OBSERVER_MS_MAX: Final = 300_000
 #: Above all timeouts of the core: an answer that it has dropped must not be waited for for ever.
 ANSWER_MS_MAX: Final = 60_000
 
@@ -180,7 +182,10 @@ class RaftDriver(RaftEngine):
             voter.key: ReplicaView(voter.key, NO_OFFSET, -1, -1, True) for voter in voters.voters
         }
         for each in leadership.replicas():
+            is_gone = each.heard_ms + OBSERVER_MS_MAX < clock.mono_ms()
             if each.key.node_id < 0 or each.durable == NO_OFFSET:
+                continue
+            if is_gone and not voters.has(each.key):
                 continue
             caught_up_ms = -1 if each.caught_up_ms < 0 else each.caught_up_ms + back_ms
             found[each.key] = ReplicaView(

@@ -52,8 +52,8 @@ class RaftCore(LeaderSide):
         elif self.role is Role.FOLLOWER:
             self.fetcher = self._fetcher(self.leader, now_ms)
         elif self.is_voter:
-            # Sooner than later on: asking in advance disturbs nobody.
-            self._stand_ms = now_ms + self._chance(self.settings.election_timeout_ms)
+            # Sooner than later on: asking in advance disturbs nobody, and clients wait.
+            self._stand_ms = now_ms + self._chance(max(self.settings.election_timeout_ms // 4, 1))
         else:
             self._seek(now_ms)
         return self._finish(now_ms)
