@@ -51,6 +51,8 @@ own(
     default="-1",
     since=0,
 )
+# How far the controller's metadata was when it answered: the broker that forwarded waits for it.
+own("EnvelopeResponse", "MetadataOffset", "int64", tag=10000, default="-1", since=0)
 # The controller ends a raft life: where does this replica's log end?
 own("OffsetForLeaderPartition", "LeavingEpoch", "int32", tag=10000, default="-1", since=4)
 for topic, first in (

@@ -354,7 +354,10 @@ class Node:
         )
         self._registration = registration
         broker.logs.on_directory_failed = registration.report_soon
-        epoch = await registration.register()
+        # Kafka gives up after a minute; a node of ours waits unless it is told not to.
+        given = "initial.broker.registration.timeout.ms" in self.config.raw
+        limit_ms = self.config.initial_broker_registration_timeout_ms if given else None
+        epoch = await registration.register(timeout_ms=limit_ms)
         # Not before: what an older image says of leaders is not true any more.
         await broker.wait_image(lambda image: image.offset >= epoch)
         await broker.load(epoch)

@@ -79,6 +79,8 @@ def test_every_broker_takes_what_the_controller_decides(roles: tuple[str, ...], 
         brokers = [i for i, role in cluster.roles.items() if "broker" in role]
         for node_id in brokers:
             assert await create(cluster, f"t{node_id}", at=node_id, replicas=3) == 0
+            # The broker that was asked knows it already.
+            assert cluster.node(node_id).broker.image.topic(f"t{node_id}") is not None
         for node_id in brokers:
             code = await create(cluster, f"t{brokers[0]}", at=node_id)
             assert code == ErrorCode.topic_already_exists

@@ -74,5 +74,6 @@ async def _open(context: Context, request: EnvelopeRequest) -> EnvelopeResponse:
         header_version=response_header_version(key, version),
     )
     return EnvelopeResponse(
-        response_data=b"".join(part for part in parts if not isinstance(part, FileSlice))[4:]
+        response_data=b"".join(part for part in parts if not isinstance(part, FileSlice))[4:],
+        metadata_offset=context.broker.image.offset,
     )

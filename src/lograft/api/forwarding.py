@@ -47,6 +47,8 @@ FORWARDED: Final = FORWARDABLE - PARTLY_OWN
 LANE: Final = "forward"
 #: As long as Kafka's brokers try; a client's own time is shorter or asks again.
 TIMEOUT_MS_MAX: Final = 30_000
+#: An answer waits so long for this broker's own metadata to have what it says.
+IMAGE_WAIT_MS: Final = 1_000
 #: A client that gives no time at all still gets an attempt.
 TIMEOUT_MS_MIN: Final = 1_000
 
@@ -70,6 +72,10 @@ async def forward_frame(context: Context, frame: bytes, request: Message) -> byt
         raise Refused(code, f"The controller refused what this broker forwarded: {code.name}.")
     if reply.response_data is None:
         raise ControllerUnreachable("the controller's answer is empty")
+    # Whoever made a topic through this broker finds it here afterwards.
+    await context.broker.wait_image(
+        lambda image: image.offset >= reply.metadata_offset, timeout_ms=IMAGE_WAIT_MS
+    )
     return reply.response_data
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from lograft.wire.message import Message, binary, int16
+from lograft.wire.message import Message, binary, int16, int64
 
 
 class EnvelopeRequest(Message, key=58, versions=(0, 0), flexible=0):
@@ -14,3 +14,4 @@ class EnvelopeRequest(Message, key=58, versions=(0, 0), flexible=0):
 class EnvelopeResponse(Message, key=58, versions=(0, 0), flexible=0):
     response_data: bytes | None = binary(nullable=0, default=None)
     error_code: int = int16()
+    metadata_offset: int = int64(tag=10000, default=-1, ignorable=True)
