@@ -194,20 +194,18 @@ class RaftDriver:
             await self._remove_old()
 
     async def _wait(self) -> None:
-        """Until there is something to do."""
-        if self.applied < self.core.high_watermark or self._inbox:
+        """Until there is something to do; always lets others have their turn."""
+        if self.applied < self.core.high_watermark:
             await asyncio.sleep(0)
             return
-        due = [self._snapshot_ms + self._settings.snapshot_seconds * 1000]
-        if self.core.deadline_ms is not None:
-            due.append(self.core.deadline_ms)
-        wait_ms = min(due) - self._now_ms()
-        if wait_ms > 0:
-            try:
-                async with asyncio.timeout(wait_ms / 1000):
-                    await self._wake.wait()
-            except TimeoutError:
-                pass
+        due = [self.core.deadline_ms, self._next_snapshot_ms()]
+        deadline_ms = min((each for each in due if each is not None), default=None)
+        wait_ms = 1_000 if deadline_ms is None else max(deadline_ms - self._now_ms(), 0)
+        try:
+            async with asyncio.timeout(wait_ms / 1000):
+                await self._wake.wait()
+        except TimeoutError:
+            pass
         self._wake.clear()
 
     def _now_ms(self) -> int:
@@ -380,18 +378,20 @@ class RaftDriver:
 
     # ── snapshots ────────────────────────────────────────────────────────────────────────────
 
-    def _snapshot_if_due(self) -> None:
-        """Of what is applied and, an own log being the proof of it, on the own disk."""
+    def _next_snapshot_ms(self) -> int | None:
+        """When one is due: of what is applied and, an own log being the proof of it, on the own
+        disk. None: not before something happens."""
         newest = self.core.log.snapshot
         begin = 0 if newest is None else newest.end_offset
-        due_ms = self._snapshot_ms + self._settings.snapshot_seconds * 1000
-        if self._now_ms() >= due_ms:
-            if self.applied <= begin:
-                self._snapshot_ms = self._now_ms()
-                return
-        elif self._snapshot_bytes < self._settings.snapshot_bytes or self.applied <= begin:
-            return
-        if self._is_snapshotting or self.applied > self.core.log.durable:
+        if self._is_snapshotting or not begin < self.applied <= self.core.log.durable:
+            return None
+        if self._snapshot_bytes >= self._settings.snapshot_bytes:
+            return self._now_ms()
+        return self._snapshot_ms + self._settings.snapshot_seconds * 1000
+
+    def _snapshot_if_due(self) -> None:
+        due_ms = self._next_snapshot_ms()
+        if due_ms is None or self._now_ms() < due_ms:
             return
         self._is_snapshotting = True
         self._snapshot_ms, self._snapshot_bytes = self._now_ms(), 0
