@@ -18,6 +18,9 @@ from lograft.model.errors import ErrorCode
 VIRTUAL_NODES: Final = 128
 #: How far above the cluster's average a broker may lead before the ring passes it by.
 LEADER_SLACK: Final = 1.1
+#: The same for replicas, and for followers within a topic.
+REPLICA_SLACK: Final = 1.1
+FOLLOWER_SLACK: Final = 1.02
 
 
 class Candidate(NamedTuple):
@@ -115,7 +118,12 @@ class _Spread:
         total = count + sum(topic_leaders.values())
         self._topic_leaders_max = -(-total // len(active))
         self._leaders_max = (count + sum(self._leaders.values())) / len(active) * LEADER_SLACK
-        self._topic_followers_max = -(-count * (replication_factor - 1) // len(everyone))
+        self._replicas = {b: candidate.replicas for b, candidate in everyone.items()}
+        held = count * replication_factor + sum(self._replicas.values())
+        self._replicas_max = held / len(everyone) * REPLICA_SLACK
+        #: Of each broker, for every partition that is placed.
+        self._followers_share = (replication_factor - 1) / len(everyone) * FOLLOWER_SLACK
+        self._placed = 0
 
     def place(self, walk: list[int]) -> tuple[int, ...]:
         leader = min(
@@ -127,6 +135,8 @@ class _Spread:
         )
         self._topic_leaders[leader] = self._topic_leaders.get(leader, 0) + 1
         self._leaders[leader] += 1
+        self._placed += 1
+        followers_max = self._placed * self._followers_share + 1
         # Followers are sought from the leader on, so that its neighbours share its load.
         start = walk.index(leader)
         walk = walk[start:] + walk[:start]
@@ -138,13 +148,16 @@ class _Spread:
                 key=lambda b: (
                     not self._everyone[b].active,
                     racks.get(self._everyone[b].rack, 0) if self._has_rack(b) else 0,
-                    self._topic_followers[b] >= self._topic_followers_max,
+                    self._topic_followers[b] >= followers_max,
+                    self._replicas[b] + 1 > self._replicas_max,
                 ),
             )
             replicas.append(follower)
             self._topic_followers[follower] += 1
             rack = self._everyone[follower].rack
             racks[rack] = racks.get(rack, 0) + 1
+        for broker_id in replicas:
+            self._replicas[broker_id] += 1
         return tuple(replicas)
 
     def _has_rack(self, broker_id: int) -> bool:

@@ -27,19 +27,22 @@ def test_leaders_and_replicas_of_a_topic_are_spread_evenly(count: int) -> None:
     leaders = Counter(replicas[0] for replicas in placed)
     held = Counter(replica for replicas in placed for replica in replicas)
     assert max(leaders.values()) - min(leaders.values()) <= 0.12 * 1000 / count + 1
-    assert max(held.values()) - min(held.values()) <= 0.2 * 2000 / count + 1
+    assert max(held.values()) - min(held.values()) <= 0.08 * 2000 / count + 1
     assert all(len(set(replicas)) == 2 for replicas in placed)
 
 
 def test_topics_of_one_partition_are_spread_too() -> None:
     leaders: Counter[int] = Counter()
+    held: Counter[int] = Counter()
     for number in range(300):
-        candidates = [Candidate(b, leaders=leaders[b]) for b in range(5)]
+        candidates = [Candidate(b, leaders=leaders[b], replicas=held[b]) for b in range(5)]
         (replicas,) = place_partitions(
-            f"topic-{number}", range(1), replication_factor=1, candidates=candidates
+            f"topic-{number}", range(1), replication_factor=3, candidates=candidates
         )
         leaders[replicas[0]] += 1
+        held.update(replicas)
     assert max(leaders.values()) <= 300 / 5 * 1.1 + 1
+    assert max(held.values()) <= 900 / 5 * 1.1 + 1
 
 
 def test_replicas_go_to_different_racks_while_there_are_any() -> None:
