@@ -1,0 +1,226 @@
+"""A client asks a broker for what the active controller, on another machine, decides."""
+
+import logging
+from collections.abc import Awaitable, Callable
+from typing import Any
+
+import pytest
+
+from lograft.api.forwarding import address_bytes, address_of
+from lograft.api.router import Router
+from lograft.metadata.types import ResourceType
+from lograft.model.config_keys import AlterOperation
+from lograft.model.errors import ErrorCode, InvalidInput
+from lograft.model.seams import Address
+from lograft.net.frame_memory import FrameBudget
+from lograft.net.serving import ConnectionQuota, Server
+from lograft.simulation.loop import SimulatedLoop
+from lograft.simulation.machine import Machine
+from lograft.simulation.network import Network
+from lograft.wire.messages.alter_configs import (
+    AlterableConfig as PlainConfig,
+)
+from lograft.wire.messages.alter_configs import (
+    AlterConfigsRequest,
+    AlterConfigsResponse,
+)
+from lograft.wire.messages.alter_configs import (
+    AlterConfigsResource as PlainResource,
+)
+from lograft.wire.messages.create_topics import (
+    CreatableTopic,
+    CreateTopicsRequest,
+    CreateTopicsResponse,
+)
+from lograft.wire.messages.delete_topics import DeleteTopicsRequest, DeleteTopicsResponse
+from lograft.wire.messages.describe_quorum import DescribeQuorumRequest, DescribeQuorumResponse
+from lograft.wire.messages.incremental_alter_configs import (
+    AlterableConfig,
+    AlterConfigsResource,
+    IncrementalAlterConfigsRequest,
+    IncrementalAlterConfigsResponse,
+)
+from lograft.wire.messages.unregister_broker import (
+    UnregisterBrokerRequest,
+    UnregisterBrokerResponse,
+)
+from tests.unit.broker.bench import Bench, StandInController, make_config
+
+PORT = 9093
+
+
+class World:
+    """A broker (`near`) that is no controller, and the active controller (`far`)."""
+
+    def __init__(self) -> None:
+        self.loop = SimulatedLoop(1)
+        self.network = Network(self.loop)
+        self.near = self._bench("near")
+        self.far = self._bench("far")
+
+    def _bench(self, host: str) -> Bench:
+        life = Machine(self.loop, self.network, host).boot()
+        return Bench(life, make_config(), StandInController())
+
+    async def start(self) -> None:
+        await self.near.start()
+        await self.far.life.run(self._serve(), name="far")
+        self.near.quorum.is_leader = False
+        self.near.quorum.endpoint = Address("far", PORT)
+
+    async def _serve(self) -> None:
+        await self.far.start()
+        server = Server(
+            "CONTROLLER",
+            Router(self.far.broker, listener="CONTROLLER", role="controller"),
+            runtime=self.far.life.runtime,
+            quota=ConnectionQuota(),
+            budget=FrameBudget(),
+        )
+        await server.start(Address("far", PORT))
+        server.serve()
+
+
+def run(scenario: Callable[[World], Awaitable[None]]) -> None:
+    world = World()
+
+    async def main() -> None:
+        await world.start()
+        await scenario(world)
+
+    try:
+        world.loop.run_until_complete(world.near.life.run(main(), name="main"))
+    finally:
+        world.loop.close()
+    assert not world.near.life.failures
+
+
+def creation(*names: str, timeout_ms: int = 30_000) -> CreateTopicsRequest:
+    topics = [CreatableTopic(name=name, num_partitions=1, replication_factor=1) for name in names]
+    return CreateTopicsRequest(topics=topics, timeout_ms=timeout_ms)
+
+
+@pytest.mark.parametrize("version", range(2, 8))
+def test_topics_are_created_and_deleted_there(version: int) -> None:
+    async def scenario(world: World) -> None:
+        far = world.far.broker.image
+        for expected in ([0, 0], [ErrorCode.topic_already_exists] * 2):
+            reply = await world.near.ask(creation("a", "b"), version, CreateTopicsResponse)
+            assert [topic.error_code for topic in reply.topics] == expected
+        assert list(far.topic_ids) == ["a", "b"]
+        assert world.near.broker.image.topics == {}
+        request = DeleteTopicsRequest(topic_names=["a"], timeout_ms=30_000)
+        deleted = await world.near.ask(request, min(version, 5), DeleteTopicsResponse)
+        assert [topic.error_code for topic in deleted.responses] == [0]
+        assert list(far.topic_ids) == ["b"]
+
+    run(scenario)
+
+
+def test_a_broker_decides_its_own_part_of_settings() -> None:
+    async def scenario(world: World) -> None:
+        await world.far.create_topic("a")
+
+        def resource(kind: int, name: str, key: str, value: str) -> AlterConfigsResource:
+            config = AlterableConfig(name=key, config_operation=AlterOperation.SET, value=value)
+            return AlterConfigsResource(resource_type=kind, resource_name=name, configs=[config])
+
+        logger = logging.getLogger("lograft.api.test_forwarding")
+        request = IncrementalAlterConfigsRequest(
+            resources=[
+                resource(ResourceType.topic, "a", "retention.ms", "1234"),
+                resource(ResourceType.broker_logger, "1", logger.name, "ERROR"),
+                resource(ResourceType.broker, "2", "log.cleaner.threads", "2"),
+                resource(ResourceType.topic, "nope", "retention.ms", "1"),
+            ]
+        )
+        reply = await world.near.ask(request, 1, IncrementalAlterConfigsResponse)
+        assert [one.error_code for one in reply.responses] == [
+            0, 0, ErrorCode.invalid_request, ErrorCode.unknown_topic_or_partition,
+        ]  # fmt: skip
+        assert logger.level == logging.ERROR
+        assert world.far.broker.topic_config("a").retention_ms == 1234
+        plain = AlterConfigsRequest(
+            resources=[
+                PlainResource(
+                    resource_type=ResourceType.topic,
+                    resource_name="a",
+                    configs=[PlainConfig(name="retention.ms", value="99")],
+                )
+            ]
+        )
+        answer = await world.near.ask(plain, 2, AlterConfigsResponse)
+        assert [one.error_code for one in answer.responses] == [0]
+        assert world.far.broker.topic_config("a").retention_ms == 99
+
+    run(scenario)
+
+
+def test_answers_with_one_code_come_back_too() -> None:
+    async def scenario(world: World) -> None:
+        request = UnregisterBrokerRequest(broker_id=99)
+        reply = await world.near.ask(request, 0, UnregisterBrokerResponse)
+        assert reply.error_code == ErrorCode.broker_id_not_registered
+        assert reply.error_message is not None
+        quorum = await world.near.ask(DescribeQuorumRequest(), 2, DescribeQuorumResponse)
+        assert quorum.error_code == 0
+
+    run(scenario)
+
+
+def test_without_a_controller_the_client_is_told_in_time() -> None:
+    async def scenario(world: World) -> None:
+        world.far.controller.down = True
+        clock = world.near.life.runtime.clock
+        start_ms = clock.mono_ms()
+        reply = await world.near.ask(creation("a", "b", timeout_ms=5_000), 7, CreateTopicsResponse)
+        assert [topic.error_code for topic in reply.topics] == [ErrorCode.request_timed_out] * 2
+        assert "no active controller answered within 5000 ms" in (
+            reply.topics[0].error_message or ""
+        )
+        assert clock.mono_ms() - start_ms <= 5_000
+
+    run(scenario)
+
+
+def test_a_controller_that_comes_in_time_answers() -> None:
+    async def scenario(world: World) -> None:
+        world.far.controller.down = True
+
+        def come() -> None:
+            world.far.controller.down = False
+
+        world.loop.call_later(3, come)
+        reply = await world.near.ask(creation("a"), 7, CreateTopicsResponse)
+        assert [topic.error_code for topic in reply.topics] == [0]
+
+    run(scenario)
+
+
+def test_a_handler_there_sees_the_client(monkeypatch: pytest.MonkeyPatch) -> None:
+    seen: list[Any] = []
+
+    async def scenario(world: World) -> None:
+        import lograft.api.unregister_broker as module
+
+        original = module.handle
+
+        async def handle(context: Any, request: Any) -> Any:
+            seen.append((context.client_id, context.peer.host, context.principal, context.role))
+            return await original(context, request)
+
+        monkeypatch.setattr(module, "handle", handle)
+        request = UnregisterBrokerRequest(broker_id=99)
+        await world.near.ask(request, 0, UnregisterBrokerResponse, client_id="its-name")
+
+    run(scenario)
+    assert seen == [("its-name", "10.0.0.1", "User:ANONYMOUS", "controller")]
+
+
+def test_addresses_of_both_kinds() -> None:
+    for host in ("10.1.2.3", "::1", "2001:db8::7"):
+        assert address_of(address_bytes(Address(host, 99))) == Address(host, 0)
+    assert address_of(address_bytes(Address("fe80::1%eth0", 99))) == Address("fe80::1", 0)
+    assert address_of(address_bytes(Address("a-name", 99))) == Address("0.0.0.0", 0)
+    with pytest.raises(InvalidInput):
+        address_of(b"12345")
