@@ -463,7 +463,7 @@ class FollowerSessions:
     def _make_room(self, node_id: NodeId) -> None:
         """The one that was not used for the longest time goes."""
         of_node = [number for number, one in self._sessions.items() if one.node_id == node_id]
-        for number in of_node[: len(of_node) - SESSIONS_PER_NODE_MAX + 1]:
+        for number in of_node[: max(0, len(of_node) - SESSIONS_PER_NODE_MAX + 1)]:
             self.close(number)
 
     def close(self, session_id: int) -> None:
