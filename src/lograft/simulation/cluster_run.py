@@ -171,8 +171,17 @@ class ClusterRun(SimulatedCluster):
         self.history.record(host.name, "probe", f if f != "crash" else "died", **v)
 
     def _look(self) -> None:
-        self.quorum_watch.look()
-        self.partition_watch.look()
+        """At the nodes that did something since the last look; the others are as they were."""
+        touched = self.loop.touched
+        nodes = [
+            node_id
+            for node_id, host in self.hosts.items()
+            if host.life is not None and host.life.process in touched
+        ]
+        touched.clear()
+        if nodes:
+            self.quorum_watch.look(nodes)
+            self.partition_watch.look(nodes)
 
     async def _main(self) -> None:
         self.loop.on_quiet = self._look

@@ -47,6 +47,8 @@ class History:
     def __init__(self, now_ns: Callable[[], int] = lambda: 0) -> None:
         self.events: list[Event] = []
         self._now_ns = now_ns
+        #: (number of events, their operations): every checker asks for them.
+        self._paired: tuple[int, list[Operation]] = (-1, [])
 
     def record(self, proc: str, type: EventType, f: str, **v: Any) -> None:
         self.events.append(Event(self._now_ns(), proc, type, f, v, len(self.events)))
@@ -71,6 +73,11 @@ class History:
 
         A process with several requests in flight gives each its own name (`p1#7`).
         """
+        if self._paired[0] != len(self.events):
+            self._paired = (len(self.events), self._pair())
+        return [each for each in self._paired[1] if not kinds or each.f in kinds]
+
+    def _pair(self) -> list[Operation]:
         pending: dict[str, Event] = {}
         operations = []
         for event in self.events:
@@ -86,7 +93,7 @@ class History:
         never = len(self.events)
         operations += [_operation(invoked, "info", {}, never) for invoked in pending.values()]
         operations.sort(key=lambda operation: operation.invoked)
-        return [each for each in operations if not kinds or each.f in kinds]
+        return operations
 
     def probes(self, f: str) -> Iterator[Event]:
         return (event for event in self.events if event.type == "probe" and event.f == f)

@@ -134,6 +134,8 @@ class SimulatedLoop(Base):
         self.unhandled: list[dict[str, Any]] = []
         #: Called whenever all that is to happen at an instant has happened.
         self.on_quiet: Callable[[], None] | None = None
+        #: Processes that did something since whoever looks last cleared it.
+        self.touched: dict[Process, None] = {}
         self._policy = policy or UniformPolicy(self.streams.stream("schedule"))
         self._steps_max = steps_max
         self._ready: list[_Handle | _TimerHandle] = []
@@ -329,9 +331,11 @@ class SimulatedLoop(Base):
         if self._is_void(handle):
             return
         process = handle.process
-        if process is not None and process.is_paused:
-            process.held.append(handle)
-            return
+        if process is not None:
+            if process.is_paused:
+                process.held.append(handle)
+                return
+            self.touched[process] = None
         self.steps += 1
         if self.steps > self._steps_max:
             raise StepLimit(f"{self.steps} steps at {now_ns} ns: the run does not end")

@@ -3,7 +3,7 @@
 It also is the atlas of the faults: it knows where whole copies of what was committed are.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field, replace
 from typing import Any, Final, TypeAlias
 from uuid import UUID
@@ -56,6 +56,8 @@ class PartitionWatch:
         self._violated = violated
         self.replicas: dict[tuple[int, Key], Marks] = {}
         self.names: dict[Key, str] = {}
+        #: What was last seen of each; a new life has new objects.
+        self._views: dict[Any, tuple[int, int, int, int]] = {}
         #: Everything below was visible to consumers once.
         self.committed: dict[Key, int] = {}
         self._leaders: dict[tuple[Key, int], int] = {}
@@ -75,41 +77,42 @@ class PartitionWatch:
 
     # -- looking -----------------------------------------------------------------------------------
 
-    def look(self) -> None:
+    def look(self, nodes: Iterable[int] | None = None) -> None:
+        """At these nodes, or at all."""
         changed = []
-        for node_id, host in self._cluster.hosts.items():
+        newest: MetadataImage | None = None
+        for node_id in self._cluster.hosts if nodes is None else nodes:
+            host = self._cluster.hosts[node_id]
             broker = broker_of(host.node)
             if broker is None:
                 continue
+            if broker.image.offset > self._image_offset:
+                self._image_offset = broker.image.offset
+                newest = broker.image
             for partition in broker.partitions:
                 log = partition.log
                 if log is None or partition.deleted or partition.offline:
                     continue
+                leader = partition.leader
+                view = (
+                    log.end_offset,
+                    partition.rule.high_watermark,
+                    log.durable_offset,
+                    -1 if leader is None else leader.leader_epoch,
+                )
+                if self._views.get(partition) == view:
+                    continue
+                self._views[partition] = view
                 key = (partition.topic_id, partition.index)
                 seen = self.replicas.get((node_id, key))
-                leader = partition.leader
-                epoch = -1 if leader is None else leader.leader_epoch
-                if (
-                    seen is not None
-                    and seen.end == log.end_offset
-                    and seen.watermark == partition.high_watermark
-                    and seen.durable == log.durable_offset
-                    and seen.leader_epoch == epoch
-                    and seen.life is host.life
-                ):
-                    continue
-                marks = self._note(node_id, host, key, partition, epoch)
+                marks = self._note(node_id, host, key, partition, view[3])
                 changed.append((node_id, key, partition, marks, seen))
         # Only now: what one replica claims rests on what others have at this instant.
         for node_id, key, partition, marks, seen in changed:
             self._look_at(node_id, key, partition, marks, seen)
-        moved = bool(changed)
-        image = self._newest_image()
-        if image is not None and image.offset > self._image_offset:
-            self._image_offset = image.offset
-            self._look_at_states(image)
-            moved = True
-        if moved:
+        if newest is not None:
+            self._look_at_states(newest)
+        if changed or newest is not None:
             self._look_at_members()
 
     def _newest_image(self) -> MetadataImage | None:

@@ -4,7 +4,7 @@ It reads the nodes' objects and asks them for nothing, so that production code k
 What died is remembered as it was when it died.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import Any, Final
 
 from lograft.broker.broker import Broker
@@ -42,9 +42,11 @@ class QuorumWatch:
         #: Offset of a committed record -> the epoch that wrote it.
         self._epochs: dict[int, int] = {}
 
-    def look(self) -> None:
+    def look(self, nodes: Iterable[int] | None = None) -> None:
+        """At these nodes, or at all."""
         changed = []
-        for node_id, host in self._cluster.hosts.items():
+        for node_id in self._cluster.hosts if nodes is None else nodes:
+            host = self._cluster.hosts[node_id]
             broker = broker_of(host.node)
             if broker is None:
                 continue

@@ -81,7 +81,7 @@ class FakeCore:
     )
 
 
-@dataclass
+@dataclass(eq=False)
 class FakePartition:
     leader: Any = None
     high_watermark: int = 10
@@ -95,6 +95,11 @@ class FakePartition:
     flush_before_ack: bool = False
     is_usable: bool = True
     topic_partition: TopicPartition = field(default_factory=lambda: TopicPartition("t", 0))
+
+    @property
+    def rule(self) -> "FakePartition":
+        return self
+
     assignment: Assignment = field(
         default_factory=lambda: NO_ASSIGNMENT._replace(
             replicas=(NodeId(1), NodeId(2), NodeId(3)), mode=ReplicationMode.isr
