@@ -34,7 +34,6 @@ QUESTIONS_MAX: Final = 100
 class KvNode:
     #: What tests put something else in the place of.
     driver_type: type[RaftDriver] = RaftDriver
-    store_type: type[KeyValueStore] = KeyValueStore
 
     def __init__(
         self,
@@ -51,7 +50,7 @@ class KvNode:
         self._me = me
         self._peers = peers
         self.settings = settings or DriverSettings()
-        self.store = self.store_type()
+        self.store = KeyValueStore()
         self._lock: DirectoryLock | None = None
         self._server: Server | None = None
         self._driver: RaftDriver | None = None
