@@ -2,7 +2,7 @@
 
 Operations and their values:
 
-    send          asked {tp, uid, pid?, seq?, durable?, retry?, weak?}   ok {offset}
+    send          asked {tp, uid, pid?, seq?, durable?, retry?, weak?, key?}  ok {offset}
     poll, final   asked {tp, offset}   ok {records: [[offset, uid]…], hw, log_start, bad_crc?}
     list_offsets  asked {tp, at: latest|earliest}                    ok {offset, epoch?}
     delete        asked {tp, before}                                 ok {log_start}
@@ -93,7 +93,7 @@ def no_loss(history: History) -> Iterator[Violation]:
     contents = {tp: dict(final.answered["records"]) for tp, final in finals.items()}
     for send in _ok(history, "send"):
         tp, offset, uid = send.asked["tp"], send.answered["offset"], send.asked["uid"]
-        if tp not in finals or offset < finals[tp].answered["log_start"]:
+        if tp not in finals or offset < finals[tp].answered["log_start"] or "key" in send.asked:
             continue
         is_promised = send.asked.get("durable") or durability.survives(
             tp, offset, send.invoked, finals[tp].invoked
@@ -181,6 +181,8 @@ def no_skip(history: History) -> Iterator[Violation]:
     durability = Durability(history)
     known: dict[str, dict[int, Operation]] = defaultdict(dict)
     for send in _ok(history, "send"):
+        if "key" in send.asked:
+            continue
         known[send.asked["tp"]].setdefault(send.answered["offset"], send)
     for poll in _ok(history, "poll", "final"):
         tp, wanted = poll.asked["tp"], poll.asked["offset"]
@@ -260,6 +262,31 @@ def _latest_never_falls(history: History, durability: Durability) -> Iterator[Vi
             )
         else:
             highest[tp] = later
+
+
+def key_of(uid: str) -> str:
+    """The record's key in a compacted topic: few, so that many records have the same."""
+    return uid[-1:]
+
+
+def compaction(history: History) -> Iterator[Violation]:
+    """D11: of every key of a compacted topic the last acknowledged value is there, or a later."""
+    newest: dict[tuple[str, str], Operation] = {}
+    for send in _ok(history, "send"):
+        if "key" not in send.asked:
+            continue
+        key = (send.asked["tp"], send.asked["key"])
+        if key not in newest or send.answered["offset"] > newest[key].answered["offset"]:
+            newest[key] = send
+    for final in _ok(history, "final"):
+        found = {key_of(uid): (offset, uid) for offset, uid in final.answered["records"]}
+        for (tp, key), send in newest.items():
+            if tp != final.asked["tp"] or send.completed > final.invoked:
+                continue
+            wanted = (send.answered["offset"], send.asked["uid"])
+            there = found.get(key, (-1, ""))
+            if there != wanted and there[0] <= wanted[0]:
+                yield Violation("D11", f"{tp}: key {key} is {there}, acknowledged was {wanted}")
 
 
 def recovery(history: History) -> Iterator[Violation]:
@@ -354,6 +381,7 @@ CHECKERS: Final[tuple[Checker, ...]] = (
     real_time_order,
     no_skip,
     watermarks,
+    compaction,
     recovery,
     integrity,
     no_duplicates,

@@ -64,6 +64,7 @@ PROPERTIES: Final = {
     "replica.high.watermark.checkpoint.interval.ms": "700",
     "log.retention.check.interval.ms": "1000",
     "log.segment.delete.delay.ms": "100",
+    "log.cleaner.backoff.ms": "700",
     "metadata.log.max.record.bytes.between.snapshots": "20000",
     "broker.heartbeat.interval.ms": "500",
     "broker.session.timeout.ms": "3000",

@@ -10,9 +10,10 @@ from random import Random
 from typing import Any, Final
 
 from lograft.broker import producer_ids
-from lograft.broker.partition import Partition
+from lograft.broker.following import Following
 from lograft.broker.raft_engine import RaftEngine
-from lograft.broker.replicas import BrokersSeen, Replicas
+from lograft.broker.replicas import BrokersSeen
+from lograft.broker.waiting import OffsetWaits
 from lograft.metadata import alter_partition, brokers
 from lograft.metadata.broker_partitions import leave
 from lograft.metadata.elections import PartitionChange
@@ -163,15 +164,21 @@ def _ids_from_zero(self: Any) -> Any:
     return fetch()
 
 
-def _deaf(self: Partition, assignment: Any) -> None:
-    """A leader that does not hear that it was deposed."""
-    if self.leader is None or assignment.leader == self.me:
-        _ON_ASSIGNMENT(self, assignment)
+def _release_all(self: OffsetWaits, make_error: Any) -> None:
+    waits, self.waits = self.waits, []
+    for _, future in waits:
+        if not future.done():
+            future.set_result(ErrorCode.none)
+
+
+def _pretend_cut(self: Following, cut: Any, to: Any) -> None:
+    """The role is told that the log ends where it should."""
+    self.role._cut_to = self.partition.log.end_offset  # type: ignore
+    self._do(self.role.on_log_cut())
 
 
 _ADVANCE: Final[Any] = IsrLeader._advance
 _FOLLOW: Final[Any] = IsrFollower._follow_leader
-_ON_ASSIGNMENT: Final[Any] = Partition.on_assignment
 
 
 @dataclass(frozen=True, slots=True)
@@ -244,15 +251,15 @@ CLUSTER_MUTANTS: Final[dict[str, ClusterMutant]] = {
         ],
         kills,
     ),
-    "acts before its registration": ClusterMutant(
-        "a broker follows metadata of its earlier life",
-        [(Replicas, "acts", property(_true))],
-        power,
-    ),
-    "deposed leader serves on": ClusterMutant(
-        "a leader does not hear of its successor",
-        [(Partition, "on_assignment", _deaf)],
+    "waits released with the leadership": ClusterMutant(
+        "a deposed leader acknowledges what waited for its commit",
+        [(OffsetWaits, "dismiss", _release_all)],
         partitions,
+    ),
+    "logs not cut": ClusterMutant(
+        "a follower goes on after records that its leader does not have",
+        [(Following, "_cut", _pretend_cut)],
+        kills,
     ),
     "latest offset told too soon": ClusterMutant(
         "a new leader tells its own watermark before it has caught up (KIP-207)",

@@ -59,6 +59,8 @@ class ClusterOptions:
     modes: tuple[str, str] = ("isr", "isr")
     #: Every topic fsyncs before it acknowledges, so that any number of power losses is survived.
     durable: bool = False
+    #: A topic more, whose old values a cleaner takes away.
+    compacted: bool = False
     #: Pauses between two sends of a producer, ms.
     pace_ms: tuple[int, ...] = (1, 20, 100)
 
@@ -89,6 +91,7 @@ def draw_options(seed: int, *, nodes: int | None = None) -> ClusterOptions:
         properties=_properties(random),
         modes=(random.choice(MODES), random.choice(MODES)),
         durable=durable,
+        compacted=random.random() < 0.25,
         faults=draw_faults(random, seconds, count, durable=durable),
         steps=draw_steps(random, seconds, random.choice((0, 0, 2, 4))),
         pace_ms=random.choice(((1, 20, 100), (20, 200), (100, 500))),

@@ -13,6 +13,7 @@ from random import Random
 from typing import Any, Final
 
 from lograft.model.errors import ErrorCode
+from lograft.simulation.checkers import key_of
 from lograft.simulation.client import NotSent, OutcomeUnknown
 from lograft.simulation.history import EventType, History
 from lograft.simulation.machine import WALL_START_MS
@@ -114,7 +115,10 @@ class PipelinedProducer:
         """One record outside of the pipeline; raises like a request."""
         self._sent += 1
         uid = f"{self._name}-{self._sent}"
-        self._history.record(uid, "invoke", "send", tp=self._tp, uid=uid, acks=self._acks)
+        asked: dict[str, Any] = {"tp": self._tp, "uid": uid, "acks": self._acks}
+        if self._topic.is_compacted:
+            asked["key"] = key_of(uid)
+        self._history.record(uid, "invoke", "send", **asked)
         try:
             code, offset = await self._produce(Batch(self._sent, [uid], -1, -1, -1))
         except (NotSent, OutcomeUnknown) as error:
@@ -168,6 +172,8 @@ class PipelinedProducer:
             asked: dict[str, Any] = {"tp": self._tp, "uid": uid, "acks": self._acks}
             if self._acks != -1:
                 asked["weak"] = True
+            if self._topic.is_compacted:
+                asked["key"] = key_of(uid)
             if self._idempotent:
                 asked |= {"pid": batch.producer_id, "seq": batch.sequence + index}
             self._history.record(uid, "invoke", "send", **asked, retry=batch.attempts > 0)
@@ -227,7 +233,7 @@ class PipelinedProducer:
         now_ms = TIMESTAMP_MS + batch.first
         data = build_batch(
             [
-                Record(index, now_ms, uid[-1:].encode(), uid.encode())
+                Record(index, now_ms, key_of(uid).encode(), uid.encode())
                 for index, uid in enumerate(batch.uids)
             ],
             producer_id=batch.producer_id,

@@ -96,25 +96,20 @@ class ClusterRun(SimulatedCluster):
         random = self._random
         sync_mode, lazy_mode = ({"replication.mode": each} for each in self.options.modes)
         small = {"index.interval.bytes": "0", "segment.index.bytes": "60"}
-        return [
-            TopicPlan(
-                "sync",
-                1,
-                {"flush.messages": "1", **minimum, **sync_mode, **random.choice(({}, small))},
-                replicas,
-            ),
-            TopicPlan(
-                "lazy",
-                2,
-                {
-                    "segment.ms": str(random.choice((300, 60_000))),
-                    **minimum,
-                    **lazy_mode,
-                    **small,
-                },
-                replicas,
-            ),
+        quick = {"segment.ms": str(random.choice((300, 60_000)))}
+        sync = {"flush.messages": "1", **minimum, **sync_mode, **random.choice(({}, small))}
+        topics = [
+            TopicPlan("sync", 1, sync, replicas),
+            TopicPlan("lazy", 2, {**quick, **minimum, **lazy_mode, **small}, replicas),
         ]
+        if self.options.compacted:
+            compact = {"cleanup.policy": "compact", "min.cleanable.dirty.ratio": "0.01"}
+            topics.append(
+                TopicPlan(
+                    "keyed", 1, {**compact, **minimum, **small, "segment.ms": "300"}, replicas
+                )
+            )
+        return topics
 
     # -- the run -----------------------------------------------------------------------------------
 
@@ -263,7 +258,7 @@ class ClusterRun(SimulatedCluster):
                 )
                 consumer.pauses = (0.01, 0.1, 0.3)
                 start(consumer.run(), f"c{number}")
-        sync, lazy = self.topics
+        sync, lazy = self.topics[:2]
         start(admin.follow(self.options.steps), "admin")
         start(self._partition_admin(sync, 0).list_latest(sync, 0), "lister")
         if random.random() < 0.5:

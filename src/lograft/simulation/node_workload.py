@@ -52,6 +52,10 @@ class TopicPlan:
     def is_durable(self) -> bool:
         return self.configs.get("flush.messages") == "1"
 
+    @property
+    def is_compacted(self) -> bool:
+        return self.configs.get("cleanup.policy") == "compact"
+
 
 class Reader:
     """Fetches from one partition; shared by consumers and by the final read."""

@@ -105,7 +105,9 @@ class FakePartition:
             replicas=(NodeId(1), NodeId(2), NodeId(3)), mode=ReplicationMode.isr
         )
     )
-    config: Any = field(default_factory=lambda: SimpleNamespace(min_insync_replicas=2))
+    config: Any = field(
+        default_factory=lambda: SimpleNamespace(min_insync_replicas=2, cleanup_compact=False)
+    )
 
 
 class World:
@@ -334,9 +336,45 @@ def test_logs_that_differ_below_the_watermark_are_noticed() -> None:
     assert len(list(unlike_logs(cluster))) == 1
 
 
+def test_cleaned_logs_need_only_agree_on_what_both_keep() -> None:
+    world = World()
+    cluster: Any = world
+
+    def batch(**values: bytes) -> bytes:
+        records = [Record(int(n[1:]), 0, b"k", value) for n, value in values.items()]
+        return bytes(build_batch(records, leader_epoch=4))
+
+    for i in (1, 2, 3):
+        world.partitions[i].config.cleanup_compact = True
+        world.partitions[i].log.data = batch(_0=b"a", _1=b"b", _9=b"c")
+    world.partitions[2].log.data = batch(_0=b"a", _9=b"c")
+    assert list(unlike_logs(cluster)) == []
+    world.partitions[2].log.data = batch(_0=b"a", _9=b"other")
+    assert len(list(unlike_logs(cluster))) == 1
+
+
+def test_the_last_value_of_a_key_survives() -> None:
+    history = History()
+    sent(history, "p1-1", "ok", offset=3, key="1")
+    sent(history, "p2-1", "ok", offset=5, key="1")
+    final(history, (5, "p2-1"))
+    assert invariants(history) == []
+    # A later value whose outcome nobody knew is as good.
+    history = History()
+    sent(history, "p1-1", "ok", offset=3, key="1")
+    sent(history, "p2-1", "info", key="1")
+    final(history, (5, "p2-1"))
+    assert invariants(history) == []
+    history = History()
+    sent(history, "p1-1", "ok", offset=3, key="1")
+    sent(history, "p2-1", "ok", offset=5, key="1")
+    final(history, (3, "p1-1"))
+    assert invariants(history) == ["D11"]
+
+
 def sent(history: History, uid: str, end: str, **v: Any) -> None:
     asked = {"tp": "t-0", "uid": uid, "acks": -1}
-    asked |= {name: v.pop(name) for name in ("pid", "seq", "weak") if name in v}
+    asked |= {name: v.pop(name) for name in ("pid", "seq", "weak", "key") if name in v}
     history.record(uid, "invoke", "send", **asked)
     history.record(uid, end, "send", **v)  # type: ignore[arg-type]
 
