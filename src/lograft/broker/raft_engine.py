@@ -181,6 +181,11 @@ class RaftEngine:
 
     # ── telling the core ─────────────────────────────────────────────────────────────────────
 
+    @property
+    def lane(self) -> str:
+        """Its own: a commit of metadata does not queue behind the fsyncs of data."""
+        return f"{self._folder}#metadata"
+
     def _tell(self, event: Callable[[int], Effects]) -> None:
         """What happened, in the order in which it did. Called by timers, connections and tasks: a
         failure is this node's end, not theirs."""
