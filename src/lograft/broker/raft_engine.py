@@ -352,6 +352,9 @@ class RaftEngine:
                 future.set_result(None)
 
     def _deliver_control(self, batch: MetadataBatch) -> None:
+        if voters_in(batch.base_offset, batch.control):
+            # Voters that have moved are where the log says, not where they were.
+            self._network.forget()
         self.quorum = quorum_of(batch.control, self.quorum) or self.quorum
         self.core.dynamic_voters = self.quorum.kraft_version > 0
         is_change = batch.control[0][0] == frames.LEADER_CHANGE
