@@ -73,6 +73,17 @@ for partition, first in (
 ):
     own(partition, "RaftLife", "int32", tag=10001, default="-1", since=first)
 own("AlterPartitionRequestPartitionData", "RaftVoters", "[]int32", tag=10002, default=None, since=0)
+# A new number of replicas in the same step as a change of a topic's settings: of all its
+# partitions, or of these.
+own(
+    "IncrementalAlterConfigsRequest", "ReplicationFactor", "int16", tag=10000, default="-1", since=1
+)
+own("IncrementalAlterConfigsRequest", "Partitions", "[]int32", tag=10001, default=None, since=1)
+# How a partition is replicated, how it should be, and what it waits for on the way.
+PARTITION = "DescribeTopicPartitionsResponsePartition"
+own(PARTITION, "ReplicationMode", "int8", tag=10000, default="0", since=0)
+own(PARTITION, "WishedMode", "int8", tag=10001, default="0", since=0)
+own(PARTITION, "ModeReason", "string", tag=10002, default=None, since=0)
 # What the leader knows of every replica, in the order of ReplicaNodes; nothing in the answers of
 # other brokers. Offsets and ages are -1 where they are not known.
 LEADERS_VIEW = "DescribeTopicPartitionsResponsePartition"

@@ -321,6 +321,7 @@ class Node:
         balancer = LeaderBalancer(self._runtime, self.config, self._controller)
         self._spawn(balancer.run(), name="leader balancer")
         switcher = ModeSwitcher(self._runtime, self._controller, self._peers, config=self.config)
+        self._controller.hand_over = switcher.hand_over
         self._spawn(switcher.run(), name="mode switches")
         idle = IdleRecords(driver, self._controller, self.config)
         self._spawn(idle.run(), name="idle records")

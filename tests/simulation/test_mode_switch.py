@@ -5,16 +5,29 @@ from collections.abc import Awaitable, Callable
 
 import pytest
 
-from lograft.model.types import ReplicationMode
+from lograft.metadata.elections import is_reassigning
+from lograft.metadata.types import PartitionState
+from lograft.model.types import ReplicationMode, TopicIdPartition
 from lograft.simulation.client import NotSent, OutcomeUnknown
 from lograft.simulation.cluster import SimulatedCluster
 from lograft.simulation.routing import ClusterClient
 from lograft.wire.batches import Record, build_batch, iterate_headers, read_records
+from lograft.wire.messages.alter_partition_reassignments import (
+    AlterPartitionReassignmentsRequest,
+    AlterPartitionReassignmentsResponse,
+    ReassignablePartition,
+    ReassignableTopic,
+)
 from lograft.wire.messages.create_topics import (
     CreatableTopic,
     CreatableTopicConfig,
     CreateTopicsRequest,
     CreateTopicsResponse,
+)
+from lograft.wire.messages.elect_leaders import (
+    ElectLeadersRequest,
+    ElectLeadersResponse,
+    TopicPartitions,
 )
 from lograft.wire.messages.incremental_alter_configs import (
     AlterableConfig,
@@ -146,13 +159,35 @@ def records_of(cluster: SimulatedCluster, node_id: int) -> dict[int, int]:
     return found
 
 
+async def reassign(client: ClusterClient, replicas: list[int] | None) -> None:
+    request = AlterPartitionReassignmentsRequest(
+        topics=[
+            ReassignableTopic(
+                name=TOPIC,
+                partitions=[ReassignablePartition(partition_index=0, replicas=replicas)],
+            )
+        ]
+    )
+    response = await client.request(
+        request, 1, AlterPartitionReassignmentsResponse, timeout_ms=20_000
+    )
+    assert response.responses[0].partitions[0].error_code == 0, response
+
+
+def state_of(cluster: SimulatedCluster) -> PartitionState:
+    topic = cluster.image.topic(TOPIC)
+    assert topic is not None
+    return topic.partitions[0]
+
+
 def run(
     scenario: Callable[[SimulatedCluster, ClusterClient, Writer], Awaitable[None]],
     *,
     seed: int = 1,
+    nodes: int = 3,
     **topic: str,
 ) -> None:
-    cluster = SimulatedCluster(nodes=3, seed=seed)
+    cluster = SimulatedCluster(nodes=nodes, seed=seed)
 
     async def main() -> None:
         await cluster.start()
@@ -171,7 +206,7 @@ def run(
 
 def check(cluster: SimulatedCluster, writer: Writer) -> None:
     assert writer.acknowledged
-    logs = {node_id: records_of(cluster, node_id) for node_id in cluster.nodes()}
+    logs = {node_id: records_of(cluster, node_id) for node_id in state_of(cluster).replicas}
     leader = logs[cluster.leader_of(TOPIC, 0)]
     for offset, number in writer.acknowledged.items():
         assert leader.get(offset) == number, (offset, number, writer.errors)
@@ -190,8 +225,9 @@ def test_both_ways_under_load() -> None:
             await switch(client, mode)
             await wait_mode(cluster, ReplicationMode[mode])
             await writer.wait_for_more(cluster)
-        # NOT_LEADER_OR_FOLLOWER, which every client retries, and nothing else.
-        assert set(writer.errors) <= {6}, writer.errors
+        # NOT_LEADER_OR_FOLLOWER and NOT_ENOUGH_REPLICAS, which every client retries.
+        assert set(writer.errors) <= {6, 19}, writer.errors
+        assert sum(writer.errors.values()) < 20, writer.errors
 
     run(scenario)
 
@@ -257,3 +293,66 @@ def test_a_switch_that_cannot_finish_waits_and_rolls_back_when_told_to() -> None
         await writer.wait_for_more(cluster)
 
     run(scenario)
+
+
+@pytest.mark.parametrize("seed", range(2))
+def test_replicas_change_in_raft_mode_one_voter_at_a_time(seed: int) -> None:
+    async def scenario(cluster: SimulatedCluster, client: ClusterClient, writer: Writer) -> None:
+        await wait_mode(cluster, RAFT)
+        await writer.wait_for_more(cluster)
+        for target in ([2, 3, 4], [1, 4], [1, 2, 3]):
+            await reassign(client, target)
+            await cluster.wait_for(lambda: not is_reassigning(state_of(cluster)), seconds=30)
+            assert set(state_of(cluster).replicas) == set(target)
+            await writer.wait_for_more(cluster)
+            for node_id in target:
+                voters = voters_of(cluster, node_id)
+                await cluster.wait_for(lambda: voters_of(cluster, node_id) == set(target))  # noqa: B023
+                assert voters is not None
+
+    run(scenario, seed=seed, nodes=4, replication_mode="raft")
+
+
+def voters_of(cluster: SimulatedCluster, node_id: int) -> set[int]:
+    key = TopicIdPartition(cluster.image.topic_ids[TOPIC], 0)
+    port = cluster.node(node_id).broker.replicas.raft.find(key)
+    if port is None or port.modes.raft is None:
+        return set()
+    return set(port.modes.raft.core.voters.node_ids)
+
+
+def test_a_raft_leader_hands_over_to_the_preferred_replica() -> None:
+    async def scenario(cluster: SimulatedCluster, client: ClusterClient, writer: Writer) -> None:
+        await wait_mode(cluster, RAFT)
+        first = state_of(cluster).replicas[0]
+        cluster.kill(first)
+        await cluster.wait_for(lambda: state_of(cluster).leader != first, seconds=30)
+        await cluster.start(first)
+        await writer.wait_for_more(cluster)
+        request = ElectLeadersRequest(
+            election_type=0,
+            topic_partitions=[TopicPartitions(topic=TOPIC, partitions=[0])],
+            timeout_ms=5000,
+        )
+        response = await client.request(request, 2, ElectLeadersResponse, timeout_ms=10_000)
+        answer = response.replica_election_results[0].partition_result[0]
+        assert answer.error_code == 0, answer
+        await cluster.wait_for(lambda: state_of(cluster).leader == first, seconds=30)
+        await writer.wait_for_more(cluster)
+
+    run(scenario, replication_mode="raft")
+
+
+def test_a_broker_that_stops_hands_its_raft_partitions_over() -> None:
+    async def scenario(cluster: SimulatedCluster, client: ClusterClient, writer: Writer) -> None:
+        await wait_mode(cluster, RAFT)
+        await writer.wait_for_more(cluster)
+        leader = state_of(cluster).leader
+        before_ns = cluster.loop.now_ns
+        await cluster.stop(leader)
+        await cluster.wait_for(lambda: state_of(cluster).leader != leader, seconds=30)
+        await writer.wait_for_more(cluster)
+        assert cluster.loop.now_ns - before_ns < 3e9
+        await cluster.start(leader)
+
+    run(scenario, replication_mode="raft")

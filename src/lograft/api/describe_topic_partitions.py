@@ -13,6 +13,7 @@ from lograft.api.operations import TOPIC_OPERATIONS
 from lograft.broker.broker import Broker
 from lograft.broker.partition import Partition
 from lograft.metadata.errors import Refused
+from lograft.metadata.mode_switch import status
 from lograft.metadata.names import check_topic_name
 from lograft.metadata.types import PartitionState
 from lograft.model.errors import ErrorCode, InvalidInput
@@ -98,6 +99,8 @@ def _describe(
         ],
     )
     for answer in topic.partitions:
+        mode = status(broker.image, known, answer.partition_index)
+        answer.replication_mode, answer.wished_mode, answer.mode_reason = mode
         partition = broker.partitions.get_by_id(known.topic_id, answer.partition_index)
         if partition is not None and partition.leader is not None:
             _add_view(answer, partition, broker.clock.mono_ms())

@@ -8,8 +8,9 @@ from typing import Final
 from lograft.api.context import Api, Context
 from lograft.api.decisions import decide
 from lograft.api.errors import code_of
-from lograft.metadata.elect_leaders import elect_leaders
+from lograft.metadata.elect_leaders import ElectionType, elect_leaders
 from lograft.model.errors import ErrorCode, LograftError
+from lograft.model.types import ReplicationMode, TopicIdPartition
 from lograft.wire.messages.elect_leaders import (
     ElectLeadersRequest,
     ElectLeadersResponse,
@@ -23,13 +24,34 @@ API: Final = Api(key=43, versions=range(3))
 async def handle(context: Context, request: ElectLeadersRequest) -> ElectLeadersResponse:
     config = context.broker.config
     try:
-        return await decide(
+        response = await decide(
             context,
             lambda image: elect_leaders(image, request, config=config),
             timeout_ms=request.timeout_ms,
         )
+        if request.election_type == ElectionType.preferred:
+            await _hand_over(context, response)
+        return response
     except LograftError as error:
         return error_response(request, code_of(error), str(error))
+
+
+async def _hand_over(context: Context, response: ElectLeadersResponse) -> None:
+    """Where the replicas elect their leader themselves, it is asked to let the first one lead."""
+    controller = context.broker.controller_here
+    image = None if controller is None else controller.image
+    if controller is None or image is None or controller.hand_over is None:
+        return
+    for result in response.replica_election_results:
+        topic = image.topic(result.topic)
+        for answer in result.partition_result:
+            if topic is None or answer.error_code != ErrorCode.invalid_request:
+                continue
+            state = topic.partitions.get(answer.partition_id)
+            if state is not None and state.mode is ReplicationMode.raft:
+                key = TopicIdPartition(topic.topic_id, answer.partition_id)
+                answer.error_code = await controller.hand_over(key)
+                answer.error_message = None
 
 
 def error_response(

@@ -66,10 +66,10 @@ from lograft.metadata.types import (
     TopicState,
 )
 from lograft.model.broker_configs import BrokerConfig, with_dynamic
-from lograft.model.errors import InvalidInput, LograftError
+from lograft.model.errors import ErrorCode, InvalidInput, LograftError
 from lograft.model.seams import Address, Runtime, Task
 from lograft.model.topic_configs import TopicConfig, resolve_topic_config
-from lograft.model.types import ZERO_UUID, BrokerEpoch, Epoch, NodeId, Offset
+from lograft.model.types import ZERO_UUID, BrokerEpoch, Epoch, NodeId, Offset, TopicIdPartition
 from lograft.replication.types import NO_BROKER_EPOCH, Assignment
 from lograft.storage.log import Log
 from lograft.wire.message import Message
@@ -91,6 +91,13 @@ class NodeAddress(NamedTuple):
 
 class ControllerPort(Protocol):
     """The controller in this process, which may be the active one."""
+
+    #: Asks the leader of a raft partition to hand over to the first replica.
+    hand_over: Callable[[TopicIdPartition], Awaitable[ErrorCode]] | None
+
+    @property
+    def image(self) -> MetadataImage | None:
+        """None on a controller that is not active."""
 
     def submit(self, decision: Callable[[MetadataImage], Outcome[T]]) -> Awaitable[T]:
         """The decision's reply, once its records are committed. Raises NotController."""

@@ -11,7 +11,7 @@ has ended, and at all of them when a controller becomes active.
 
 import asyncio
 import logging
-from collections.abc import Callable, Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from typing import Final, TypeVar
 
 from lograft.broker.dead_processes import DeadProcesses
@@ -29,8 +29,9 @@ from lograft.metadata.producer_ids import allocate_producer_ids
 from lograft.metadata.sessions import BrokerSessions
 from lograft.metadata.types import BrokerState, Outcome
 from lograft.model.broker_configs import BrokerConfig
+from lograft.model.errors import ErrorCode
 from lograft.model.seams import Runtime
-from lograft.model.types import Epoch, Offset
+from lograft.model.types import Epoch, Offset, TopicIdPartition
 from lograft.wire.message import Message
 from lograft.wire.messages.allocate_producer_ids import (
     AllocateProducerIdsRequest,
@@ -75,6 +76,8 @@ class Controller:
         #: None while another node leads.
         self._image: MetadataImage | None = None
         self.sessions = BrokerSessions(config.broker_session_timeout_ms)
+        #: Asks leaders of raft partitions to hand over; set by whoever makes both.
+        self.hand_over: Callable[[TopicIdPartition], Awaitable[ErrorCode]] | None = None
         self._active = asyncio.Event()
         self._dead = DeadProcesses(runtime, config, self)
         driver.add_leader_listener(self._on_leader)

@@ -28,6 +28,7 @@ from lograft.model.errors import ErrorCode
 from lograft.model.seams import Address, Runtime
 from lograft.model.types import NO_NODE, ReplicationMode, TopicIdPartition
 from lograft.wire.message import Message
+from lograft.wire.messages import end_quorum_epoch as ends
 from lograft.wire.messages.offset_for_leader_epoch import (
     OffsetForLeaderEpochRequest,
     OffsetForLeaderEpochResponse,
@@ -44,6 +45,7 @@ INTERVAL_MS: Final = 20
 IDLE_MS: Final = 100
 ASK_TIMEOUT_MS: Final = 1_000
 ASK_VERSION: Final = 4
+END_VERSION: Final = 1
 LANE: Final = "switch"
 #: Records of one step: one batch of the metadata log holds them.
 STEPS_MAX: Final = 500
@@ -92,6 +94,49 @@ class ModeSwitcher:
                 await self._controller.submit(_deciding(part))
         self._collect(image)
         return bool(image.switching)
+
+    async def hand_over(self, key: TopicIdPartition) -> ErrorCode:
+        """Asks the leader of a raft partition to let the first replica lead; whether that one can
+        is for the voters to say."""
+        image = self._controller.image
+        topic = None if image is None else image.topics.get(key.topic_id)
+        state = None if topic is None else topic.partitions.get(key.partition)
+        if image is None or topic is None or state is None:
+            return ErrorCode.unknown_topic_or_partition
+        address = self._address_of(image, state.leader)
+        if address is None:
+            return ErrorCode.preferred_leader_not_available
+        first = ends.ReplicaInfo(
+            candidate_id=state.replicas[0], candidate_directory_id=state.directories[0]
+        )
+        data = ends.EndQuorumEpochRequestPartitionData(
+            partition_index=key.partition,
+            leader_id=state.leader,
+            leader_epoch=state.leader_epoch,
+            preferred_candidates=[first],
+            raft_life=state.life,
+        )
+        request = ends.EndQuorumEpochRequest(
+            topics=[
+                ends.EndQuorumEpochRequestTopicData(
+                    topic_name=topic.name, topic_id=topic.topic_id, partitions=[data]
+                )
+            ]
+        )
+        try:
+            response = await self._peers.request(
+                address,
+                request,
+                END_VERSION,
+                ends.EndQuorumEpochResponse,
+                timeout_ms=ASK_TIMEOUT_MS,
+                lane=LANE,
+                listener=self._config.inter_broker_listener_name,
+            )
+        except (PeerUnreachable, PeerLost):
+            return ErrorCode.preferred_leader_not_available
+        code = response.topics[0].partitions[0].error_code
+        return ErrorCode.none if not code else ErrorCode.preferred_leader_not_available
 
     # ── ending a life ────────────────────────────────────────────────────────────────────────
 

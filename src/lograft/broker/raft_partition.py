@@ -4,6 +4,7 @@ The replica decides, this does: control batches go into the partition's log, vot
 of its log dir and over `RaftVotes` to the other voters, deadlines into the node's one queue.
 """
 
+import asyncio
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Final
 
@@ -15,6 +16,7 @@ from lograft.consensus.messages import Message
 from lograft.consensus.types import HardState, LeaderChange, ReplicaKey, VoterSet
 from lograft.model.types import Epoch, NodeId, Offset, TopicIdPartition
 from lograft.replication.raft_modes import ModeReplica
+from lograft.replication.raft_replica import RaftReplica
 from lograft.storage.log import Log
 from lograft.wire import record_frames as frames
 from lograft.wire.batches import iterate_headers, read_records
@@ -27,6 +29,8 @@ if TYPE_CHECKING:
 SCAN_BYTES: Final = 1 << 20
 #: A batch of voters is small; no other control batch is unpacked.
 UNPACKED_BYTES_MAX: Final = 1 << 20
+#: How long producers wait for a successor to have everything.
+HAND_OVER_MS: Final = 500
 
 
 class RaftPartition:
@@ -127,6 +131,11 @@ class RaftPartition:
         )
         partition.serves = raft.leader is None or raft.leader.is_serving
 
+    def fetch_ready(self) -> None:
+        following = self.partition.following
+        if following is not None:
+            following.consider()
+
     def committed(self) -> None:
         self.partition.tell_committed()
 
@@ -141,13 +150,26 @@ class RaftPartition:
 
     # What the node tells.
 
+    def hand_over(self, successor: NodeId) -> None:
+        """Producers wait meanwhile; if the successor does not keep up they go on here."""
+        raft = self.modes.raft
+        if raft is None or raft.leader is None or successor == raft.core.me.node_id:
+            return
+        raft.hand_over(successor)
+        if raft.successor is not None:
+            self.partition.serves = False
+            self._host.spawn(self._give_up_hand_over(raft), name="hand-over")
+
+    async def _give_up_hand_over(self, raft: RaftReplica) -> None:
+        await asyncio.sleep(HAND_OVER_MS / 1000)
+        if raft.successor is not None and self.modes.raft is raft and not self.partition.deleted:
+            raft.successor = None
+            self.partition.tell_committed()
+
     def tick(self) -> None:
         raft = self.modes.raft
         if raft is not None and not self.partition.deleted and self.partition.during_cut is None:
             raft.tick()
-            following = self.partition.following
-            if following is not None:
-                following.consider()
 
 
 def _voters_in(batch: memoryview) -> Iterator[tuple[Offset, VoterSet]]:

@@ -59,8 +59,14 @@ class RaftPartitions:
         self.cluster_id = cluster_id
         self.address_of = address_of
         self.votes = RaftVotes(self)
-        self.reports = RaftReports(me, broker_epoch, runtime.clock)
         static = config()
+        balances = static.auto_leader_rebalance_enable
+        self.reports = RaftReports(
+            me,
+            broker_epoch,
+            runtime.clock,
+            balance_ms=static.leader_imbalance_check_interval_seconds * 1000 * balances,
+        )
         self.settings = RaftSettings(
             election_timeout_ms=static.partition_raft_election_timeout_ms,
             election_backoff_max_ms=static.partition_raft_election_timeout_ms,

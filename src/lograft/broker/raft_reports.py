@@ -16,7 +16,7 @@ from lograft.consensus.messages import AddVoterRequest, RemoveVoterRequest
 from lograft.consensus.types import ReplicaKey, Voter
 from lograft.model.errors import ErrorCode, LograftError
 from lograft.model.seams import Clock
-from lograft.model.types import ZERO_UUID, BrokerEpoch, NodeId, ReplicationMode
+from lograft.model.types import ZERO_UUID, BrokerEpoch, NodeId, Offset, ReplicationMode
 from lograft.replication.raft_replica import RaftReplica
 from lograft.wire.message import Message
 from lograft.wire.messages.alter_partition import (
@@ -52,10 +52,20 @@ class ControllerRequests(Protocol):
 
 
 class RaftReports:
-    def __init__(self, me: NodeId, broker_epoch: Callable[[], BrokerEpoch], clock: Clock) -> None:
+    def __init__(
+        self,
+        me: NodeId,
+        broker_epoch: Callable[[], BrokerEpoch],
+        clock: Clock,
+        *,
+        balance_ms: int,
+    ) -> None:
+        """`balance_ms`: how often leaders hand over to the first replica; 0: never."""
         self._me = me
         self._broker_epoch = broker_epoch
         self._clock = clock
+        self._balance_ms = balance_ms
+        self._balanced_ms = clock.mono_ms()
         #: Leaders in an entering epoch.
         self._entering: dict[RaftPartition, None] = {}
         #: Leaders of raft partitions; True: there is something to tell.
@@ -78,8 +88,9 @@ class RaftReports:
                 self._changing = True
             if not self._is_known(port, modes.raft):
                 self._tell(port)
-            else:
-                self._leading.setdefault(port, False)
+            elif port not in self._leading:
+                self._leading[port] = False
+                self._wake.set()
         elif modes.assignment.mode is ENTERING and modes.leader is not None:
             self._entering[port] = None
             self._wake.set()
@@ -235,6 +246,7 @@ class RaftReports:
 
     def _sweep(self) -> None:
         self._changing = False
+        self._balance()
         for port in list(self._leading):
             raft = port.modes.raft
             if raft is None or raft.leader is None or not raft.leader.is_serving:
@@ -247,6 +259,21 @@ class RaftReports:
                 set(self._in_sync(port, raft)) != set(assignment.isr)
             ):
                 self._tell(port)
+
+    def _balance(self) -> None:
+        """Leadership goes back to the first replica where that one has everything."""
+        now_ms = self._clock.mono_ms()
+        if not self._balance_ms or now_ms - self._balanced_ms < self._balance_ms:
+            return
+        self._balanced_ms = now_ms
+        for port in list(self._leading):
+            raft, assignment = port.modes.raft, port.modes.assignment
+            if raft is None or raft.leader is None or not self._is_known(port, raft):
+                continue
+            first = assignment.replicas[0]
+            statuses = {each.node_id: each for each in raft.leader.statuses(Offset(0))}
+            if first != self._me and first in statuses and statuses[first].in_sync:
+                port.hand_over(first)
 
     def _change_voters(self, port: RaftPartition, raft: RaftReplica) -> None:
         """One step towards the replicas that the metadata wants; the core refuses a second one

@@ -17,6 +17,7 @@ from lograft.consensus import messages as raft
 from lograft.consensus.types import LogEnd, ReplicaKey
 from lograft.model.errors import ErrorCode
 from lograft.model.types import NO_EPOCH, NO_NODE, Epoch, NodeId, Offset, TopicIdPartition
+from lograft.replication.raft_replica import RaftReplica
 from lograft.wire.message import Message
 from lograft.wire.messages import begin_quorum_epoch, end_quorum_epoch, vote
 
@@ -134,8 +135,31 @@ class RaftVotes:
         future: asyncio.Future[raft.Response] = asyncio.get_running_loop().create_future()
         self._asked[number] = future
         future.add_done_callback(lambda _: self._asked.pop(number, None))
-        replica.step(make(replica.core.me, number))
+        request = make(replica.core.me, number)
+        if isinstance(request, raft.EndQuorumEpochRequest) and request.sender.node_id == (
+            replica.core.me.node_id
+        ):
+            # Not a leader that resigns: the controller asks this one to hand over.
+            future.set_result(self._hand_over(port, replica, request))
+        else:
+            replica.step(request)
         return future
+
+    def _hand_over(
+        self, port: RaftPartition, replica: RaftReplica, request: raft.EndQuorumEpochRequest
+    ) -> raft.EndQuorumEpochResponse:
+        core = replica.core
+        error = raft.Error.NONE
+        if request.life != core.life:
+            error = raft.Error.WRONG_LIFE
+        elif replica.leader is None or request.epoch != core.epoch:
+            error = raft.Error.NOT_LEADER
+        else:
+            for key in request.successors[:1]:
+                port.hand_over(key.node_id)
+        return raft.EndQuorumEpochResponse(
+            sender=core.me.node_id, epoch=core.epoch, leader=core.leader, error=error
+        )
 
 
 # ── to the wire ──────────────────────────────────────────────────────────────────────────────

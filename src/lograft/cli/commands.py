@@ -22,6 +22,8 @@ storage = typer.Typer(help="Prepare and look at data folders.", **SETTINGS)  # t
 app.add_typer(storage, name="storage")
 reassign = typer.Typer(help="Spread partitions over brokers.", **SETTINGS)  # type: ignore[arg-type]
 app.add_typer(reassign, name="reassign")
+topics_app = typer.Typer(help="See and change how topics are replicated.", **SETTINGS)  # type: ignore[arg-type]
+app.add_typer(topics_app, name="topics")
 
 ConfigFile = Annotated[
     str, typer.Option("--config", "-c", metavar="FILE", help="The node's .properties file.")
@@ -321,6 +323,51 @@ def reassign_cancel(bootstrap_server: BootstrapServer, topics: Topics = "") -> N
         return await begin(ask, {key: None for key in ongoing if not names or key[0] in names})
 
     print(f"{with_cluster(bootstrap_server, work)} reassignments were cancelled.")
+
+
+@topics_app.command("describe")
+def topics_describe(bootstrap_server: BootstrapServer, topic: Topics = "") -> None:
+    """Show the mode of each partition, what it waits for, and how far each replica is."""
+    from lograft.cli.asking import with_cluster
+    from lograft.cli.topics import describe
+
+    print("\n".join(with_cluster(bootstrap_server, lambda ask: describe(ask, _names(topic)))))
+
+
+@topics_app.command("alter")
+def topics_alter(
+    bootstrap_server: BootstrapServer,
+    topic: Annotated[str, typer.Option(metavar="NAME", help="The topic.")],
+    partition: Annotated[
+        list[int] | None, typer.Option(metavar="P", help="Only this partition; may be repeated.")
+    ] = None,
+    mode: Annotated[
+        str | None, typer.Option(metavar="raft|isr", help="How it shall be replicated.")
+    ] = None,
+    replication_factor: Annotated[
+        int | None, typer.Option(min=1, metavar="N", help="How many replicas it shall have.")
+    ] = None,
+) -> None:
+    """Change how a topic is replicated while it is in use."""
+    from lograft.cli.asking import with_cluster
+    from lograft.cli.topics import alter
+
+    if mode is None and replication_factor is None:
+        raise typer.BadParameter("give --mode, --replication-factor or both")
+    if mode not in (None, "raft", "isr"):
+        raise typer.BadParameter("--mode is raft or isr")
+    print(
+        with_cluster(
+            bootstrap_server,
+            lambda ask: alter(
+                ask,
+                topic,
+                partitions=partition or (),
+                mode=mode,
+                replication_factor=replication_factor,
+            ),
+        )
+    )
 
 
 def _names(text: str) -> list[str]:

@@ -12,6 +12,7 @@ from lograft.metadata.errors import Refused
 from lograft.metadata.image import MetadataImage
 from lograft.metadata.mode_switch import check_modes
 from lograft.metadata.names import check_topic_name
+from lograft.metadata.replica_count import resize
 from lograft.metadata.resource_configs import (
     CLIENT_METRICS_CONFIGS,
     GROUP_CONFIGS,
@@ -24,6 +25,7 @@ from lograft.model.broker_configs import BrokerConfig, validate_dynamic
 from lograft.model.config_keys import Alteration, AlterOperation, ConfigKey, altered
 from lograft.model.errors import ErrorCode, InvalidConfig, InvalidInput
 from lograft.model.topic_configs import TOPIC_CONFIGS, validate_topic_configs
+from lograft.wire.message import Message
 from lograft.wire.messages import alter_configs as replacing
 from lograft.wire.messages import incremental_alter_configs as incremental
 from lograft.wire.records.config_record import ConfigRecord
@@ -68,6 +70,7 @@ def incremental_alter_configs(
     config: BrokerConfig,
 ) -> Outcome[incremental.IncrementalAlterConfigsResponse]:
     records: list[ConfigRecord] = []
+    resized: list[Message] = []
     responses = []
     for resource, twice in _with_repeats(request.resources):
         response = incremental.AlterConfigsResourceResponse(
@@ -85,14 +88,32 @@ def incremental_alter_configs(
             except InvalidConfig as error:
                 raise Refused(ErrorCode.invalid_config, str(error)) from None
             named = [alteration.name for alteration in alterations]
-            records += _changes(image, resource, wanted, named, config)
+            changes = _changes(image, resource, wanted, named, config)
+            resized += _resized(image, request, resource, config)
+            records += changes
         except Refused as refusal:
             response.error_code, response.error_message = refusal.code, refusal.message
         responses.append(response)
     if request.validate_only:
         records.clear()
-    made = (*records, *effects(image, records, config))
+        resized.clear()
+    made = (*records, *effects(image, records, config), *resized)
     return Outcome(made, incremental.IncrementalAlterConfigsResponse(responses=responses))
+
+
+def _resized(
+    image: MetadataImage,
+    request: incremental.IncrementalAlterConfigsRequest,
+    resource: incremental.AlterConfigsResource,
+    config: BrokerConfig,
+) -> tuple[Message, ...]:
+    """A new number of replicas comes in the same step as the settings, or neither of them."""
+    if request.replication_factor <= 0:
+        return ()
+    topic = image.topic(resource.resource_name)
+    if resource.resource_type != ResourceType.topic or topic is None or len(request.resources) > 1:
+        raise Refused(ErrorCode.invalid_request, "A number of replicas is for one topic.")
+    return resize(image, topic, request.partitions, request.replication_factor, config=config)
 
 
 def _with_repeats(resources: Sequence[R]) -> Iterable[tuple[R, bool]]:

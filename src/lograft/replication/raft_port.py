@@ -38,6 +38,9 @@ class RaftPort(Protocol):
     def role_changed(self) -> None:
         """`leader` or `follower` of the replica is another object now, or gone."""
 
+    def fetch_ready(self) -> None:
+        """`follower.next_fetch` has something to ask for."""
+
     def committed(self) -> None:
         """The high watermark moved by something that the partition did not do itself."""
 

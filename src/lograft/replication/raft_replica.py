@@ -35,6 +35,7 @@ class RaftReplica:
         "log",
         "port",
         "replicas",
+        "successor",
     )
 
     def __init__(
@@ -56,6 +57,9 @@ class RaftReplica:
         self.follower: RaftFollower | None = None
         #: When the stream between this node and another last stood for this partition too.
         self.alive_ms: dict[NodeId, int] = {}
+        #: Whom the leader hands over to as soon as that one has everything; meanwhile it appends
+        #: nothing for clients.
+        self.successor: NodeId | None = None
         self._role: tuple[bool, Epoch, NodeId] | None = None
         #: The core's next fetch, until the stream takes it.
         self._request: FetchRequest | None = None
@@ -145,6 +149,21 @@ class RaftReplica:
         if self.core.leadership is not None:
             self._tell(self.core.resign(self.port.now_ms(), preferred=preferred))
 
+    def hand_over(self, successor: NodeId) -> None:
+        """To a certain voter: once it has all there is, or it would not be elected."""
+        self.successor = successor
+        self.advance_hand_over()
+
+    def advance_hand_over(self) -> None:
+        leadership, successor = self.core.leadership, self.successor
+        if leadership is None or successor is None:
+            return
+        end = self.core.log.end.offset
+        for progress in leadership.replicas():
+            if progress.key.node_id == successor and progress.durable >= end:
+                self.resign(successor)
+                return
+
     def on_log_cut(self) -> None:
         """The log was cut, or begun anew behind its end."""
         core, log, view = self.core, self.log, self.core.log
@@ -206,6 +225,7 @@ class RaftReplica:
     def _route(self, to: NodeId, message: Message) -> None:
         if isinstance(message, FetchRequest):
             self._request = message
+            self.port.fetch_ready()
         elif isinstance(message, FetchResponse):
             self._answer = message
         else:
@@ -236,6 +256,7 @@ class RaftReplica:
         if role == self._role:
             return
         self._role = role
+        self.successor = None
         self.alive_ms.clear()
         self.leader = self.follower = None
         if role is not None and role[0]:

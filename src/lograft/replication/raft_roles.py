@@ -8,6 +8,7 @@ asked with a wait of 0): the stream's own long poll does that for all partitions
 from typing import TYPE_CHECKING, Final
 
 from lograft.consensus.errors import CommittedAtRisk
+from lograft.consensus.leadership import Progress
 from lograft.consensus.messages import Error, FetchRequest, FetchResponse
 from lograft.consensus.types import LogEnd, LogSlice, ReplicaKey
 from lograft.model.errors import ErrorCode
@@ -34,6 +35,8 @@ from lograft.replication.types import (
 if TYPE_CHECKING:
     from lograft.replication.raft_replica import RaftReplica
 
+#: A follower that had everything so short a time ago keeps up.
+IN_SYNC_MS: Final = 10_000
 CODE_OF: Final = {
     Error.FENCED_EPOCH: ErrorCode.fenced_leader_epoch,
     Error.UNKNOWN_EPOCH: ErrorCode.unknown_leader_epoch,
@@ -85,6 +88,7 @@ class RaftLeader:
         return (
             leadership is not None
             and core.is_leader
+            and self._replica.successor is None
             and leadership.epoch_start != NO_OFFSET
             and core.high_watermark > leadership.epoch_start
         )
@@ -120,13 +124,21 @@ class RaftLeader:
                     self._log_starts.get(node, NO_OFFSET),
                     durable,
                     max(0, end - durable) if known else -1,
-                    known and durable >= core.high_watermark and core.log.voters.has(progress.key),
+                    known and self._keeps_up(progress, now_ms),
                     progress.heard_ms if known else NEVER_MS,
                     progress.caught_up_ms if progress.caught_up_ms >= 0 else NEVER_MS,
                     NO_BROKER_EPOCH,
                 )
             )
         return found
+
+    def _keeps_up(self, progress: Progress, now_ms: int) -> bool:
+        """What people are told as the ISR; nothing rests on it."""
+        core = self._replica.core
+        caught_up = now_ms - progress.caught_up_ms <= IN_SYNC_MS and progress.caught_up_ms >= 0
+        return core.log.voters.has(progress.key) and (
+            caught_up or progress.durable >= core.high_watermark
+        )
 
     # Followers.
 
@@ -137,8 +149,13 @@ class RaftLeader:
         if error is not ErrorCode.none:
             return FetchVerdict(error, None, NO_EFFECTS)
         replica = self._replica
+        sender = ReplicaKey(fetch.node_id, fetch.directory_id)
+        voter = replica.core.voters.find(fetch.node_id)
+        if fetch.life == NO_EPOCH and voter is not None:
+            # Under ISR's rules, in the epoch that has become a life, it does not name its disk.
+            sender = voter.key
         request = FetchRequest(
-            sender=ReplicaKey(fetch.node_id, fetch.directory_id),
+            sender=sender,
             epoch=fetch.leader_epoch,
             log_end=LogEnd(fetch.last_fetched_epoch, fetch.offset),
             life=replica.core.life,
@@ -155,6 +172,8 @@ class RaftLeader:
             diverging = EpochEnd(answer.diverging.epoch, answer.diverging.offset)
             return FetchVerdict(ErrorCode.none, diverging, effects)
         self._log_starts[fetch.node_id] = fetch.log_start_offset
+        if replica.successor is not None:
+            replica.advance_hand_over()
         return FetchVerdict(ErrorCode.none, None, effects) if moved else ACCEPTED
 
     def _check_fetch(

@@ -123,6 +123,9 @@ class Node:
         if self.replica is not None and self.replica.raft is not None:
             self.waits.clear()
 
+    def fetch_ready(self) -> None:
+        pass
+
     def committed(self) -> None:
         self.cluster.release(self)
 

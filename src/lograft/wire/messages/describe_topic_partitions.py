@@ -4,7 +4,18 @@ from __future__ import annotations
 
 from uuid import UUID
 
-from lograft.wire.message import Message, array, boolean, int16, int32, int64, string, struct, uuid
+from lograft.wire.message import (
+    Message,
+    array,
+    boolean,
+    int8,
+    int16,
+    int32,
+    int64,
+    string,
+    struct,
+    uuid,
+)
 
 
 class TopicRequest(Message):
@@ -34,6 +45,9 @@ class DescribeTopicPartitionsResponsePartition(Message):
     eligible_leader_replicas: list[int] | None = array("int32", nullable=0, default=None)
     last_known_elr: list[int] | None = array("int32", nullable=0, default=None)
     offline_replicas: list[int] = array("int32", ignorable=True)
+    replication_mode: int = int8(tag=10000, ignorable=True)
+    wished_mode: int = int8(tag=10001, ignorable=True)
+    mode_reason: str = string(tag=10002, ignorable=True)
     high_watermark: int = int64(tag=10010, default=-1, ignorable=True)
     replica_log_start_offsets: list[int] = array("int64", tag=10011, ignorable=True)
     replica_end_offsets: list[int] = array("int64", tag=10012, ignorable=True)

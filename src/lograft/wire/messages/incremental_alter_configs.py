@@ -20,6 +20,8 @@ class AlterConfigsResource(Message):
 class IncrementalAlterConfigsRequest(Message, key=44, versions=(0, 1), flexible=1):
     resources: list[AlterConfigsResource] = array(AlterConfigsResource)
     validate_only: bool = boolean()
+    replication_factor: int = int16(since=1, tag=10000, default=-1, ignorable=True)
+    partitions: list[int] = array("int32", since=1, tag=10001, ignorable=True)
 
 
 class AlterConfigsResourceResponse(Message):
