@@ -222,11 +222,14 @@ class Woken:
     """Parked fetches that have something to look at: some at once, when the read that brought it is
     handled, all others in the loop's next turn."""
 
-    __slots__ = ("_is_due", "_looks")
+    __slots__ = ("_is_due", "_is_running", "_looks")
 
     def __init__(self) -> None:
         self._looks: deque[Callable[[], None]] = deque()
         self._is_due = False
+        #: An answered connection goes on with its next frames, which may wake others in turn:
+        #: these come later, however long the chain.
+        self._is_running = False
 
     def __bool__(self) -> bool:
         return bool(self._looks)
@@ -234,18 +237,30 @@ class Woken:
     def add(self, look: Callable[[], None]) -> None:
         self._looks.append(look)
         if not self._is_due:
-            self._is_due = True
-            asyncio.get_running_loop().call_soon(self._run_all)
+            self._call_soon()
 
     def run(self, count_max: int) -> None:
         looks = self._looks
-        while looks and count_max > 0:
-            looks.popleft()()
-            count_max -= 1
+        if self._is_running:
+            return
+        self._is_running = True
+        try:
+            while looks and count_max > 0:
+                look = looks.popleft()
+                count_max -= 1
+                look()
+        finally:
+            self._is_running = False
 
     def _run_all(self) -> None:
         self._is_due = False
         self.run(len(self._looks))
+        if self._looks and not self._is_due:
+            self._call_soon()
+
+    def _call_soon(self) -> None:
+        self._is_due = True
+        asyncio.get_running_loop().call_soon(self._run_all)
 
 
 class ParkedFetch(Parked):

@@ -118,11 +118,6 @@ class RaftDriver(RaftEngine):
             if not asked.future.done():
                 asked.future.set_exception(NotController("this node is stopping"))
 
-    @property
-    def lane(self) -> str:
-        """Its own: a commit of metadata does not queue behind the fsyncs of data."""
-        return f"{self._folder}#metadata"
-
     # ── what others ask ──────────────────────────────────────────────────────────────────────
 
     @property

@@ -181,6 +181,11 @@ class RaftEngine:
 
     # ── telling the core ─────────────────────────────────────────────────────────────────────
 
+    @property
+    def lane(self) -> str:
+        """Its own: a commit of metadata does not queue behind the fsyncs of data."""
+        return f"{self._folder}#metadata"
+
     def _tell(self, event: Callable[[int], Effects]) -> None:
         """What happened, in the order in which it did. Called by timers, connections and tasks: a
         failure is this node's end, not theirs."""
@@ -347,6 +352,9 @@ class RaftEngine:
                 future.set_result(None)
 
     def _deliver_control(self, batch: MetadataBatch) -> None:
+        if voters_in(batch.base_offset, batch.control):
+            # Voters that have moved are where the log says, not where they were.
+            self._network.forget()
         self.quorum = quorum_of(batch.control, self.quorum) or self.quorum
         self.core.dynamic_voters = self.quorum.kraft_version > 0
         is_change = batch.control[0][0] == frames.LEADER_CHANGE

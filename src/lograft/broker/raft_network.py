@@ -67,7 +67,7 @@ class RaftNetwork:
             del self._learned[next(iter(self._learned))]
 
     def forget(self) -> None:
-        """The voters changed, or the leader: what was learned may be old."""
+        """The voters changed: what was learned may be older than the log now."""
         self._learned.clear()
 
     def address_of(self, node_id: NodeId, voters: VoterSet) -> Address | None:

@@ -12,6 +12,6 @@ Invariants of the room:
 * a process that died (`SimulatedCrash`, `Process.kill`) never runs another callback and never
   touches the disk again.
 
-Entry points: `python -m lograft.simulation run|replay|mutants`, `storage_torture.torture`,
-`node.run_node`.
+Entry points: `python -m lograft.simulation run|replay|mutants|report`, `storage_torture.torture`,
+`node.run_node`, `raft_run.run_raft`, `cluster_run.run_cluster`; for tests `lograft.testing`.
 """

@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Final
 
 #: Lines are written after so much CPU time, and at the end.
-SECONDS_PER_LINE: Final = 60.0
+SECONDS_PER_LINE: Final = 20.0
 #: Of a line's violations; a campaign that finds more has to be looked at anyway.
 VIOLATIONS_MAX: Final = 50
 

@@ -51,7 +51,7 @@ def shrink_options(
     steps = minimised(best.steps, lambda fewer: fails(replace(kept, steps=fewer)), budget)
     best = replace(best, steps=steps)
     for changes in ({"policy": "fifo"}, {"nodes": 3}, {"seconds": 6}, {"seconds": 3}):
-        attempt = replace(best, **changes)  # type: ignore[arg-type]
+        attempt = replace(best, **changes)
         if attempt != best and budget.take() and fails(attempt):
             best = attempt
     return best

@@ -229,3 +229,29 @@ def test_a_parked_fetch_ends_with_its_connection() -> None:
         assert not partition.fetch_waits
 
     run(scenario)
+
+
+def test_a_chain_of_wakes_is_no_chain_of_calls() -> None:
+    """Each look brings the next; none runs inside another."""
+
+    async def scenario(bench: Bench) -> None:
+        woken = Router(bench.broker, listener="PLAINTEXT").fetch_patterns.woken
+        running: list[int] = []
+        seen: list[tuple[int, int]] = []
+
+        def look(number: int) -> None:
+            running.append(number)
+            seen.append((number, len(running)))
+            if number < 100:
+                woken.add(lambda: look(number + 1))
+                woken.run(4)
+            running.pop()
+
+        woken.add(lambda: look(0))
+        woken.run(4)
+        assert [number for number, _ in seen] == [0, 1, 2, 3], "the others come in later turns"
+        while woken:
+            await asyncio.sleep(0)
+        assert seen == [(number, 1) for number in range(101)]
+
+    run(scenario)

@@ -1,12 +1,12 @@
 import asyncio
 
-from lograft.broker.waiting import FetchWait, wait_any
+from lograft.broker.waiting import LongPoll, wait_any
 from lograft.simulation.loop import SimulatedLoop
 
 
 class Place:
     def __init__(self) -> None:
-        self.fetch_waits: dict[FetchWait, None] = {}
+        self.fetch_waits: dict[LongPoll, None] = {}
 
     def add(self, count: int) -> None:
         for wait in list(self.fetch_waits):
