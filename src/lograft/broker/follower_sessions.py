@@ -392,7 +392,11 @@ class FollowerSession:
                 and partition.leader is leader
                 and not entry.is_answered
             ):
-                partition.apply(leader.on_follower_polls(poll.node_id, now_ms=now_ms))
+                partition.apply(
+                    leader.on_follower_polls(
+                        poll.node_id, broker_epoch=poll.broker_epoch, now_ms=now_ms
+                    )
+                )
 
 
 class FollowerSessions:

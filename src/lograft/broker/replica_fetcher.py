@@ -34,6 +34,7 @@ from lograft.wire.messages.fetch import (
     FetchResponse,
     FetchTopic,
     ForgottenTopic,
+    PartitionData,
     ReplicaState,
 )
 from lograft.wire.messages.list_offsets import (
@@ -119,6 +120,9 @@ class ReplicaFetcher:
         if self.followed.get(followed.key) is followed:
             del self.followed[followed.key]
             self._awaiting.pop(followed.key, None)
+            if followed.key in self._session:
+                # The leader may have answered what nobody will hear.
+                self._session[followed.key] = None
             self._due[followed.key] = None
             self._wake.set()
 
@@ -278,13 +282,14 @@ class ReplicaFetcher:
         for topic in response.responses:
             for data in topic.partitions:
                 key = topic.topic_id, data.partition_index
+                told = self._session.get(key)
+                if told is not None and told.number <= number and _ends_asking(data):
+                    self._session[key] = None
                 asked = self._awaiting.get(key)
                 if asked is None or asked.number > number:
                     continue
                 del self._awaiting[key]
                 self._due[key] = None
-                if data.records or data.error_code or data.diverging_epoch is not None:
-                    self._session[key] = None
                 followed = self.followed[key]
                 if data.records and followed.is_throttled:
                     self._around.throttle.record(_size(data.records), now_ms=now_ms)
@@ -395,6 +400,11 @@ def _forgotten(keys: list[Key]) -> list[ForgottenTopic]:
         ForgottenTopic(topic_id=topic_id, partitions=indexes)
         for topic_id, indexes in topics.items()
     ]
+
+
+def _ends_asking(data: PartitionData) -> bool:
+    """Whether the leader says no more about the partition until it is asked anew."""
+    return bool(data.records or data.error_code) or data.diverging_epoch is not None
 
 
 def _size(records: Records) -> int:

@@ -209,7 +209,9 @@ class IsrLeader:
         effects = self._settle(propose, log_start_moved=log_start_moved)
         return ACCEPTED if effects is NO_EFFECTS else FetchVerdict(ErrorCode.none, None, effects)
 
-    def on_follower_polls(self, node_id: NodeId, *, now_ms: int) -> Effects:
+    def on_follower_polls(
+        self, node_id: NodeId, *, broker_epoch: BrokerEpoch, now_ms: int
+    ) -> Effects:
         """A follower that asks for nothing new within its session: where it has all there is, it
         is caught up now, and an append that follows finds it so. Its broker may have become fit
         for the ISR since its last fetch."""
@@ -217,6 +219,9 @@ class IsrLeader:
         view = self._followers.get(node_id)
         if view is None:
             return NO_EFFECTS
+        if broker_epoch > view.broker_epoch:
+            # It has registered anew without a new life: its log is what its fetch said.
+            view.broker_epoch = broker_epoch
         view.on_poll(leader_end=self.end, now_ms=now_ms)
         propose = self._propose_expand(view) if view.is_known_prefix else None
         return NO_EFFECTS if propose is None else self._settle(propose)

@@ -12,7 +12,7 @@ from lograft.consensus.leadership import Progress
 from lograft.consensus.messages import Error, FetchRequest, FetchResponse
 from lograft.consensus.types import LogEnd, LogSlice, ReplicaKey
 from lograft.model.errors import ErrorCode
-from lograft.model.types import NO_EPOCH, NO_NODE, NO_OFFSET, NodeId, Offset
+from lograft.model.types import NO_EPOCH, NO_NODE, NO_OFFSET, BrokerEpoch, NodeId, Offset
 from lograft.replication.errors import TruncatesCommitted
 from lograft.replication.raft_port import epochs_of_records
 from lograft.replication.replica_view import NEVER_MS, ReplicaStatus
@@ -196,7 +196,9 @@ class RaftLeader:
             return ErrorCode.offset_out_of_range
         return ErrorCode.none
 
-    def on_follower_polls(self, node_id: NodeId, *, now_ms: int) -> Effects:
+    def on_follower_polls(
+        self, node_id: NodeId, *, broker_epoch: BrokerEpoch, now_ms: int
+    ) -> Effects:
         """Told to the core when its deadline comes: most deadlines are moved by this alone."""
         self._replica.alive_ms[node_id] = now_ms
         return NO_EFFECTS

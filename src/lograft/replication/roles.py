@@ -91,7 +91,9 @@ class LeaderRole(Watermarked, Protocol):
     ) -> FetchVerdict:
         """`epoch_end` is what the leader's log knows about the fetch's last epoch."""
 
-    def on_follower_polls(self, node_id: NodeId, *, now_ms: int) -> Effects:
+    def on_follower_polls(
+        self, node_id: NodeId, *, broker_epoch: BrokerEpoch, now_ms: int
+    ) -> Effects:
         """The follower asks for what it asked for last: it is alive, and its end is the same."""
 
     def tick(self, now_ms: int) -> Effects:
