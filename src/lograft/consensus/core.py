@@ -34,6 +34,7 @@ from lograft.consensus.types import (
     HardState,
     LeaderChange,
     LogEnd,
+    ReplicaKey,
     SnapshotId,
     VoterSet,
 )
@@ -233,6 +234,47 @@ class RaftCore(LeaderSide):
             if when is not None:
                 self.fetcher.on_heard(when)
         self.deadline_ms = self._next_deadline_ms(now_ms)
+
+    # ── the frequent steps of a leader, without effects ──────────────────────────────────────
+
+    def note_appended(self, end: Offset, now_ms: int) -> bool:
+        """As `on_appended` for plain records of a leader that has begun its epoch. False: do that
+        instead."""
+        leadership = self.leadership
+        if leadership is None or leadership.parked or leadership.epoch_start == NO_OFFSET:
+            return False
+        if not self.is_leader:
+            return False
+        self.log.end = LogEnd(self.epoch, end)
+        leadership.on_disk_owing(now_ms)
+        disk_ms = leadership.disk_deadline_ms()
+        if disk_ms is not None and (self.deadline_ms is None or disk_ms < self.deadline_ms):
+            self.deadline_ms = disk_ms
+        return True
+
+    def note_progress(
+        self, now_ms: int, *, sender: ReplicaKey | None = None, log_end: LogEnd
+    ) -> bool | None:
+        """As `on_durable` of the own log (without a sender), or as a fetch of a voter whose log is
+        a prefix of this one: whether the high watermark moved. None: not so plain, do that."""
+        leadership, log = self.leadership, self.log
+        if leadership is None or leadership.parked or leadership.change is not None:
+            return None
+        if not self.is_leader or not self.is_voter:
+            return None
+        if sender is None:
+            assert log.durable <= log_end.offset <= log.end.offset, (log_end, log.durable, log.end)
+            log.durable = log_end.offset
+            leadership.on_disk_progress(log, now_ms)
+        else:
+            if log.compare(log_end) is not None:
+                return None
+            leadership.on_fetch(sender, log_end.offset, log, now_ms)
+        reached = leadership.committed(log)
+        if reached <= self.high_watermark:
+            return False
+        self.high_watermark = reached
+        return True
 
     def resign(self, now_ms: int, *, preferred: NodeId | None = None) -> Effects:
         """Gives up an epoch that this replica leads, for good, and hands over: before a stop, for

@@ -45,7 +45,7 @@ class LeaderSide(FollowerSide):
         elif isinstance(difference, LogEnd):
             self._answer(request, diverging=difference, high_watermark=self.high_watermark)
         else:
-            leadership.on_fetch(request, self.log, now_ms)
+            leadership.on_fetch(request.sender, request.log_end.offset, self.log, now_ms)
             # One question at a time: the same replica's older one need not wait any more.
             if (older := leadership.parked.pop(request.sender, None)) is not None:
                 self._answer(older[0], high_watermark=self.high_watermark)

@@ -74,10 +74,11 @@ class Leadership:
             self._forget_observers(log)
         return found
 
-    def on_fetch(self, request: FetchRequest, log: LogView, now_ms: int) -> None:
+    def on_fetch(self, sender: ReplicaKey, offset: Offset, log: LogView, now_ms: int) -> None:
         """Its log up to the fetch offset is a prefix of ours, and on its disk."""
-        progress = self.progress_of(request.sender, log, now_ms)
-        progress.durable = max(progress.durable, request.log_end.offset)
+        progress = self.progress_of(sender, log, now_ms)
+        progress.heard_ms = now_ms
+        progress.durable = max(progress.durable, offset)
         if progress.durable >= log.end.offset:
             progress.caught_up_ms = now_ms
 

@@ -9,7 +9,7 @@ from typing import Final
 
 from lograft.consensus.core import RaftCore
 from lograft.consensus.messages import FetchRequest, FetchResponse, Message
-from lograft.consensus.types import Effects, HardState, SnapshotId
+from lograft.consensus.types import Effects, HardState, LogEnd, SnapshotId
 from lograft.model.types import NO_EPOCH, NO_NODE, BrokerEpoch, Epoch, NodeId, Offset
 from lograft.replication.raft_port import RaftPort
 from lograft.replication.raft_roles import RaftFollower, RaftLeader
@@ -138,7 +138,11 @@ class RaftReplica:
         reached = min(durable, view.end.offset)
         if reached <= view.durable:
             return False
-        return self.do(self.core.on_durable(reached, self.port.now_ms()))
+        now_ms = self.port.now_ms()
+        plain = self.core.note_progress(now_ms, log_end=LogEnd(self.core.epoch, reached))
+        if plain is not None:
+            return plain
+        return self.do(self.core.on_durable(reached, now_ms))
 
     def on_unreachable(self, node_id: NodeId) -> None:
         """Its process is gone: a connection to it was refused."""
@@ -217,10 +221,13 @@ class RaftReplica:
                 )
                 self.port.request_flush()
         self._settle_role()
+        self.tell_deadline()
+        return moved
+
+    def tell_deadline(self) -> None:
         if self.core.deadline_ms != self._told_deadline_ms:
             self._told_deadline_ms = self.core.deadline_ms
             self.port.deadline_changed()
-        return moved
 
     def _route(self, to: NodeId, message: Message) -> None:
         if isinstance(message, FetchRequest):

@@ -72,7 +72,11 @@ class RaftLeader:
         if end <= replica.core.log.end.offset:
             # The core asked for this append (a control batch) and knows it already.
             return False
-        return replica.do(replica.core.on_appended(end, replica.port.now_ms()))
+        now_ms = replica.port.now_ms()
+        if replica.core.note_appended(end, now_ms):
+            replica.tell_deadline()
+            return False
+        return replica.do(replica.core.on_appended(end, now_ms))
 
     def on_durable(self, durable: Offset) -> bool:
         return self._replica.on_durable(durable)
@@ -154,11 +158,20 @@ class RaftLeader:
         if fetch.life == NO_EPOCH and voter is not None:
             # Under ISR's rules, in the epoch that has become a life, it does not name its disk.
             sender = voter.key
+        log_end = LogEnd(fetch.last_fetched_epoch, fetch.offset)
+        if fetch.leader_epoch == replica.core.epoch:
+            plain = replica.core.note_progress(now_ms, sender=sender, log_end=log_end)
+            if plain is not None:
+                self._log_starts[fetch.node_id] = fetch.log_start_offset
+                if replica.successor is not None:
+                    replica.advance_hand_over()
+                if not plain:
+                    return ACCEPTED
+                return FetchVerdict(
+                    ErrorCode.none, None, Effects(high_watermark=replica.high_watermark)
+                )
         request = FetchRequest(
-            sender=sender,
-            epoch=fetch.leader_epoch,
-            log_end=LogEnd(fetch.last_fetched_epoch, fetch.offset),
-            life=replica.core.life,
+            sender=sender, epoch=fetch.leader_epoch, log_end=log_end, life=replica.core.life
         )
         moved = replica.do(replica.core.step(request, now_ms))
         answer = replica.take_answer()
