@@ -51,6 +51,8 @@ FETCH_LANE: Final = "fetch"
 #: Requests under way: a parked poll, and the one that interrupts it.
 IN_FLIGHT_MAX: Final = 2
 #: Pauses before each look whether a leader whose connection broke is still there.
+#: Who does not even refuse within this time is not known to be gone.
+KNOCK_MS_MAX: Final = 2_000
 KNOCKS_MS: Final = (0, 20)
 LATEST: Final = -1
 EARLIEST: Final = -2
@@ -238,6 +240,7 @@ class ReplicaFetcher:
         around = self._around
         generation, number = self._generation, self._numbers
         address = around.address_of(self.leader)
+        is_lost = False
         self._in_flight += 1
         try:
             if address is None:
@@ -255,14 +258,16 @@ class ReplicaFetcher:
         except (PeerUnreachable, PeerLost) as error:
             if generation == self._generation:
                 self._on_failed(error)
-                if address is not None and isinstance(error, PeerLost):
-                    await self._knock(address)
-            return
+                is_lost = isinstance(error, PeerLost)
+        else:
+            if generation == self._generation:
+                self._on_response(response, number)
         finally:
             self._in_flight -= 1
             self._wake.set()
-        if generation == self._generation:
-            self._on_response(response, number)
+        if is_lost and address is not None:
+            # Beside the stream: the next request does not wait for it.
+            await self._knock(address)
 
     def _on_response(self, response: FetchResponse, number: int) -> None:
         """Synchronous: the records are used before anything else happens."""
@@ -319,7 +324,7 @@ class ReplicaFetcher:
                 await asyncio.sleep(pause_ms / 1000)
                 await around.peers.knock(
                     address,
-                    timeout_ms=config.replica_socket_timeout_ms,
+                    timeout_ms=min(KNOCK_MS_MAX, config.replica_socket_timeout_ms),
                     lane=FETCH_LANE,
                     listener=config.inter_broker_listener_name,
                 )

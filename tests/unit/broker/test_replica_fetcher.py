@@ -1,0 +1,266 @@
+"""One stream of fetches: what it tells the leader, and whose answers it believes."""
+
+import asyncio
+from collections.abc import Callable, Coroutine
+from typing import Any, cast
+from uuid import UUID
+
+from lograft.broker.doubts import Doubts
+from lograft.broker.errors import PeerLost
+from lograft.broker.following import Following
+from lograft.broker.peers import Peers
+from lograft.broker.replica_fetcher import IN_FLIGHT_MAX, ReplicaFetcher, Surroundings
+from lograft.broker.replication_throttle import FOLLOWER_RATE, ReplicationThrottle
+from lograft.model.errors import ErrorCode
+from lograft.model.seams import Address
+from lograft.model.types import BrokerEpoch, Epoch, NodeId, Offset
+from lograft.replication.types import FollowerFetch
+from lograft.wire.messages.fetch import (
+    FetchableTopicResponse,
+    FetchRequest,
+    FetchResponse,
+    PartitionData,
+)
+from tests.unit.broker.bench import make_config
+
+TOPIC = UUID(int=1)
+SESSION = 77
+
+
+class FakeClock:
+    def __init__(self) -> None:
+        self.now_ms = 0
+
+    def mono_ms(self) -> int:
+        return self.now_ms
+
+    def mono_ns(self) -> int:
+        return self.now_ms * 1_000_000
+
+    def wall_ms(self) -> int:
+        return self.now_ms
+
+
+class FakePeers:
+    """Requests wait until the test answers them, in order."""
+
+    def __init__(self) -> None:
+        self.sent: list[FetchRequest] = []
+        self.open: list[asyncio.Future[FetchResponse]] = []
+
+    async def request(self, to: Address, message: FetchRequest, *_: Any, **__: Any) -> Any:
+        self.sent.append(message)
+        future: asyncio.Future[FetchResponse] = asyncio.get_running_loop().create_future()
+        self.open.append(future)
+        return await future
+
+    async def knock(self, to: Address, **_: Any) -> None:
+        """Nobody knows whether somebody is there."""
+        await asyncio.sleep(3600)
+
+    def answer(self, *partitions: PartitionData, error: int = 0, session: int = SESSION) -> None:
+        topics = [FetchableTopicResponse(topic_id=TOPIC, partitions=list(partitions))]
+        self.open.pop(0).set_result(
+            FetchResponse(
+                error_code=error, session_id=session, responses=topics if partitions else []
+            )
+        )
+
+
+class FakeRole:
+    leader = NodeId(2)
+    leader_epoch = Epoch(0)
+    high_watermark = Offset(0)
+
+
+class FakeFollowed:
+    """A partition that asks for `end` whenever it is `ready`."""
+
+    def __init__(self, index: int) -> None:
+        self.key = (TOPIC, index)
+        self.role = FakeRole()
+        self.end = 0
+        self.ready = True
+        self.is_over = False
+        self.is_throttled = False
+        self.retry_at_ms = 0
+        self.answers: list[tuple[int, int]] = []
+        self.unanswered = 0
+        self._asked: FollowerFetch | None = None
+
+    def next_fetch(self, now_ms: int) -> FollowerFetch | None:
+        if not self.ready or self._asked is not None or now_ms < self.retry_at_ms:
+            return None
+        self._asked = FollowerFetch(
+            NodeId(1), BrokerEpoch(5), Epoch(0), Offset(self.end), Epoch(0), Offset(0)
+        )
+        return self._asked
+
+    def on_answer(self, fetch: FollowerFetch, data: PartitionData, *, now_ms: int) -> None:
+        assert fetch is self._asked, "an answer to something else"
+        self._asked = None
+        self.answers.append((fetch.offset, data.error_code))
+        if data.records:
+            self.end += 1
+
+    def on_unanswered(self, fetch: FollowerFetch, *, now_ms: int) -> None:
+        assert fetch is self._asked
+        self._asked = None
+        self.unanswered += 1
+        self.retry_at_ms = now_ms + 20
+
+
+class Bench:
+    def __init__(self) -> None:
+        self.peers, self.clock = FakePeers(), FakeClock()
+        self.gone: list[NodeId] = []
+        config = make_config()
+        self.fetcher = ReplicaFetcher(
+            NodeId(2),
+            Surroundings(
+                NodeId(1),
+                self.clock,
+                cast(Peers, self.peers),
+                lambda: config,
+                lambda: BrokerEpoch(5),
+                lambda _: Address("n2", 9092),
+                ReplicationThrottle(FOLLOWER_RATE, lambda: config),
+                self.gone.append,
+                Doubts(self.clock),
+            ),
+        )
+
+    def follow(self, index: int) -> FakeFollowed:
+        followed = FakeFollowed(index)
+        self.fetcher.follow(cast(Following, followed))
+        return followed
+
+    def told(self, number: int) -> dict[int, int]:
+        """Partition and offset of what the request names."""
+        topics = self.peers.sent[number].topics
+        return {each.partition: each.fetch_offset for topic in topics for each in topic.partitions}
+
+
+def run(scenario: Callable[[Bench], Coroutine[Any, Any, None]]) -> None:
+    async def live() -> None:
+        bench = Bench()
+        async with asyncio.TaskGroup() as group:
+            tasks = [group.create_task(bench.fetcher.run()) for _ in range(IN_FLIGHT_MAX)]
+            await scenario(bench)
+            for task in tasks:
+                task.cancel()
+
+    asyncio.run(live())
+
+
+async def turn() -> None:
+    for _ in range(10):
+        await asyncio.sleep(0)
+
+
+def data(index: int, *, records: bytes = b"", error: ErrorCode = ErrorCode.none) -> PartitionData:
+    return PartitionData(partition_index=index, error_code=error, records=records or None)
+
+
+def test_a_request_names_only_what_changed() -> None:
+    async def scenario(bench: Bench) -> None:
+        one, two = bench.follow(0), bench.follow(1)
+        await turn()
+        peers = bench.peers
+        assert bench.told(0) == {0: 0, 1: 0}
+        assert (peers.sent[0].session_id, peers.sent[0].session_epoch) == (0, 0)
+        peers.answer(data(0, records=b"x"))
+        await turn()
+        assert bench.told(1) == {0: 1}
+        assert (peers.sent[1].session_id, peers.sent[1].session_epoch) == (SESSION, 1)
+        # News without records are no reason to ask anew.
+        peers.answer(data(1))
+        await turn()
+        assert bench.told(2) == {}
+        assert peers.sent[2].session_epoch == 2
+        assert (one.answers, two.answers) == ([(0, 0)], [(0, 0)])
+
+    run(scenario)
+
+
+def test_what_is_not_ready_is_forgotten_and_interrupts_when_it_is() -> None:
+    async def scenario(bench: Bench) -> None:
+        one, two = bench.follow(0), bench.follow(1)
+        await turn()
+        one.ready = False
+        bench.peers.answer(data(0, records=b"x"))
+        await turn()
+        assert bench.told(1) == {}
+        assert [each.partitions for each in bench.peers.sent[1].forgotten_topics_data] == [[0]]
+        one.ready = True
+        bench.fetcher.consider(cast(Following, one))
+        await turn()
+        # The poll for the other one is still parked.
+        assert bench.told(2) == {0: 1}
+        assert len(bench.peers.open) == IN_FLIGHT_MAX
+        three = bench.follow(2)
+        await turn()
+        assert len(bench.peers.sent) == 3
+        bench.peers.answer()
+        await turn()
+        assert bench.told(3) == {2: 0}
+        assert three.answers == two.answers == []
+
+    run(scenario)
+
+
+def test_an_answer_counts_only_for_what_was_asked_by_then() -> None:
+    async def scenario(bench: Bench) -> None:
+        one, two = bench.follow(0), bench.follow(1)
+        await turn()
+        bench.peers.answer(data(0, records=b"x"), data(1, records=b"x"))
+        await turn()
+        assert bench.told(1) == {0: 1, 1: 1}
+        # Another leadership begins while the poll is parked.
+        bench.fetcher.unfollow(cast(Following, one))
+        again = bench.follow(0)
+        again.end = 1
+        await turn()
+        assert bench.told(2) == {0: 1}, "asked anew although it is the same"
+        bench.peers.answer(data(0, error=ErrorCode.fenced_leader_epoch))
+        await turn()
+        assert again.answers == []
+        bench.peers.answer(data(0, records=b"x"))
+        await turn()
+        assert again.answers == [(1, 0)]
+        assert len(two.answers) == 1
+
+    run(scenario)
+
+
+def test_a_session_that_the_leader_lost_begins_anew_with_all() -> None:
+    async def scenario(bench: Bench) -> None:
+        bench.follow(0)
+        bench.follow(1)
+        await turn()
+        bench.peers.answer(data(0, records=b"x"))
+        await turn()
+        bench.peers.answer(error=ErrorCode.fetch_session_id_not_found, session=0)
+        await turn()
+        assert bench.told(2) == {0: 1, 1: 0}
+        assert bench.peers.sent[2].session_epoch == 0
+
+    run(scenario)
+
+
+def test_after_a_lost_connection_all_is_asked_again_later() -> None:
+    async def scenario(bench: Bench) -> None:
+        one = bench.follow(0)
+        await turn()
+        bench.peers.open.pop(0).set_exception(PeerLost("gone"))
+        await turn()
+        assert one.unanswered == 1
+        assert len(bench.peers.sent) == 1
+        bench.clock.now_ms = 20
+        async with asyncio.timeout(5):
+            while len(bench.peers.sent) == 1:
+                await asyncio.sleep(0.005)
+        assert bench.told(1) == {0: 0}
+        assert bench.peers.sent[1].session_epoch == 0
+
+    run(scenario)
