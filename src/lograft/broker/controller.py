@@ -22,10 +22,8 @@ from lograft.metadata.brokers import (
     fence_broker,
     heartbeat,
     register_broker,
-    register_controller,
 )
 from lograft.metadata.image import MetadataImage
-from lograft.metadata.producer_ids import allocate_producer_ids
 from lograft.metadata.sessions import BrokerSessions
 from lograft.metadata.types import BrokerState, Outcome
 from lograft.model.broker_configs import BrokerConfig
@@ -33,18 +31,10 @@ from lograft.model.errors import ErrorCode
 from lograft.model.seams import Runtime
 from lograft.model.types import Epoch, Offset, TopicIdPartition
 from lograft.wire.message import Message
-from lograft.wire.messages.allocate_producer_ids import (
-    AllocateProducerIdsRequest,
-    AllocateProducerIdsResponse,
-)
 from lograft.wire.messages.broker_heartbeat import BrokerHeartbeatRequest, BrokerHeartbeatResponse
 from lograft.wire.messages.broker_registration import (
     BrokerRegistrationRequest,
     BrokerRegistrationResponse,
-)
-from lograft.wire.messages.controller_registration import (
-    ControllerRegistrationRequest,
-    ControllerRegistrationResponse,
 )
 
 LOGGER: Final = logging.getLogger(__name__)
@@ -78,7 +68,6 @@ class Controller:
         self.sessions = BrokerSessions(config.broker_session_timeout_ms)
         #: Asks leaders of raft partitions to hand over; set by whoever makes both.
         self.hand_over: Callable[[TopicIdPartition], Awaitable[ErrorCode]] | None = None
-        self._active = asyncio.Event()
         self._dead = DeadProcesses(runtime, config, self)
         driver.add_leader_listener(self._on_leader)
         driver.add_unleader_listener(self._on_unleader)
@@ -91,9 +80,6 @@ class Controller:
     def image(self) -> MetadataImage | None:
         """What is decided, ahead of what is committed; None on a controller that is not active."""
         return self._image if self.is_active else None
-
-    async def wait_active(self) -> None:
-        await self._active.wait()
 
     async def submit(self, decision: Callable[[MetadataImage], Outcome[R]]) -> R:
         """Decides at once, in the order of the calls; returns the reply once it is safe to. What
@@ -125,7 +111,6 @@ class Controller:
     def _on_unleader(self, epoch: Epoch) -> None:
         """What was decided and is not committed may become so or not: the next leader knows."""
         self._image = None
-        self._active.clear()
         LOGGER.info("controller %d led epoch %d", self._config.node_id, epoch)
 
     def _on_leader(self, epoch: Epoch) -> None:
@@ -150,7 +135,6 @@ class Controller:
             epoch,
             image.offset,
         )
-        self._active.set()
         self._dead.look()
 
     # ── brokers ──────────────────────────────────────────────────────────────────────────────
@@ -223,16 +207,6 @@ class Controller:
 
         self.sessions.forget(broker_id, epoch=broker_epoch)
         await self.submit(decide)
-
-    async def allocate_producer_ids(
-        self, request: AllocateProducerIdsRequest
-    ) -> AllocateProducerIdsResponse:
-        return await self.submit(lambda image: allocate_producer_ids(image, request))
-
-    async def register_controller(
-        self, request: ControllerRegistrationRequest
-    ) -> ControllerRegistrationResponse:
-        return await self.submit(lambda image: register_controller(image, request))
 
     async def run(self) -> None:
         """Fences brokers that fell silent; a task of the node."""

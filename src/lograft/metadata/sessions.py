@@ -86,9 +86,5 @@ class BrokerSessions:
             for session in self._sessions.values():
                 session.heard_ms += late_ms
 
-    def metadata_offset(self, broker_id: int) -> int:
-        session = self._sessions.get(broker_id)
-        return -1 if session is None else session.metadata_offset
-
     def statistics(self) -> dict[str, int]:
         return {"sessions": len(self._sessions)}

@@ -16,6 +16,7 @@ from lograft.broker.registration import BrokerRegistration
 from lograft.broker.snapshotting import Snapshotter
 from lograft.metadata.directories import assign_directories
 from lograft.metadata.image import MetadataImage
+from lograft.metadata.producer_ids import allocate_producer_ids
 from lograft.metadata.topics import create_topics
 from lograft.metadata.types import Endpoint, Outcome
 from lograft.model.broker_configs import BrokerConfig, broker_config
@@ -139,7 +140,7 @@ class ControlNode:
                 case BrokerHeartbeatRequest():
                     return await controller.heartbeat(message)
                 case AllocateProducerIdsRequest():
-                    return await controller.allocate_producer_ids(message)
+                    return await controller.submit(partial(allocate_producer_ids, request=message))
                 case AssignReplicasToDirsRequest():
                     return await self._assign(message)
                 case _:

@@ -15,7 +15,7 @@ from lograft.broker.registration import (
     Stage,
     controller_registration_request,
 )
-from lograft.metadata.brokers import unregister_broker
+from lograft.metadata.brokers import register_controller, unregister_broker
 from lograft.metadata.errors import Refused
 from lograft.metadata.image import MetadataImage
 from lograft.metadata.types import Endpoint, Outcome
@@ -226,7 +226,7 @@ def test_the_controller_registers_itself() -> None:
             incarnation_id=UUID(int=9),
             endpoints=[Endpoint("CONTROLLER", "localhost", 9093, 0)],
         )
-        await node.controller.register_controller(request)
+        await node.controller.submit(partial(register_controller, request=request))
         assert node.image.controllers[1].endpoints == (
             Endpoint("CONTROLLER", "localhost", 9093, 0),
         )
