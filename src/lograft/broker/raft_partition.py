@@ -14,6 +14,7 @@ from lograft.broker.snapshots import voters_control
 from lograft.broker.vote_journal import VoteJournal
 from lograft.consensus.messages import Message
 from lograft.consensus.types import HardState, LeaderChange, ReplicaKey, VoterSet
+from lograft.model.errors import DiskFailed
 from lograft.model.types import Epoch, NodeId, Offset, TopicIdPartition
 from lograft.replication.raft_modes import ModeReplica
 from lograft.replication.raft_replica import RaftReplica
@@ -70,7 +71,7 @@ class RaftPartition:
     def send(self, to: NodeId, message: Message) -> None:
         self._host.votes.send(self, to, message)
 
-    def append_control(self, change: LeaderChange, voters: VoterSet) -> Offset:
+    def append_control(self, change: LeaderChange, voters: VoterSet) -> Offset | None:
         message = leader_change_message.LeaderChangeMessage(
             version=0,
             leader_id=change.leader,
@@ -82,13 +83,17 @@ class RaftPartition:
         controls: list[Control] = [(frames.LEADER_CHANGE, message), voters_control(voters)]
         return self._append(controls, change.epoch)
 
-    def append_voters(self, epoch: Epoch, voters: VoterSet) -> Offset:
+    def append_voters(self, epoch: Epoch, voters: VoterSet) -> Offset | None:
         return self._append([voters_control(voters)], epoch)
 
-    def _append(self, controls: list[Control], epoch: Epoch) -> Offset:
+    def _append(self, controls: list[Control], epoch: Epoch) -> Offset | None:
         now_ms = self._host.wall_ms()
         batch = control_batch(controls, base_offset=self.log.end_offset, epoch=epoch, now_ms=now_ms)
-        return self.partition.append_control(batch, epoch=epoch, now_ms=now_ms)
+        try:
+            return self.partition.append_control(batch, epoch=epoch, now_ms=now_ms)
+        except DiskFailed:
+            # The log dir is offline by now, and the partition with it.
+            return None
 
     def request_flush(self) -> None:
         self.partition.request_flush()

@@ -22,7 +22,7 @@ from lograft.broker.raft_votes import RaftVotes
 from lograft.broker.vote_journal import VoteJournal
 from lograft.consensus.types import RaftSettings, ReplicaKey
 from lograft.model.broker_configs import BrokerConfig
-from lograft.model.errors import LograftError
+from lograft.model.errors import DiskFailed, LograftError
 from lograft.model.seams import Address, Runtime, Task
 from lograft.model.types import BrokerEpoch, NodeId, TopicIdPartition
 from lograft.replication.raft_modes import ModeReplica
@@ -90,7 +90,11 @@ class RaftPartitions:
             if directory.offline:
                 continue
             journal = VoteJournal(self._runtime, directory.path, on_failed=directory.fail)
-            await self._runtime.workers.run(journal.load, lane=directory.path)
+            try:
+                await self._runtime.workers.run(journal.load, lane=directory.path)
+            except DiskFailed as error:
+                directory.fail(error)
+                continue
             self._journals[directory.path] = journal
             self._tasks.append(self.spawn(journal.run(), name=f"votes in {directory.path}"))
 
@@ -154,6 +158,10 @@ class RaftPartitions:
         )
         self._ports[port.key] = port
         return port.modes
+
+    def is_ready(self, directory: LogDirectory) -> bool:
+        """Whether the votes of this log dir are known; one that has failed takes no part."""
+        return directory.path in self._journals
 
     def find(self, key: TopicIdPartition) -> RaftPartition | None:
         return self._ports.get(key)

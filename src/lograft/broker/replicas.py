@@ -169,6 +169,8 @@ class Replicas:
 
     def make_switchable(self, partition: Partition, replica: PartitionReplica) -> PartitionReplica:
         assert isinstance(replica, IsrReplica), replica
+        if partition.directory is None or not self.raft.is_ready(partition.directory):
+            return replica
         return self.raft.make_switchable(partition, replica)
 
     def configure(self, partition: Partition, replica: PartitionReplica) -> Effects:

@@ -163,6 +163,14 @@ class ModeReplica:
         if self._is_barred_from(assignment):
             return RoleChange.STALE, NO_EFFECTS
         before, self.assignment = self.assignment, assignment
+        # The next epoch of a leader that has led until now: nobody can have cut its log between.
+        goes_on = (
+            self.raft is None
+            and self._isr.leader is not None
+            and assignment.mode is ReplicationMode.entering
+            and assignment.leader == before.leader
+            and assignment.leader_epoch == before.leader_epoch + 1
+        )
         if self.raft is not None:
             raft, self.raft = self.raft, None
             raft.leader = raft.follower = None
@@ -174,7 +182,7 @@ class ModeReplica:
             self._lead_with_a_batch(assignment)
         if assignment.mode is not ReplicationMode.isr:
             self._port.request_flush()
-        return change, effects
+        return RoleChange.CONTINUES if goes_on else change, effects
 
     def _is_barred_from(self, assignment: Assignment) -> bool:
         """Until a record above the epoch in which it voted for the controller comes, that vote
@@ -193,8 +201,11 @@ class ModeReplica:
         assert leader is not None
         voters = voters_of(assignment)
         change = LeaderChange(assignment.leader_epoch, self.me.node_id, voters.node_ids, ())
-        self._control_end = self._port.append_control(change, voters)
-        leader.on_appended(self._control_end)
+        end = self._port.append_control(change, voters)
+        self._control_end = NO_OFFSET if end is None else end
+        if end is None:
+            return
+        leader.on_appended(end)
         # Nobody joins the ISR without that batch.
         leader.epoch_start = self._control_end
 

@@ -21,10 +21,11 @@ class RaftPort(Protocol):
     def send(self, to: NodeId, message: Message) -> None:
         """A vote, its answer, the begin or end of an epoch: never a fetch."""
 
-    def append_control(self, change: LeaderChange, voters: VoterSet) -> Offset:
-        """Append one batch with the leader change and the voters; returns the end of the log."""
+    def append_control(self, change: LeaderChange, voters: VoterSet) -> Offset | None:
+        """Append one batch with the leader change and the voters; returns the end of the log. None:
+        the disk has failed, and nothing more happens here."""
 
-    def append_voters(self, epoch: Epoch, voters: VoterSet) -> Offset: ...
+    def append_voters(self, epoch: Epoch, voters: VoterSet) -> Offset | None: ...
 
     def request_flush(self) -> None:
         """Everything that is in the log shall be on disk soon."""

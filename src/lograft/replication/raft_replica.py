@@ -212,10 +212,14 @@ class RaftReplica:
             if one.lead is not None:
                 voters = self.core.voters
                 end = self.port.append_control(one.lead, voters)
+                if end is None:
+                    break
                 pending.append(self.core.on_appended(end, self.port.now_ms(), voters=voters))
                 self.port.request_flush()
             if one.append_voters is not None:
                 end = self.port.append_voters(self.core.epoch, one.append_voters)
+                if end is None:
+                    break
                 pending.append(
                     self.core.on_appended(end, self.port.now_ms(), voters=one.append_voters)
                 )

@@ -35,8 +35,8 @@ class RoleChange(Enum):
     #: A new leadership: the shell notes (leader epoch, end of the log) as the start of the epoch
     #: in its log and dismisses whoever waited on an older one.
     LEADS = "leads"
-    #: The role goes on in another mode, with the same leader and epoch: its object is another one,
-    #: and whoever waits goes on waiting.
+    #: The role goes on in another mode, with the same leader, which nobody came before: its object
+    #: is another one, and whoever waits goes on waiting.
     CONTINUES = "continues"
     #: A new leader elsewhere: the shell dismisses waits and fetches from it.
     FOLLOWS = "follows"

@@ -92,7 +92,7 @@ def append_one(
     size = len(batch)
     if magic != MAGIC:
         raise UnsupportedBatchFormat(f"a batch of magic {magic}; only {MAGIC} is taken")
-    if size > rules.message_bytes_max:
+    if size > rules.message_bytes_max and origin is not Origin.RAFT:
         raise MessageTooLarge(
             f"a batch of {size} bytes, max.message.bytes is {rules.message_bytes_max}"
         )
