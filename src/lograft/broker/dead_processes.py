@@ -9,6 +9,7 @@ not heard yet, or that is late.
 
 import asyncio
 import logging
+from ipaddress import ip_address
 from typing import Final, Protocol
 
 from lograft.broker.errors import NotController
@@ -25,6 +26,13 @@ PAUSE_MS_MAX: Final = 500
 CALL_MS_MAX: Final = 1_000
 #: A broker is late after so many heartbeats that did not come.
 HEARTBEATS_MISSED: Final = 2
+
+
+def is_loopback(host: str) -> bool:
+    try:
+        return ip_address(host).is_loopback
+    except ValueError:
+        return host.lower() == "localhost"
 
 
 class Registrations(Protocol):
@@ -96,9 +104,17 @@ class DeadProcesses:
         own = broker.endpoint(self._config.inter_broker_listener_name)
         endpoints = broker.endpoints if own is None else (own,)
         for endpoint in endpoints:
-            if not await self._is_refused(endpoint):
+            if not self._is_meant_for_us(endpoint) or not await self._is_refused(endpoint):
                 return False
         return bool(endpoints)
+
+    def _is_meant_for_us(self, endpoint: Endpoint) -> bool:
+        """A broker in a container may say "localhost" and mean its own: unless this node says it
+        too, nobody at that address proves nothing."""
+        if not is_loopback(endpoint.host):
+            return True
+        ours = self._config.advertised_controller_listeners
+        return any(is_loopback(each.host) for each in ours)
 
     async def _is_refused(self, endpoint: Endpoint) -> bool:
         address = Address(endpoint.host, endpoint.port)

@@ -38,7 +38,7 @@ LANE: Final = "heartbeat"
 #: A stopping broker asks so often whether it has handed over everything.
 SHUT_DOWN_PAUSE_MS: Final = 20
 #: It does not wait longer for a controller that cannot be found: the others may be stopping too.
-SHUT_DOWN_SEARCH_MS: Final = 3_000
+SHUT_DOWN_SEARCH_MS: Final = 2_000
 #: The controller does not know this registration: it takes a new one.
 UNKNOWN_TO_CONTROLLER: Final = frozenset(
     {ErrorCode.broker_id_not_registered, ErrorCode.stale_broker_epoch}

@@ -4,7 +4,9 @@ import asyncio
 from collections.abc import Awaitable, Callable
 from uuid import UUID
 
-from lograft.broker.dead_processes import DeadProcesses
+import pytest
+
+from lograft.broker.dead_processes import DeadProcesses, is_loopback
 from lograft.metadata.sessions import BrokerSessions
 from lograft.metadata.types import BrokerState, Endpoint
 from lograft.model.seams import Address
@@ -21,7 +23,7 @@ EPOCH = 7
 class FakeController:
     """Knows broker 2, on the machine `other`."""
 
-    def __init__(self, *listeners: str) -> None:
+    def __init__(self, *listeners: str, host: str = "other") -> None:
         self.sessions = BrokerSessions(9_000)
         self.is_active = True
         self.fenced: list[tuple[int, int]] = []
@@ -30,7 +32,7 @@ class FakeController:
             epoch=BrokerEpoch(EPOCH),
             incarnation_id=UUID(int=1),
             endpoints=tuple(
-                Endpoint(name, "other", PORT + number, 0) for number, name in enumerate(listeners)
+                Endpoint(name, host, PORT + number, 0) for number, name in enumerate(listeners)
             ),
             features={},
             rack=None,
@@ -176,3 +178,25 @@ def test_where_the_common_listener_is_closed_the_others_do_not_matter() -> None:
         assert world.controller.fenced == [(2, EPOCH)]
 
     World("OUTSIDE", "PLAINTEXT").run(work)
+
+
+@pytest.mark.parametrize(
+    ("listener", "is_fenced"), [("localhost", True), ("127.0.0.2", True), ("node", False)]
+)
+def test_the_localhost_of_another_machine_is_not_ours(listener: str, is_fenced: bool) -> None:
+    async def work(world: World) -> None:
+        config = node_config(listeners=f"PLAINTEXT://:9092,CONTROLLER://{listener}:9093")
+        world.controller = FakeController("PLAINTEXT", host="localhost")
+        dead = DeadProcesses(world.life.runtime, config, world.controller)
+        world.controller.sessions.expect(2, epoch=EPOCH, now_ms=0)
+        dead.look()
+        await asyncio.sleep(3)
+        assert bool(world.controller.fenced) == is_fenced
+
+    World().run(work)
+
+
+def test_loopback_addresses() -> None:
+    loopback = ("localhost", "127.0.0.1", "127.9.9.9", "::1")
+    assert all(is_loopback(host) for host in loopback)
+    assert not any(is_loopback(host) for host in ("10.0.0.1", "broker-1", "", "2001:db8::1"))
