@@ -1,7 +1,8 @@
 """The ISR as its leader knows it: what the controller has committed, and what is asked for.
 
     committed ──propose──▶ pending (expand | shrink | recover)
-        ▲                      │ granted, or newer metadata        → committed (as told)
+        ▲                      │ granted (a smaller ISR: not yet),
+        │                      │ or newer metadata                 → committed (as told)
         ├──────────────────────┤ surely not applied                → committed (as before)
         │                      │ outcome settled by metadata only  → stays pending, silent
         └──────────────────────┘ outcome unknown                   → stays pending, asked again
@@ -9,6 +10,10 @@
 A pending proposal may have been applied by a controller whose answer never came. So a replica
 that is being added already counts for the high watermark, and one being removed still does:
 `maximal` holds every ISR that may be the committed one.
+
+A smaller ISR counts only once the metadata log says so. Whoever left it may be eligible to lead
+by a `min.insync.replicas` that the log raised before: this leader must know that minimum before
+it commits anything without them.
 """
 
 from enum import Enum
@@ -76,13 +81,16 @@ class IsrState:
             self.maximal = self.committed | pending.nodes
 
     def on_granted(self, proposal: IsrProposal, granted: IsrGranted) -> bool:
-        """Whether this answer is news. One to a proposal that metadata has overtaken is not."""
+        """Whether this answer counts. One to a proposal that metadata has overtaken does not, nor
+        one that only metadata may bring."""
         if self.pending is None or self.pending.proposal != proposal:
             return False
         if granted.leader_epoch != proposal.leader_epoch:
             return False
         if granted.partition_epoch < self.partition_epoch:
             return False
+        if not self.committed <= frozenset(granted.isr):
+            return False  # stays pending, silent
         self._commit(frozenset(granted.isr), granted.partition_epoch, granted.recovering)
         return True
 
