@@ -5,7 +5,7 @@ from collections.abc import Iterable
 from lograft.metadata.config_effects import uniform_min_isr
 from lograft.metadata.features import LATEST_METADATA_VERSION, SUPPORTED
 from lograft.metadata.image import MetadataImage
-from lograft.metadata.types import ELR_VERSION, METADATA_VERSION, REPLICATION_VERSION
+from lograft.metadata.types import ELR_VERSION, METADATA_VERSION
 from lograft.wire.message import Message
 from lograft.wire.records.abort_transaction_record import AbortTransactionRecord
 from lograft.wire.records.begin_transaction_record import BeginTransactionRecord
@@ -43,10 +43,6 @@ def bootstrap_records(given: Iterable[Message]) -> list[Message]:
     comes first, and the newest is taken where none is named."""
     version = LATEST_METADATA_VERSION
     rest: list[Message] = []
-    given = list(given)
-    if not any(isinstance(r, FeatureLevelRecord) and r.name == REPLICATION_VERSION for r in given):
-        # A new cluster has only nodes that know it, whichever tool formatted them.
-        given.append(FeatureLevelRecord(name=REPLICATION_VERSION, feature_level=1))
     for record in given:
         if not isinstance(record, FeatureLevelRecord):
             rest.append(record)

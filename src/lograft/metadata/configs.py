@@ -29,6 +29,7 @@ from lograft.wire.message import Message
 from lograft.wire.messages import alter_configs as replacing
 from lograft.wire.messages import incremental_alter_configs as incremental
 from lograft.wire.records.config_record import ConfigRecord
+from lograft.wire.records.feature_level_record import FeatureLevelRecord
 
 
 class _Resource(Protocol):
@@ -59,7 +60,7 @@ def alter_configs(
         responses.append(response)
     if request.validate_only:
         records.clear()
-    made = (*records, *effects(image, records, config))
+    made = (*_enabling(image, records), *records, *effects(image, records, config))
     return Outcome(made, replacing.AlterConfigsResponse(responses=responses))
 
 
@@ -97,7 +98,7 @@ def incremental_alter_configs(
     if request.validate_only:
         records.clear()
         resized.clear()
-    made = (*records, *effects(image, records, config), *resized)
+    made = (*_enabling(image, records), *records, *effects(image, records, config), *resized)
     return Outcome(made, incremental.IncrementalAlterConfigsResponse(responses=responses))
 
 
@@ -200,6 +201,16 @@ def _keys_of(resource_type: int) -> Mapping[str, ConfigKey]:
     if resource_type == ResourceType.group:
         return GROUP_CONFIGS
     return CLIENT_METRICS_CONFIGS
+
+
+def _enabling(image: MetadataImage, records: Iterable[ConfigRecord]) -> list[FeatureLevelRecord]:
+    """What the first topic in raft mode needs."""
+    for record in records:
+        if record.resource_type == ResourceType.topic and record.value is not None:
+            found = check_modes(image, {record.name: record.value})
+            if found:
+                return found
+    return []
 
 
 def _changes(

@@ -33,6 +33,7 @@ from lograft.metadata.types import (
 )
 from lograft.model.errors import ErrorCode
 from lograft.model.types import NO_NODE, ReplicationMode
+from lograft.wire.records.feature_level_record import FeatureLevelRecord
 from lograft.wire.records.partition_record import PartitionRecord
 
 MODE: Final = "replication.mode"
@@ -74,15 +75,22 @@ def wished_mode(image: MetadataImage, topic: TopicState, index: int) -> Replicat
     return ReplicationMode[settings.get(MODE, ISR.name)]
 
 
-def check_modes(image: MetadataImage, settings: Mapping[str, str]) -> None:
-    """Whether a topic may have these settings. Raises Refused."""
+def check_modes(image: MetadataImage, settings: Mapping[str, str]) -> list[FeatureLevelRecord]:
+    """Whether a topic may have these settings. Raises Refused. The first one in raft mode brings
+    the record that enables it: a cluster that never uses it stays one that Apache Kafka reads."""
     words = (settings.get(MODE, ""), *settings.get(MODE_OF_PARTITIONS, "").split(","))
-    if any(word.strip().endswith(RAFT.name) for word in words) and not is_enabled(image):
-        raise Refused(
-            ErrorCode.invalid_config,
-            f"Replication by raft is not enabled: the feature {REPLICATION_VERSION} is at 0, raise"
-            " it to 1.",
-        )
+    if is_enabled(image) or not any(word.strip().endswith(RAFT.name) for word in words):
+        return []
+    registered = [(each.broker_id, each.features) for each in image.brokers.values()]
+    registered += [(each.controller_id, each.features) for each in image.controllers.values()]
+    for node_id, features in registered:
+        if REPLICATION_VERSION not in features or 1 not in features[REPLICATION_VERSION]:
+            raise Refused(
+                ErrorCode.invalid_config,
+                f"Replication by raft is not enabled: node {node_id} does not take"
+                f" {REPLICATION_VERSION} 1.",
+            )
+    return [FeatureLevelRecord(name=REPLICATION_VERSION, feature_level=1)]
 
 
 def is_enabled(image: MetadataImage) -> bool:

@@ -174,7 +174,7 @@ def _create(
     if MODE not in values and mode != TOPIC_CONFIGS[MODE].default:
         # Kept with the topic: the setting of one node must not switch topics later.
         values[MODE] = mode
-    check_modes(image, values)
+    enabling = check_modes(image, values)
     if topic.assignments:
         assignments = _given_assignments(image, topic)
     else:
@@ -191,7 +191,7 @@ def _create(
         new_partition(image, topic_id, index, replicas)
         for index, replicas in enumerate(assignments)
     )
-    return records
+    return records + enabling
 
 
 def _given_assignments(image: MetadataImage, topic: CreatableTopic) -> list[tuple[int, ...]]:

@@ -8,7 +8,7 @@ from typing import TypeVar
 import pytest
 
 from lograft.broker.errors import MetadataCorrupt, NotController
-from lograft.metadata.types import ELR_VERSION, REPLICATION_VERSION
+from lograft.metadata.types import ELR_VERSION
 from lograft.model.errors import DiskFailed, InvalidInput
 from lograft.simulation.disk import DiskFault
 from lograft.simulation.machine import Life, Machine
@@ -48,13 +48,9 @@ def test_the_first_start_writes_what_the_storage_was_formatted_with() -> None:
         node = await ControlNode.start(life)
         assert node.driver.epoch == 1
         assert node.driver.is_leader
-        assert node.image.features == {
-            "metadata.version": 30,
-            ELR_VERSION: 1,
-            REPLICATION_VERSION: 1,
-        }
+        assert node.image.features == {"metadata.version": 30, ELR_VERSION: 1}
         # Leader change with kraft version and voters, then the bootstrap transaction.
-        assert node.batches == [(2, 1, 0), (8, 1, 6)]
+        assert node.batches == [(2, 1, 0), (7, 1, 5)]
         assert node.driver.quorum.kraft_version == 1
         assert node.driver.quorum.voters.has(node.loaded.me)
         state = json.loads(life.disk.read(f"{FOLDER}/quorum-state"))

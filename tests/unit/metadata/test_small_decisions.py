@@ -14,7 +14,7 @@ from lograft.metadata.image import MetadataImage
 from lograft.metadata.image_records import broker_record
 from lograft.metadata.producer_ids import allocate_producer_ids
 from lograft.metadata.record_versions import version_of
-from lograft.metadata.types import ELR_VERSION, REPLICATION_VERSION, VersionRange
+from lograft.metadata.types import ELR_VERSION, VersionRange
 from lograft.model.errors import ErrorCode
 from lograft.wire.message import Message
 from lograft.wire.messages.allocate_producer_ids import AllocateProducerIdsRequest
@@ -175,11 +175,10 @@ def test_an_empty_log_begins_with_what_it_was_formatted_with(apply: Apply) -> No
         BeginTransactionRecord,
         FeatureLevelRecord,
         ConfigRecord,
-        FeatureLevelRecord,
         EndTransactionRecord,
     ]
     apply(image, records)
-    assert image.features == {"metadata.version": 25, REPLICATION_VERSION: 1}
+    assert image.features == {"metadata.version": 25}
     assert activation_records(image, formatted) == ()
 
 
@@ -187,14 +186,14 @@ def test_a_cluster_with_elr_begins_with_its_minimum(apply: Apply) -> None:
     image = MetadataImage()
     formatted = [FeatureLevelRecord(name=ELR_VERSION, feature_level=1)]
     apply(image, activation_records(image, formatted, min_insync_replicas=2))
-    assert image.features == {"metadata.version": 30, ELR_VERSION: 1, REPLICATION_VERSION: 1}
+    assert image.features == {"metadata.version": 30, ELR_VERSION: 1}
     assert image.config_of(4, "") == {MIN_ISR: "2"}
 
 
 def test_without_a_format_the_newest_version_is_taken(apply: Apply) -> None:
     image = MetadataImage()
     apply(image, activation_records(image, ()))
-    assert image.features == {"metadata.version": 30, REPLICATION_VERSION: 1}
+    assert image.features == {"metadata.version": 30}
 
 
 def test_a_transaction_that_was_left_open_is_aborted(apply: Apply) -> None:
@@ -203,7 +202,7 @@ def test_a_transaction_that_was_left_open_is_aborted(apply: Apply) -> None:
     records = activation_records(image, ())
     assert isinstance(records[0], AbortTransactionRecord)
     apply(image, records)
-    assert image.features == {"metadata.version": 30, REPLICATION_VERSION: 1}
+    assert image.features == {"metadata.version": 30}
 
 
 @pytest.mark.parametrize(

@@ -1,4 +1,5 @@
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Any
 from uuid import UUID
 
@@ -7,7 +8,7 @@ import pytest
 from lograft.metadata.errors import Refused
 from lograft.metadata.image import MetadataImage
 from lograft.metadata.topics import create_topics, delete_topics
-from lograft.metadata.types import Outcome
+from lograft.metadata.types import REPLICATION_VERSION, Outcome, VersionRange
 from lograft.model.broker_configs import BrokerConfig
 from lograft.model.errors import ErrorCode
 from lograft.model.types import ZERO_UUID
@@ -20,6 +21,7 @@ from lograft.wire.messages.create_topics import (
 )
 from lograft.wire.messages.delete_topics import DeleteTopicsRequest, DeleteTopicState
 from lograft.wire.records.config_record import ConfigRecord
+from lograft.wire.records.feature_level_record import FeatureLevelRecord
 from lograft.wire.records.partition_record import PartitionRecord
 from lograft.wire.records.topic_record import TopicRecord
 
@@ -259,3 +261,23 @@ def test_deletion_may_be_switched_off(
     with pytest.raises(Refused) as refusal:
         delete_topics(cluster(1), DeleteTopicsRequest(topic_names=["a"]), config=config)
     assert refusal.value.code == ErrorCode.topic_deletion_disabled
+
+
+@pytest.mark.parametrize("knows_raft", [True, False])
+def test_the_first_topic_in_raft_mode_enables_it_if_all_nodes_can(
+    cluster: Cluster, config: BrokerConfig, new_id: NewId, apply: Apply, knows_raft: bool
+) -> None:
+    image = cluster(1, 2, 3)
+    for broker in list(image.brokers.values()):
+        features = {REPLICATION_VERSION: VersionRange(0, 1)} if knows_raft else {}
+        image.brokers[broker.broker_id] = replace(broker, features=features)
+    raft = [CreatableTopicConfig(name="replication.mode", value="raft")]
+    first = create(image, config, new_id, topic("first", 1, 3, configs=raft))
+    if not knows_raft:
+        assert first.reply.topics[0].error_code == ErrorCode.invalid_config
+        assert not first.records
+        return
+    assert first.records[-1] == FeatureLevelRecord(name=REPLICATION_VERSION, feature_level=1)
+    apply(image, first.records)
+    second = create(image, config, new_id, topic("second", 1, 3, configs=raft))
+    assert not any(isinstance(record, FeatureLevelRecord) for record in second.records)
