@@ -144,11 +144,12 @@ def _open_log(
             file_delete_delay_ms=config.internal_metadata_delete_delay_millis,
         ),
         now_ms=now_ms,
-        # Only committed, hence fsynced, records are in a snapshot: damage below it is no torn
-        # tail either.
+        # A snapshot of this log stands for fsynced records only, and the recovery point is written
+        # down before it: damage below is no torn tail. One of the leader, which a crash kept from
+        # taking the log's place, says nothing of this log. (Kafka writes no recovery point here.)
         recovery=RecoveryPlan(
             clean=False,
-            recovery_point=max(floor, flushed),
+            recovery_point=flushed if has_recovery_point(disk, folder) else floor,
             log_start=oldest,
         ),
     )
@@ -172,7 +173,8 @@ def _parts_from(log: Log, snapshot: Snapshot) -> bool:
     if last < log.log_start_offset:
         return False
     epoch = log.epoch_for_offset(last)
-    return epoch != NO_EPOCH and epoch < snapshot.id.epoch
+    # Higher, too: of an epoch whose leader could not commit what it wrote here.
+    return epoch not in (NO_EPOCH, snapshot.id.epoch)
 
 
 def _log_start(log: Log, snapshot: Snapshot | None, ids: Sequence[SnapshotId]) -> LogEnd:
@@ -186,6 +188,10 @@ def _log_start(log: Log, snapshot: Snapshot | None, ids: Sequence[SnapshotId]) -
     # The snapshot at its beginning is gone: the newest one stands for more than that.
     log.advance_start(snapshot.id.end_offset)
     return LogEnd(snapshot.id.epoch, snapshot.id.end_offset)
+
+
+def has_recovery_point(disk: Disk, folder: str) -> bool:
+    return disk.exists(f"{folder}/{RECOVERY_POINTS}")
 
 
 def read_recovery_point(disk: Disk, folder: str) -> Offset:

@@ -456,6 +456,10 @@ class RaftEngine:
             self._marked_ms = now_ms
             self._mark_recovery_point(plan.upto)
 
+    async def mark_durable(self, upto: Offset) -> None:
+        """Writes down that everything below is on disk, before a snapshot stands for it."""
+        await self._runtime.workers.run(partial(self._mark_recovery_point, upto), lane=self.lane)
+
     def _mark_recovery_point(self, offset: Offset) -> None:
         try:
             write_recovery_point(self._runtime.disk, self._folder, offset)

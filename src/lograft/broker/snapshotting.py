@@ -78,6 +78,7 @@ class Snapshotter:
         # Committed may be what only the others have on disk: a crash could leave a log here that
         # parts from the snapshot before its end.
         await self._driver.wait_durable(snapshot_id.end_offset)
+        await self._driver.mark_durable(snapshot_id.end_offset)
         job = partial(
             write_snapshot,
             self._runtime.disk,

@@ -2,6 +2,7 @@
 
 import asyncio
 from collections.abc import Awaitable, Callable
+from functools import partial
 from typing import TypeVar
 from uuid import UUID
 
@@ -285,3 +286,44 @@ def test_a_damaged_snapshot_is_passed_over_while_the_log_covers_it() -> None:
         return node.image
 
     assert run(machine, first).configs == run(machine, second).configs
+
+
+@pytest.mark.parametrize(("beyond", "epoch"), [(50, 9), (-1, 9), (-1, 1), (0, 1)])
+def test_a_snapshot_of_the_leader_takes_the_logs_place_after_a_crash_too(
+    beyond: int, epoch: int
+) -> None:
+    """It was there whole, but the log not yet emptied: shorter, or with another past, in which an
+    epoch may even be higher than the committed one."""
+    machine = new_machine()
+
+    async def live(life: Life) -> None:
+        node = await ControlNode.start(life)
+        await node.controller.submit(decision(*settings(1, 2, 3)))
+
+    for _ in range(3):
+        run(machine, live)
+
+    async def interrupt(life: Life) -> SnapshotId:
+        loaded = (await ControlNode.load(life, node_config())).loaded
+        assert loaded.hard_state.epoch == 3
+        found = SnapshotId(Offset(loaded.log.end_offset + beyond), Epoch(epoch))
+        job = partial(
+            write_snapshot,
+            *(life.disk, FOLDER, found, settings(7)),
+            quorum=loaded.quorum,
+            last_timestamp_ms=0,
+            now_ms=0,
+        )
+        await life.runtime.workers.run(job)
+        return found
+
+    found = run(machine, interrupt)
+
+    async def reload(life: Life) -> None:
+        loaded = (await ControlNode.load(life, node_config())).loaded
+        assert loaded.snapshot is not None
+        assert loaded.snapshot.id == found
+        assert (loaded.log.log_start_offset, loaded.log.end_offset) == (found[0], found[0])
+
+    run(machine, reload)
+    run(machine, reload)
