@@ -409,6 +409,9 @@ class RaftDriver:
             disk = self._runtime.disk
             return folder.write_snapshot(disk, self._path, snapshot, voters, state())
 
+        # First, so that damage below an own snapshot is never taken for a torn tail.
+        mark = partial(folder.write_recovery_point, self._runtime.disk, self._path)
+        await self._in_worker(lambda: mark(snapshot.end_offset))
         size_bytes = await self._runtime.workers.run(write, lane=f"{self._path}#snapshot")
         LOGGER.info("snapshot of everything below %d: %d bytes", snapshot.end_offset, size_bytes)
         self._post(partial(self._on_snapshot, snapshot, size_bytes))
