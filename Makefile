@@ -17,8 +17,9 @@ $(INSTALLED): pyproject.toml constraints.txt
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt -e '.[dev]'
 	touch $@
 
-demo: install  ## one node, a topic, some thousands of records through a real client
-	$(BIN)/python examples/demo.py
+NODES ?= 1
+demo: install  ## records through a real client; NODES=3: on a cluster whose leaders are killed
+	$(BIN)/python examples/$(if $(filter 3,$(NODES)),cluster_demo,demo).py
 
 test: check  ## everything that needs only PyPI, under ten minutes
 	$(BIN)/python -X dev -bb -m pytest -q -m 'not interop and not chaos'
