@@ -244,7 +244,9 @@ def test_snapshots_come_by_time_too() -> None:
     cluster.run(main())
 
 
-def test_a_leader_that_stops_hands_over() -> None:
+@pytest.mark.parametrize("is_killed", [True, False])
+def test_a_leader_that_is_gone_is_replaced_at_once(is_killed: bool) -> None:
+    """One that stops hands over; of one that is killed its host tells, by refusing connections."""
     cluster = KvCluster(4)
 
     async def main() -> None:
@@ -253,11 +255,14 @@ def test_a_leader_that_stops_hands_over() -> None:
         await cluster.as_client(cluster.client().set(b"k", b"v"))
         leader = cluster.leader
         assert leader is not None
-        machine, node = cluster.machines[leader], cluster.nodes.pop(leader)
-        assert machine.life is not None
         began_ns = cluster.loop.now_ns
-        await machine.life.run(node.stop(), name="stop")
-        machine.exit()
+        if is_killed:
+            cluster.crash(leader, power=False)
+        else:
+            machine, node = cluster.machines[leader], cluster.nodes.pop(leader)
+            assert machine.life is not None
+            await machine.life.run(node.stop(), name="stop")
+            machine.exit()
         await cluster.wait_until(lambda: cluster.leader is not None)
         assert cluster.loop.now_ns - began_ns < 300_000_000, "sooner than any timeout"
 

@@ -6,7 +6,6 @@ import subprocess
 import sys
 from collections.abc import Iterator
 from pathlib import Path
-from time import monotonic
 
 import pytest
 
@@ -82,9 +81,7 @@ def test_a_cluster_survives_its_leader(processes: Processes) -> None:
     assert processes.client("color", "blue") == (0, "")
     first = processes.leader()
     processes.end(first, signal.SIGKILL)
-    began = monotonic()
     assert processes.client("color", "green") == (0, "")
-    assert monotonic() - began < 10, "longer than a dead process needs to be noticed"
     for name in processes.names[:3]:
         if not name.endswith(f":{first}"):
             assert processes.client("color", servers=name) == (0, "green"), "any server will do"
