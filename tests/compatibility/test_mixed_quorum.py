@@ -1,0 +1,89 @@
+"""One metadata quorum of two Lograft controllers and one of Apache Kafka: they vote for each other
+and follow each other, whoever leads."""
+
+import asyncio
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+from lograft.broker.errors import PeerLost, PeerUnreachable
+from lograft.wire.messages.describe_quorum import DescribeQuorumResponsePartitionData
+from tests.compatibility.servers import Kind, Server, kinds_under_test
+from tests.unit.cli.test_cluster_processes import quorum
+
+KINDS: tuple[Kind, ...] = ("lograft", "lograft", "kafka")
+KAFKA_ID = 3
+PATIENCE_S = 60
+
+
+@pytest.fixture
+def controllers(tmp_path: Path) -> Iterator[list[Server]]:
+    servers = [
+        Server(kind, tmp_path / f"node-{node_id}", node_id=node_id)
+        for node_id, kind in enumerate(KINDS, start=1)
+    ]
+    for one in servers:
+        one.voters = ",".join(f"{each.node_id}@{each.controller}" for each in servers)
+        one.settings = {
+            "process.roles": "controller",
+            "listeners": f"CONTROLLER://{one.controller}",
+            "advertised.listeners": f"CONTROLLER://{one.controller}",
+        }
+        one.launch()
+    yield servers
+    for one in servers:
+        one.kill()
+
+
+def leaders_view(servers: list[Server]) -> DescribeQuorumResponsePartitionData | None:
+    """What the leader says; None if nobody leads now."""
+    for one in servers:
+        try:
+            seen = asyncio.run(quorum(one.controller_port))
+        except (PeerLost, PeerUnreachable):
+            continue
+        if not seen.error_code and seen.leader_id == one.node_id and seen.high_watermark > 0:
+            return seen
+    return None
+
+
+def wait_leader(
+    servers: list[Server], is_met: Callable[[DescribeQuorumResponsePartitionData], bool]
+) -> DescribeQuorumResponsePartitionData:
+    deadline = time.monotonic() + PATIENCE_S
+    while time.monotonic() < deadline:
+        seen = leaders_view(servers)
+        if seen is not None and is_met(seen):
+            return seen
+        time.sleep(0.1)
+    pytest.fail("\n".join(one.log_tail() for one in servers))
+
+
+def all_follow(seen: DescribeQuorumResponsePartitionData) -> bool:
+    ends = [each.log_end_offset for each in seen.current_voters]
+    return len(ends) == 3 and min(ends) >= seen.high_watermark - 1
+
+
+def is_anybody(seen: DescribeQuorumResponsePartitionData) -> bool:
+    return True
+
+
+@pytest.mark.skipif("kafka" not in kinds_under_test(), reason="LOGRAFT_TEST_SERVERS=both")
+def test_lograft_and_kafka_lead_and_follow_each_other(controllers: list[Server]) -> None:
+    seen = wait_leader(controllers, all_follow)
+    led: list[int] = []
+    # Nobody can be made the leader; sooner or later it is Kafka's turn, and another's after it.
+    for _ in range(8):
+        led.append(seen.leader_id)
+        if KAFKA_ID in led and led[-1] != KAFKA_ID:
+            break
+        old = controllers[seen.leader_id - 1]
+        old.kill()
+        # Two of three are a majority, whoever they are.
+        wait_leader([one for one in controllers if one is not old], is_anybody)
+        old.launch()
+        seen = wait_leader(controllers, all_follow)
+    assert KAFKA_ID in led, led
+    assert {1, 2} & set(led), led
