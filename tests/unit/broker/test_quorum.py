@@ -7,10 +7,16 @@ import pytest
 
 from lograft.broker.errors import NotController
 from lograft.broker.raft_driver import RaftDriver
-from lograft.consensus.messages import AddVoterRequest, Error, RemoveVoterRequest
-from lograft.consensus.types import Voter, VoterEndpoint
+from lograft.consensus.messages import (
+    AddVoterRequest,
+    Error,
+    FetchResponse,
+    RemoveVoterRequest,
+)
+from lograft.consensus.types import LogEnd, Voter, VoterEndpoint
 from lograft.metadata.image import MetadataImage
-from lograft.model.types import NodeId, Offset
+from lograft.model.types import Epoch, NodeId, Offset
+from lograft.simulation.errors import InvariantViolated
 from lograft.testing import Cluster
 from lograft.wire.records.config_record import ConfigRecord
 from tests.unit.broker.metadata_nodes import decision
@@ -182,7 +188,8 @@ def test_a_node_that_was_away_for_long_gets_a_snapshot(seed: int) -> None:
     Cluster(nodes=3, seed=seed, properties=SHORT_LOG).play(scenario)
 
 
-def test_brokers_observe_and_start_again_from_their_own_snapshot() -> None:
+@pytest.mark.parametrize("is_static", [False, True])
+def test_brokers_observe_and_start_again_from_their_own_snapshot(is_static: bool) -> None:
     roles = ["controller", "controller", "controller", "broker", "broker"]
 
     async def scenario(cluster: Cluster) -> None:
@@ -207,7 +214,39 @@ def test_brokers_observe_and_start_again_from_their_own_snapshot() -> None:
         for node_id in (4, 5):
             await cluster.wait_for(lambda i=node_id: "after" in settings_of(cluster, i))
 
-    Cluster(nodes=5, seed=2, roles=roles, properties=SHORT_LOG).play(scenario)
+    Cluster(nodes=5, seed=2, roles=roles, is_static=is_static, properties=SHORT_LOG).play(scenario)
+
+
+def test_a_node_stops_rather_than_undo_what_is_committed() -> None:
+    async def scenario(cluster: Cluster) -> None:
+        await decide(cluster, "committed")
+        victim = others(cluster, cluster.controller_id)[0]
+        quorum = driver(cluster, victim)
+        await cluster.wait_for(lambda: "committed" in settings_of(cluster, victim))
+        await cluster.wait_for(lambda: is_asking(quorum))
+        fetcher = quorum.core.fetcher
+        assert fetcher is not None
+        assert fetcher.in_flight is not None
+        # An answer as only a leader could give it that has lost its log.
+        quorum._on_answer(
+            FetchResponse(
+                sender=quorum.leader,
+                epoch=quorum.epoch,
+                leader=quorum.leader,
+                high_watermark=Offset(1),
+                diverging=LogEnd(Epoch(0), Offset(0)),
+                request_id=fetcher.in_flight,
+            )
+        )
+        end = quorum.log.end_offset
+        await cluster.wait_for(lambda: victim not in cluster.nodes())
+        assert quorum.log.end_offset == end
+
+    def is_asking(quorum: RaftDriver) -> bool:
+        return quorum.core.fetcher is not None and quorum.core.fetcher.in_flight is not None
+
+    with pytest.raises(InvariantViolated, match="CommittedAtRisk"):
+        Cluster(nodes=3, seed=8).play(scenario)
 
 
 def test_voters_come_and_go() -> None:
