@@ -51,9 +51,9 @@ FETCH_LANE: Final = "fetch"
 #: Requests under way: a parked poll, and the one that interrupts it.
 IN_FLIGHT_MAX: Final = 2
 #: Pauses before each look whether a leader whose connection broke is still there.
+KNOCKS_MS: Final = (0, 20)
 #: Who does not even refuse within this time is not known to be gone.
 KNOCK_MS_MAX: Final = 2_000
-KNOCKS_MS: Final = (0, 20)
 LATEST: Final = -1
 EARLIEST: Final = -2
 
