@@ -327,6 +327,9 @@ class Partition:
         """A worker is done with the log: what the metadata said meanwhile counts now."""
         if not self.offline and not self.deleted:
             self.take_role()
+            if self.flush_before_ack:
+                # A flush that was asked for meanwhile was not done.
+                self.request_flush()
 
     def on_config_changed(self, config: TopicConfig) -> None:
         self.config = config

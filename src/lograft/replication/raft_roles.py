@@ -108,7 +108,15 @@ class RaftLeader:
         return self.is_serving
 
     def low_watermark(self, log_start: Offset) -> Offset:
-        return min([log_start, *self._log_starts.values()])
+        """Followers that have not been heard of for a while do not hold it up."""
+        core, now_ms = self._replica.core, self._replica.port.now_ms()
+        lowest = log_start
+        if core.leadership is not None:
+            for progress in core.leadership.replicas():
+                its_start = self._log_starts.get(progress.key.node_id, log_start)
+                if its_start < lowest and now_ms - progress.heard_ms <= IN_SYNC_MS:
+                    lowest = its_start
+        return lowest
 
     def statuses(self, log_start: Offset) -> list[ReplicaStatus]:
         core, now_ms = self._replica.core, self._replica.port.now_ms()
