@@ -34,6 +34,10 @@ class Marks:
     durable: int
     leader_epoch: int
     is_being_cut: bool = False
+    #: A replica that was removed and came back begins anew.
+    partition: object = None
+    #: What it had when its leader heard of it, before a power loss.
+    had: int = 0
 
 
 @dataclass(slots=True)
@@ -134,6 +138,7 @@ class PartitionWatch:
             log.durable_offset,
             epoch,
             partition.during_cut is not None,
+            partition,
         )
         if key not in self.names:
             self.names[key] = str(partition.topic_partition)
@@ -148,7 +153,8 @@ class PartitionWatch:
             return
         if not marks.start <= marks.stable <= marks.watermark <= marks.end:
             self._violated("D6", f"{where}: marks out of order: {marks}")
-        if seen is not None and seen.life is marks.life and marks.watermark < seen.watermark:
+        is_same = seen is not None and seen.partition is marks.partition
+        if seen is not None and is_same and marks.watermark < seen.watermark:
             self._violated(
                 "D6", f"{where}: the watermark went from {seen.watermark} to {marks.watermark}"
             )
@@ -182,7 +188,8 @@ class PartitionWatch:
             if found is None:
                 continue
             on_disk = partition.flush_before_ack or by_quorum
-            has = found.durable if on_disk else found.end
+            # Without flushes a leader may count what a replica had until it lost its power.
+            has = found.durable if on_disk else max(found.end, found.had)
             if has >= marks.watermark:
                 holders.append(each)
         if len(holders) < needed:
@@ -263,7 +270,7 @@ class PartitionWatch:
         )
         if kind in ("power", "hurt"):
             for key, marks in self._fates[node_id].replicas.items():
-                self.replicas[node_id, key] = replace(marks, end=marks.durable)
+                self.replicas[node_id, key] = replace(marks, end=marks.durable, had=marks.end)
 
     def begins(self, node_id: int) -> None:
         self._boots[node_id] = self._quorum.committed
