@@ -13,12 +13,12 @@ import pytest
 
 from lograft.simulation.cluster_mutants import CLUSTER_MUTANTS, hunt_cluster
 from lograft.simulation.cluster_plan import ClusterFault, ClusterOptions
-from lograft.simulation.cluster_run import run_cluster
+from lograft.simulation.cluster_run import ClusterRun, run_cluster
 from lograft.simulation.run import run_file, run_whole_cluster
 
 pytestmark = pytest.mark.simulation
 
-BUDGET_SECONDS = float(os.environ.get("LOGRAFT_CLUSTER_SECONDS", "20"))
+BUDGET_SECONDS = float(os.environ.get("LOGRAFT_CLUSTER_SECONDS", "15"))
 FIRST_SEED = int(os.environ.get("LOGRAFT_CLUSTER_SEED", "0"))
 REGRESSIONS = sorted((Path(__file__).parent / "regressions").glob("*.json"))
 #: Caught within two seeds; the campaign hunts all of them.
@@ -27,8 +27,6 @@ QUICK_MUTANTS = (
     "vote not persisted",
     "watermark of the leader alone",
     "follower does not fsync",
-    "watermark beyond the log",
-    "producer ids given twice",
 )
 
 
@@ -71,6 +69,18 @@ def test_leaders_are_killed_one_after_the_other() -> None:
     assert report.leader_epochs > 3
 
 
+def test_a_minority_that_is_down_stops_nobody() -> None:
+    faults = [ClusterFault(1_000, "kill", "leader", 20_000, 1)]
+    run = ClusterRun(4, ClusterOptions(nodes=3, seconds=6, faults=faults, pace_ms=(20, 50)))
+    report = run.execute()
+    assert report.violations == []
+    died = next(run.history.probes("died")).index
+    # L3: every partition takes records while the node is away.
+    sends = [each for each in run.history.operations("send") if each.type == "ok"]
+    later = Counter(each.asked["tp"] for each in sends if each.invoked > died)
+    assert all(later[tp] > 20 for tp in ("sync-0", "lazy-0", "lazy-1")), later
+
+
 @pytest.mark.parametrize("name", QUICK_MUTANTS)
 def test_each_missing_safeguard_is_noticed(name: str) -> None:
     assert hunt_cluster(name, seeds_max=2) is not None
@@ -82,10 +92,10 @@ def test_every_mutant_has_a_place_to_be_taken_from() -> None:
             assert hasattr(owner, attribute), (owner, attribute)
 
 
-@pytest.mark.parametrize("path", REGRESSIONS, ids=lambda path: path.stem)
-def test_what_failed_once_does_not_fail_again(path: Path) -> None:
-    report = run_file(path)
-    assert not report.failed, report.message
+def test_what_failed_once_does_not_fail_again() -> None:
+    for path in REGRESSIONS:
+        report = run_file(path)
+        assert not report.failed, f"{path.name}: {report.message}"
 
 
 def trace_in_new_process(seed: int, hash_seed: str) -> str:
@@ -100,4 +110,4 @@ def trace_in_new_process(seed: int, hash_seed: str) -> str:
 
 
 def test_a_replay_has_the_same_trace() -> None:
-    assert len({trace_in_new_process(13, hash_seed) for hash_seed in ("1", "2", "3")}) == 1
+    assert len({trace_in_new_process(10, hash_seed) for hash_seed in ("1", "2", "3")}) == 1

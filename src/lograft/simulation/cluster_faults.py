@@ -12,13 +12,15 @@ from collections.abc import Iterator
 from random import Random
 from typing import Any, Final, Protocol
 
-from lograft.simulation.cluster import SimulatedCluster
+from lograft.simulation.cluster import DATA, SimulatedCluster
 from lograft.simulation.cluster_plan import ClusterFault
 from lograft.simulation.disk import DiskFault, Operation
 from lograft.simulation.hosts import Host
 
 #: How many times slower a slow disk or link is.
 SLOW: Final = (20, 200, 2_000)
+#: Fewer than the smallest batch has.
+LAST_BYTES: Final = 60
 BROKEN: Final[tuple[Operation, ...]] = ("write", "fsync", "fsync_dir", "rename")
 
 
@@ -27,6 +29,9 @@ class Atlas(Protocol):
 
     def survives_loss_of(self, node_id: int) -> bool:
         """Whether every partition has a whole and electable replica elsewhere."""
+
+    def unflushed_on(self, node_id: int) -> list[str]:
+        """Partitions whose last batch there is in the page cache only."""
 
 
 class FaultInjector:
@@ -68,6 +73,8 @@ class FaultInjector:
                 self._end(fault, node_id, host)
             case "isolate" | "cut-in" | "cut-out" | "bridge" | "split" | "reset" | "slow-link":
                 self._disconnect(fault, node_id, host)
+            case "rot":
+                self._rot(fault, node_id, host)
             case "eio" | "full" | "slow-disk":
                 self._hurt_disk(fault, node_id, host)
             case "pause":
@@ -218,3 +225,21 @@ class FaultInjector:
                 operation=operation, error=error, skip=fault.amount % 20, is_allowed=is_allowed
             )
         )
+
+    def _rot(self, fault: ClusterFault, node_id: int, host: Host) -> None:
+        """A kill, and a bit of the last batch of a log flips meanwhile: not torn, but corrupt."""
+        names = self._atlas.unflushed_on(node_id)
+        if not host.is_up or not names or not self._atlas.survives_loss_of(node_id):
+            return
+        folder = f"{DATA}/{names[fault.amount % len(names)]}"
+        host.is_disk_hurt = True
+        host.end("kill")
+        platter = host.machine.platter
+        logs = [name for name in sorted(platter.folder(folder).live) if name.endswith(".log")]
+        path = f"{folder}/{logs[-1]}"
+        size = len(platter.file(path).live)
+        if size > LAST_BYTES:
+            position = size - 1 - fault.amount % LAST_BYTES
+            self._cluster.loop.trace.event("rot", path, position)
+            platter.flip_bit(path, position, fault.amount % 8)
+        self._stay_down(fault, host)

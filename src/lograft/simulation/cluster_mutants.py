@@ -51,7 +51,7 @@ def _plan(
 ) -> ClusterOptions:
     """One fault after the other, of these kinds, aimed at these."""
     random = Random(f"{seed}:guided")
-    seconds = 10
+    seconds = 6
     faults = [
         ClusterFault(
             at_ms=at_ms + random.randrange(every_ms // 2),

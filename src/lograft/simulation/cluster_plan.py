@@ -13,7 +13,7 @@ from typing import Any, Final
 KINDS: Final = (
     "kill", "kill", "kill", "power", "power", "crash-kill", "crash-power", "pause", "pause",
     "isolate", "isolate", "cut-in", "cut-out", "bridge", "split", "slow-link", "slow-disk",
-    "eio", "full", "clock", "stop", "stop", "reset", "kill-all", "rolling",
+    "eio", "full", "clock", "stop", "stop", "reset", "kill-all", "rolling", "rot",
 )  # fmt: skip
 TARGETS: Final = ("leader", "leader", "leader", "controller", "controller", "follower", "any")
 #: Administrative steps (cluster_admin.py).
@@ -80,7 +80,7 @@ class ClusterOptions:
 def draw_options(seed: int, *, nodes: int | None = None) -> ClusterOptions:
     random = Random(f"{seed}:cluster-options")
     seconds = random.choice((6, 10, 15))
-    count = random.choice((0, 1, 2, 3, 5))
+    count = random.choice((0, 2, 3, 5, 8))
     durable = random.random() < 0.2
     return ClusterOptions(
         nodes=random.choice((3, 3, 3, 5)) if nodes is None else nodes,

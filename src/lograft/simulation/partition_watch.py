@@ -310,6 +310,14 @@ class PartitionWatch:
             and key not in self._fsyncing
         )
 
+    def unflushed_on(self, node_id: int) -> list[str]:
+        life = self._cluster.hosts[node_id].life
+        return [
+            self.names[key]
+            for (each, key), marks in self.replicas.items()
+            if each == node_id and marks.life is life and marks.durable < marks.end
+        ]
+
     def _is_whole(self, node_id: int, key: Key, image: MetadataImage) -> bool:
         host = self._cluster.hosts.get(node_id)
         marks = self.replicas.get((node_id, key))
