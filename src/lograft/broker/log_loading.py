@@ -6,7 +6,7 @@ comes from elsewhere) is set aside as `-stray` and left for a person to look at,
 
 import logging
 from collections.abc import Callable, Sequence
-from errno import ENOENT
+from errno import EIO, ENOENT
 from typing import Final, NamedTuple, TypeAlias
 from uuid import UUID
 
@@ -114,6 +114,16 @@ def intact_epoch_of_all(disk: Disk, log_dirs: Sequence[str]) -> int:
             return -1
     known = epochs.pop()
     return -1 if epochs or known is None else known
+
+
+def check_nothing_lost(log_dir: str, results: Sequence[Log | LograftError]) -> None:
+    """For logs whose process ended alone: the kernel has all that was written, so at most the last
+    write is not whole. If more is gone the disk or its cache has changed bytes, and the broker has
+    claimed what it does not have any more. Raises DiskFailed: the next start will not claim it."""
+    for result in results:
+        if isinstance(result, Log) and result.lost_in_recovery:
+            reason = f"{result.directory} has lost records that were written in this boot"
+            raise DiskFailed(log_dir, OSError(EIO, reason))
 
 
 def mark_running(disk: Disk, log_dir: str, broker_epoch: int) -> None:

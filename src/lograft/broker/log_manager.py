@@ -20,6 +20,7 @@ from lograft.broker.log_directory import LogDirectory
 from lograft.broker.log_loading import (
     ConfigOf,
     FoundLog,
+    check_nothing_lost,
     intact_epoch_of_all,
     mark_running,
     open_found,
@@ -95,6 +96,8 @@ class LogManager:
         self.on_directory_failed: Callable[[], None] = lambda: None
         #: Called when a partition's log is open: the controller may not know in which dir.
         self.on_partition_opened: Callable[[Partition, LogDirectory], None] = lambda p, d: None
+        #: The cluster was told that nothing is missing.
+        self._claims_all = False
         self._found: dict[TopicIdPartition, Opened] = {}
         self._work: dict[LogDirectory, list[Make | Doom]] = {}
         #: The tasks that do it.
@@ -142,7 +145,9 @@ class LogManager:
         if self.unusable or not paths:
             return -1
         job = partial(intact_epoch_of_all, self._disk, paths)
-        return await self._runtime.workers.run(job)
+        epoch = await self._runtime.workers.run(job)
+        self._claims_all = epoch >= 0
+        return epoch
 
     async def _load_directory(
         self, directory: LogDirectory, config_of: ConfigOf, id_of: Callable[[str], UUID]
@@ -175,6 +180,8 @@ class LogManager:
             workers.run(partial(open_many, [opener for _, _, opener in chunk])) for chunk in chunks
         ]
         for chunk, results in zip(chunks, await asyncio.gather(*jobs), strict=True):
+            if found.clean_epoch is None and self._claims_all:
+                check_nothing_lost(directory.path, results)
             for (one, key, _), result in zip(chunk, results, strict=True):
                 if isinstance(result, LograftError):
                     LOGGER.error("%s stays offline: %s", one.topic_partition, result)

@@ -242,4 +242,6 @@ class FaultInjector:
             position = size - 1 - fault.amount % LAST_BYTES
             self._cluster.loop.trace.event("rot", path, position)
             platter.flip_bit(path, position, fault.amount % 8)
+            # The next life may find it out and end.
+            host.is_disk_hurt = True
         self._stay_down(fault, host)

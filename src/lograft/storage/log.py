@@ -77,6 +77,7 @@ class Log:
         "epochs_written",
         "is_removing",
         "log_start_offset",
+        "lost_in_recovery",
         "lower_recovery_point",
         "producers",
         "removals",
@@ -115,6 +116,8 @@ class Log:
         self.log_start_offset = Offset(0)
         self.durable_offset = Offset(0)
         self.end_offset = Offset(0)
+        #: Opening it cut away more than one write that never came to its end.
+        self.lost_in_recovery = False
         #: Counts cuts, so that a flush that was under way then is not believed.
         self.truncations = 0
         #: Files of rolled segments that the next flush must fsync, each with its number. A file

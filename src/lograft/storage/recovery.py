@@ -247,6 +247,7 @@ def _recover(log: "Log", plan: RecoveryPlan, epochs_known: bool) -> None:
             offset=log.end_offset,
             recovery_point=recovery_point,
         )
+    log.lost_in_recovery = _loses_whole_batches(log, cut)
     _unlink_snapshots(log, useless)
     is_whole = cut.segments == len(log.segments) and cut.size == log.active.file.size
     if (
@@ -262,6 +263,18 @@ def _recover(log: "Log", plan: RecoveryPlan, epochs_known: bool) -> None:
     else:
         _apply(log, first, cut, snapshots)
     log.durable_offset = log.end_offset
+
+
+def _loses_whole_batches(log: "Log", cut: _Cut) -> bool:
+    """Whether what is cut away is more than the beginning of one batch."""
+    if cut.segments < len(log.segments):
+        return True
+    file = log.active.file
+    rest = file.size - cut.size
+    if rest < HEADER_SIZE:
+        return False
+    size = unpack_header(memoryview(file.pread(HEADER_SIZE, cut.size)), 0)[1] + LENGTH_OVERHEAD
+    return bool(HEADER_SIZE <= size <= rest)
 
 
 def _check_segments(log: "Log", first: int, snapshots: dict[int, bytes]) -> _Cut:
