@@ -330,10 +330,35 @@ def test_only_a_quorum_of_several_writes_when_it_has_nothing_to_say() -> None:
     assert Cluster(nodes=3, seed=1, properties=quiet).play(grown) == 0
 
 
+async def change_voters(cluster: Cluster, chance: Random, changes: list[Error]) -> None:
+    """Takes voters out and lets them in again, without end."""
+    while True:
+        await asyncio.sleep(chance.uniform(0.2, 2))
+        node_id = chance.choice(list(cluster.hosts))
+        if cluster.controller_id not in cluster.nodes() or node_id not in cluster.nodes():
+            continue
+        leader = driver(cluster, cluster.controller_id)
+        known = leader.voters.find(NodeId(node_id))
+        request: AddVoterRequest | RemoveVoterRequest
+        if known is None:
+            end = VoterEndpoint("CONTROLLER", f"n{node_id}", 9093)
+            request = AddVoterRequest(voter=Voter(driver(cluster, node_id).me, (end,)))
+        elif len(leader.voters.voters) > 2:
+            request = RemoveVoterRequest(key=known.key)
+        else:
+            continue
+        try:
+            async with asyncio.timeout(20):
+                changes.append((await leader.ask(request)).error)
+        except (NotController, TimeoutError):
+            pass
+
+
 @pytest.mark.parametrize("seed", range(4))
 def test_what_was_acknowledged_survives(seed: int) -> None:
-    """Nodes are killed, lose power, are cut off and stopped at random, one at a time; snapshots are
-    taken and loaded. Every acknowledged decision is there in the end, on every node."""
+    """Nodes are killed, lose power, are cut off and stopped at random, one at a time; voters come
+    and go, snapshots are taken and loaded. Every acknowledged decision is there in the end, on
+    every node."""
 
     async def scenario(cluster: Cluster) -> None:
         chance = Random(seed)
@@ -349,6 +374,8 @@ def test_what_was_acknowledged_survives(seed: int) -> None:
                 await asyncio.sleep(0.05)
 
         writers = [asyncio.ensure_future(write(worker)) for worker in range(2)]
+        changes: list[Error] = []
+        changing = asyncio.ensure_future(change_voters(cluster, chance, changes))
         for _ in range(8):
             await asyncio.sleep(chance.uniform(0.1, 1.5))
             node_id = chance.choice([cluster.controller_id, *cluster.hosts])
@@ -368,7 +395,9 @@ def test_what_was_acknowledged_survives(seed: int) -> None:
             await asyncio.sleep(chance.uniform(0, 1))
             await cluster.start(node_id)
         is_over = True
+        changing.cancel()
         await asyncio.gather(*writers)
+        assert Error.NONE in changes
         end = driver(cluster, cluster.controller_id).log.end_offset
         for node_id in cluster.hosts:
             await cluster.wait_for(lambda i=node_id: reached(cluster, i, end))
@@ -378,4 +407,5 @@ def test_what_was_acknowledged_survives(seed: int) -> None:
     def reached(cluster: Cluster, node_id: int, end: Offset) -> bool:
         return driver(cluster, node_id).delivered_end >= end
 
-    Cluster(nodes=3, seed=seed, properties=SHORT_LOG).play(scenario)
+    roomy = {**SHORT_LOG, "internal.metadata.log.segment.bytes": "1000"}
+    Cluster(nodes=3 + seed % 2, seed=seed, properties=roomy).play(scenario)
