@@ -35,9 +35,10 @@ format: install  ## let ruff lay out the code
 	$(BIN)/ruff check --quiet --fix .
 
 SEED ?=
+KIND ?= all
 SECONDS_MAX ?= 60
-simulate: install  ## seeded crashes and power losses; SEED=n replays one
-	$(BIN)/python -m lograft.simulation $(if $(SEED),replay $(SEED),run --seconds $(SECONDS_MAX))
+simulate: install  ## seeded faults, KIND=cluster|node|raft|storage; SEED=n replays one
+	$(BIN)/python -m lograft.simulation $(if $(SEED),replay $(SEED),run --seconds $(SECONDS_MAX)) --kind $(KIND)
 
 fuzz: install  ## hostile frames against every API and version, longer than in make test
 	LOGRAFT_FUZZ_SECONDS=$(SECONDS_MAX) $(BIN)/python -m pytest -q -m fuzz --timeout 0

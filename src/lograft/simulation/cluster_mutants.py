@@ -24,6 +24,7 @@ from lograft.replication.isr_leader import IsrLeader
 from lograft.simulation.cluster_plan import ClusterFault, ClusterOptions, draw_options
 from lograft.simulation.cluster_run import run_cluster
 from lograft.simulation.mutants import Patch, active
+from lograft.storage import recovery
 from lograft.storage.producers import ProducerStates
 
 SEEDS_MAX: Final = 40
@@ -259,6 +260,11 @@ CLUSTER_MUTANTS: Final[dict[str, ClusterMutant]] = {
     "logs not cut": ClusterMutant(
         "a follower goes on after records that its leader does not have",
         [(Following, "_cut", _pretend_cut)],
+        kills,
+    ),
+    "producers outlive a cut": ClusterMutant(
+        "a truncation leaves what is known of producers as it was",
+        [(recovery, "rebuild_producers", _nothing)],
         kills,
     ),
     "latest offset told too soon": ClusterMutant(

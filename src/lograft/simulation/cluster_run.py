@@ -24,7 +24,7 @@ from lograft.simulation.errors import SimulationFailed
 from lograft.simulation.fence import fence
 from lograft.simulation.history import History
 from lograft.simulation.hosts import Host
-from lograft.simulation.log_matching import unlike_logs
+from lograft.simulation.log_matching import unlike_logs, unlike_replays
 from lograft.simulation.machine import Life
 from lograft.simulation.node_workload import (
     FETCH_VERSIONS,
@@ -287,6 +287,8 @@ class ClusterRun(SimulatedCluster):
                 await self._until(deadline_ns, self._read, life, topic, partition)
         for message in unlike_logs(self):
             self.violated("D7", message)
+        for message in unlike_replays(self):
+            self.violated("D9", message)
 
     async def _until(
         self, deadline_ns: int, work: Any, *arguments: Any, invariant: str = "L1"

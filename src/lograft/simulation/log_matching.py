@@ -1,4 +1,5 @@
-"""D7, M3: what two replicas both call committed is the same, byte for byte.
+"""D7, M3, D9: what two replicas both call committed is the same, byte for byte; and what a replica
+knows of producers is what its log says.
 
 Read from the nodes' own logs, not through any API.
 """
@@ -8,7 +9,9 @@ from typing import Any, Final
 
 from lograft.simulation.cluster import SimulatedCluster
 from lograft.simulation.quorum_watch import broker_of
-from lograft.wire.batches import iterate_headers, read_records
+from lograft.storage.producers import ProducerStates
+from lograft.storage.recovery import replay_batch
+from lograft.wire.batches import iterate_headers, read_records, unpack_header
 
 READ_BYTES: Final = 1 << 20
 
@@ -45,6 +48,27 @@ def unlike_logs(cluster: SimulatedCluster) -> Iterator[str]:
             mine, theirs = batches(first, start, end), batches(log, start, end)
             if mine != theirs and not (name in compacted and _agree(mine, theirs)):
                 yield f"{name}: nodes {first_id} and {node_id} differ between {start} and {end}"
+
+
+def unlike_replays(cluster: SimulatedCluster) -> Iterator[str]:
+    """D9: what a replica knows of producers is what a replay of its log says, whatever was cut,
+    recovered or switched since. Only logs from their very beginning can be replayed."""
+    for node_id, host in cluster.hosts.items():
+        broker = broker_of(host.node)
+        for partition in () if broker is None else broker.partitions:
+            log: Any = partition.log
+            if not partition.is_usable or partition.config.cleanup_compact:
+                continue
+            if log.log_start_offset > 0 or log.segments[0].base_offset > 0:
+                continue
+            replayed = ProducerStates()
+            data = batches(log, 0, log.end_offset)
+            for position, header in iterate_headers(data):
+                if header.producer_id >= 0 and not header.is_control:
+                    replay_batch(replayed, unpack_header(memoryview(data), position), None)
+            if replayed.derived() != log.producers.derived():
+                where = f"{partition.topic_partition} on node {node_id}"
+                yield f"{where}: what it knows of producers differs from a replay of its log"
 
 
 def batches(log: Any, start: int, end: int) -> bytes:

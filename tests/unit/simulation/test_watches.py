@@ -22,10 +22,12 @@ from lograft.model.types import (
 from lograft.replication.types import NO_ASSIGNMENT, Assignment
 from lograft.simulation.cluster_checks import check_cluster
 from lograft.simulation.history import History
-from lograft.simulation.log_matching import unlike_logs
+from lograft.simulation.log_matching import unlike_logs, unlike_replays
 from lograft.simulation.partition_watch import PartitionWatch, wrong_with
 from lograft.simulation.quorum_watch import QuorumWatch
 from lograft.wire.batches import Record, build_batch
+from tests.unit.storage.logs import NOW_MS, make_batch, open_log
+from tests.unit.storage.memory_disk import MemoryDisk
 
 TOPIC = UUID(int=7)
 KEYS = [ReplicaKey(NodeId(i), UUID(int=i)) for i in (1, 2, 3, 4)]
@@ -351,6 +353,21 @@ def test_cleaned_logs_need_only_agree_on_what_both_keep() -> None:
     assert list(unlike_logs(cluster)) == []
     world.partitions[2].log.data = batch(_0=b"a", _9=b"other")
     assert len(list(unlike_logs(cluster))) == 1
+
+
+def test_producers_that_differ_from_a_replay_are_noticed() -> None:
+    world = World()
+    cluster: Any = world
+    log = open_log(MemoryDisk())
+    for sequence in range(3):
+        batch = make_batch(producer_id=7, producer_epoch=0, base_sequence=sequence)
+        log.append_as_leader(batch, leader_epoch=0, now_ms=NOW_MS)
+    for i in (1, 2, 3):
+        partition: Any = world.partitions[i]
+        partition.log = log
+    assert list(unlike_replays(cluster)) == []
+    log.producers.clear()
+    assert len(list(unlike_replays(cluster))) == 3
 
 
 def test_the_last_value_of_a_key_survives() -> None:
