@@ -35,6 +35,7 @@ CODE_OF: Final[Mapping[core.Error, ErrorCode]] = {
     core.Error.WRONG_VOTER: ErrorCode.invalid_voter_key,
     # The metadata quorum has one life.
     core.Error.WRONG_LIFE: ErrorCode.invalid_request,
+    core.Error.INVALID: ErrorCode.invalid_request,
     core.Error.SNAPSHOT_NOT_FOUND: ErrorCode.snapshot_not_found,
     core.Error.POSITION_OUT_OF_RANGE: ErrorCode.position_out_of_range,
     core.Error.DUPLICATE_VOTER: ErrorCode.duplicate_voter,

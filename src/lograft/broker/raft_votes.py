@@ -38,6 +38,7 @@ CODE_OF: Final = {
     raft.Error.NOT_LEADER: ErrorCode.not_leader_or_follower,
     raft.Error.WRONG_VOTER: ErrorCode.invalid_voter_key,
     raft.Error.WRONG_LIFE: ErrorCode.inconsistent_topic_id,
+    raft.Error.INVALID: ErrorCode.invalid_request,
 }
 ERROR_OF: Final = {code: error for error, code in CODE_OF.items()}
 
@@ -130,12 +131,16 @@ class RaftVotes:
         replica = None if port is None else port.modes.raft
         if port is None or replica is None:
             return None
-        self._numbers += 1
-        number = self._numbers
+        number = self._numbers + 1
+        request = make(replica.core.me, number)
+        assert isinstance(request.sender, ReplicaKey)
+        if request.sender.node_id not in port.partition.assignment.replicas:
+            # Nobody's vote is for strangers; one that is new here asks again.
+            return None
+        self._numbers = number
         future: asyncio.Future[raft.Response] = asyncio.get_running_loop().create_future()
         self._asked[number] = future
         future.add_done_callback(lambda _: self._asked.pop(number, None))
-        request = make(replica.core.me, number)
         if isinstance(request, raft.EndQuorumEpochRequest) and request.sender.node_id == (
             replica.core.me.node_id
         ):

@@ -25,6 +25,7 @@ from lograft.consensus.messages import (
     VoterChangeResponse,
     VoteRequest,
     VoteResponse,
+    is_plausible,
 )
 from lograft.consensus.roles import Cause, Role
 from lograft.consensus.types import (
@@ -83,6 +84,14 @@ class RaftCore(LeaderSide):
                 | FetchSnapshotRequest()
             ) if message.life != self.life or self.is_barred:
                 self._answer(message, Error.WRONG_LIFE)
+            case (
+                VoteRequest()
+                | BeginQuorumEpochRequest()
+                | EndQuorumEpochRequest()
+                | FetchRequest()
+                | FetchSnapshotRequest()
+            ) if not is_plausible(message, self.epoch):
+                self._answer(message, Error.INVALID)
             case VoteRequest():
                 self._on_vote_request(message, now_ms)
             case VoteResponse():

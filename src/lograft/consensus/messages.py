@@ -8,6 +8,7 @@ behind. `life` names the life of the group (see `RaftCore.begin_life`).
 
 from dataclasses import dataclass
 from enum import Enum
+from typing import Final
 
 from lograft.consensus.types import LogEnd, LogSlice, ReplicaKey, SnapshotId, Voter
 from lograft.model.types import NO_EPOCH, NO_NODE, NO_OFFSET, Epoch, NodeId, Offset
@@ -24,6 +25,8 @@ class Error(Enum):
     WRONG_VOTER = "invalid voter key"
     #: The request belongs to another life of the group, or this replica has left its own.
     WRONG_LIFE = "other life"
+    #: No replica says such a thing: an offset below zero, an epoch out of all reason.
+    INVALID = "invalid request"
     SNAPSHOT_NOT_FOUND = "snapshot not found"
     POSITION_OUT_OF_RANGE = "position out of range"
     DUPLICATE_VOTER = "duplicate voter"
@@ -208,3 +211,23 @@ Response = (
     | VoterChangeResponse
 )
 Message = Request | Response
+
+
+#: More elections than there can have been since the other side was last heard.
+EPOCHS_AHEAD_MAX: Final = 1_000_000
+#: The wire has 31 bits for an epoch; an epoch that has no successor would end the group for good.
+EPOCH_MAX: Final = (1 << 31) - 1 - EPOCHS_AHEAD_MAX
+
+
+def is_plausible(request: PeerRequest, known: Epoch) -> bool:
+    """Whether a replica of a group whose epoch is about `known` can have said that. Requests come
+    from outside: one that is believed too much ends elections for ever."""
+    if not NO_EPOCH <= request.epoch <= min(max(known, 0) + EPOCHS_AHEAD_MAX, EPOCH_MAX):
+        return False
+    match request:
+        case VoteRequest() | FetchRequest():
+            return request.log_end.offset >= 0 and request.log_end.epoch >= NO_EPOCH
+        case FetchSnapshotRequest():
+            return request.snapshot.end_offset >= 0 and request.snapshot.epoch >= NO_EPOCH
+        case _:
+            return True

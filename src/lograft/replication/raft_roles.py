@@ -42,6 +42,7 @@ CODE_OF: Final = {
     Error.UNKNOWN_EPOCH: ErrorCode.unknown_leader_epoch,
     Error.NOT_LEADER: ErrorCode.not_leader_or_follower,
     Error.WRONG_LIFE: ErrorCode.fenced_leader_epoch,
+    Error.INVALID: ErrorCode.invalid_request,
 }
 ERROR_OF: Final = {
     ErrorCode.fenced_leader_epoch: Error.FENCED_EPOCH,

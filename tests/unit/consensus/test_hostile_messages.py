@@ -21,7 +21,7 @@ from lograft.consensus.types import (
 )
 from lograft.model.types import NO_EPOCH, Epoch, NodeId, Offset
 
-SMALL = st.integers(-1, 4)
+SMALL = st.integers(-1, 4) | st.sampled_from((-5, (1 << 31) - 1, (1 << 63) - 1))
 EPOCH = SMALL.map(Epoch)
 OFFSET = SMALL.map(Offset)
 NODE = st.integers(-2, 5).map(NodeId)
