@@ -229,7 +229,9 @@ class Broker:
         assert self.image.offset >= broker_epoch, (self.image.offset, broker_epoch)
         self._follow_dynamic_config()
         await self.logs.load(self._config_of_found, self.image.topic_ids.__getitem__)
-        await self.replicas.raft.load(self.logs.directories)
+        raft = self.replicas.raft
+        await raft.load(self.logs.directories)
+        raft.forget_deleted(lambda key: self.image.partition(*key) is not None)
         self._loaded = True
         self._registered = broker_epoch
         self.replicas.on_registered(broker_epoch)
@@ -365,7 +367,9 @@ class Broker:
     def _remove(self, partition: Partition) -> None:
         self.partitions.remove(partition.topic_id, partition.index)
         partition.on_deleted()
-        self.replicas.raft.on_removed(partition)
+        self.replicas.raft.on_removed(
+            partition, is_deleted=partition.topic_id not in self.image.topics
+        )
         self.logs.delete(partition)
 
     # Settings.

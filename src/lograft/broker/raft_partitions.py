@@ -98,6 +98,13 @@ class RaftPartitions:
             self._journals[directory.path] = journal
             self._tasks.append(self.spawn(journal.run(), name=f"votes in {directory.path}"))
 
+    def forget_deleted(self, exists: Callable[[TopicIdPartition], bool]) -> None:
+        """Votes for partitions of topics that were deleted while this broker was down."""
+        for journal in self._journals.values():
+            for key in journal.partitions:
+                if not exists(key):
+                    journal.forget(key)
+
     def start(self, peers: Peers, link: ControllerRequests) -> None:
         self._peers = peers
         self._tasks += [
@@ -166,12 +173,14 @@ class RaftPartitions:
     def find(self, key: TopicIdPartition) -> RaftPartition | None:
         return self._ports.get(key)
 
-    def on_removed(self, partition: Partition) -> None:
-        """The partition is not on this node any more, and with it go its votes."""
+    def on_removed(self, partition: Partition, *, is_deleted: bool) -> None:
+        """The partition is not on this node any more. Its votes go with its topic: if it only went
+        to other brokers it may come back, and must not vote twice in an epoch."""
         port = self._ports.pop(TopicIdPartition(partition.topic_id, partition.index), None)
         if port is not None:
-            port.journal.forget(port.key)
             self.reports.forget(port)
+            if is_deleted:
+                port.journal.forget(port.key)
 
     def on_role(self, partition: Partition) -> None:
         """Its role is another one, or it has become ready to serve."""

@@ -159,7 +159,9 @@ class VoteJournal:
         """What a partition without an entry knows is that it never voted."""
         return self._states.get(key, HardState())
 
-    def keys(self) -> list[TopicIdPartition]:
+    @property
+    def partitions(self) -> list[TopicIdPartition]:
+        """Those that have an entry."""
         return list(self._states)
 
     # ── writing ──────────────────────────────────────────────────────────────────────────────

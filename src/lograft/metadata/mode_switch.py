@@ -101,11 +101,6 @@ def majority(replicas: tuple[int, ...]) -> int:
     return len(replicas) // 2 + 1
 
 
-def is_settled(image: MetadataImage, topic: TopicState, index: int) -> bool:
-    """Whether the partition is in the mode that is wished for, so that nothing is to be done."""
-    return topic.partitions[index].mode == wished_mode(image, topic, index)
-
-
 def status(image: MetadataImage, topic: TopicState, index: int) -> ModeStatus:
     state = topic.partitions[index]
     wish = wished_mode(image, topic, index)

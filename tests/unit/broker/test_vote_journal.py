@@ -60,7 +60,7 @@ def test_the_last_entry_of_a_partition_counts() -> None:
         assert journal.state_of(key(0)) == HardState(Epoch(9), NO_NODE, CONTROLLER, Epoch(3))
         assert journal.state_of(key(1)) == HardState()
         assert journal.state_of(key(2)) == HardState(Epoch(5), NodeId(3), None, Epoch(5))
-        assert journal.keys() == [key(0), key(2)]
+        assert journal.partitions == [key(0), key(2)]
 
     for work in (write, read):
         life = machine.boot()
