@@ -157,7 +157,9 @@ class ClusterRun(SimulatedCluster):
                 self.report.kills += kind == "kill"
                 self.report.power_losses += kind == "power"
             case "recovered":
-                self.partition_watch.recovered(node_id, v["tp"], v["end"])
+                # A follower may have cut it to its leader's by now.
+                if not v["cuts"]:
+                    self.partition_watch.recovered(node_id, v["tp"], v["end"])
                 return
             case "fault":
                 self.report.faults += 1

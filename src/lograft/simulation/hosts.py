@@ -134,6 +134,7 @@ class Host:
                         tp=str(partition.topic_partition),
                         start=partition.log.log_start_offset,
                         end=partition.log.end_offset,
+                        cuts=partition.log.truncations,
                     )
         self.serving.set()
 
