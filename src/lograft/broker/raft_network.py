@@ -128,17 +128,17 @@ class RaftNetwork:
             self.complain(to, str(error))
             self._on_disconnected(to)
         except UnusableAnswer as error:
-            self.complain(to, f"{address} is of no use: {error}")
+            self.complain(to, f"{address} is of no use: {error}", level=logging.ERROR)
         else:
             self._complaints.pop(to, None)
             self.learn(addresses)
             self._on_answer(response)
 
-    def complain(self, to: NodeId, reason: str) -> None:
+    def complain(self, to: NodeId, reason: str, *, level: int = logging.INFO) -> None:
         """Once for each reason: what is tried again a hundred times fails a hundred times."""
         if self._complaints.get(to) != reason:
             self._complaints[to] = reason
-            LOGGER.info("metadata quorum: %s", reason)
+            LOGGER.log(level, "metadata quorum: %s", reason)
 
     async def drain(self) -> None:
         """Until every request has its answer, or has none."""

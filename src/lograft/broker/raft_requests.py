@@ -301,13 +301,19 @@ def _fetched_snapshot(
 
 
 def _error_of(code: int) -> core.Error:
-    known = _ERROR_OF.get(ErrorCode(code)) if code in _CODES else None
+    try:
+        name = ErrorCode(code)
+    except ValueError:
+        raise UnusableAnswer(f"the answer has the unknown error {code}") from None
+    if name is ErrorCode.inconsistent_cluster_id:
+        raise UnusableAnswer(
+            "it belongs to another cluster than this node's folders (INCONSISTENT_CLUSTER_ID):"
+            " one of them was formatted with another id, or controller.quorum.* names a stranger"
+        )
+    known = _ERROR_OF.get(name)
     if known is None:
-        raise UnusableAnswer(f"the answer has the error {code}")
+        raise UnusableAnswer(f"the answer has the error {name.name.upper()}")
     return known
-
-
-_CODES: Final = frozenset(int(code) for code in _ERROR_OF)
 
 
 class _Topic(Protocol):

@@ -34,6 +34,8 @@ REGISTRATION_VERSION: Final = 4
 HEARTBEAT_VERSION: Final = 2
 CONTROLLER_REGISTRATION_VERSION: Final = 0
 RETRY_MS: Final = 100
+#: Between two tries to take the place of a broker that the controller still hears.
+RETRY_MS_MAX: Final = 1_000
 LANE: Final = "heartbeat"
 #: A stopping broker asks so often whether it has handed over everything.
 SHUT_DOWN_PAUSE_MS: Final = 20
@@ -122,6 +124,7 @@ class BrokerRegistration:
     async def register(self, *, timeout_ms: int | None = None) -> BrokerEpoch:
         """Until the controller has taken it. Raises Refused where trying again cannot help, and
         ControllerUnreachable."""
+        pause_ms = RETRY_MS
         while True:
             reply = await self._link.request(
                 self._request,
@@ -143,11 +146,13 @@ class BrokerRegistration:
                     f"The controller does not take broker {self._config.node_id}: {code.name}"
                     " (its own log says why).",
                 )
-            LOGGER.warning(
-                "registration waits: the controller hears another broker with the id %d",
-                self._config.node_id,
-            )
-            await asyncio.sleep(RETRY_MS / 1000)
+            if pause_ms == RETRY_MS:
+                LOGGER.warning(
+                    "registration waits: the controller hears another broker with the id %d",
+                    self._config.node_id,
+                )
+            await asyncio.sleep(pause_ms / 1000)
+            pause_ms = min(2 * pause_ms, RETRY_MS_MAX)
 
     async def run(self) -> None:
         """Heartbeats for as long as the node lives; a task of the node. Begin it when the broker
