@@ -1,6 +1,7 @@
 """Decisions about nodes: a broker registers, is unfenced, says it shuts down, is fenced, goes."""
 
 from collections.abc import Iterator
+from typing import Final
 from uuid import UUID
 
 from lograft.metadata.broker_partitions import (
@@ -41,6 +42,9 @@ from lograft.wire.records.register_controller_record import (
     RegisterControllerRecord,
 )
 from lograft.wire.records.unregister_broker_record import UnregisterBrokerRecord
+
+#: PLAINTEXT, SSL, SASL_PLAINTEXT, SASL_SSL.
+SECURITY_PROTOCOLS: Final = 4
 
 
 def register_broker(
@@ -223,6 +227,14 @@ def _check_registration(
                 f"The cluster has {feature.name} {level}, broker {request.broker_id} takes"
                 f" {feature.min_supported_version} to {feature.max_supported_version}.",
             )
+    for what, names in (
+        ("listeners", [listener.name for listener in request.listeners]),
+        ("features", [feature.name for feature in request.features]),
+    ):
+        if len(set(names)) != len(names):
+            raise Refused(ErrorCode.invalid_request, f"Two {what} have the same name.")
+    if any(not 0 <= each.security_protocol < SECURITY_PROTOCOLS for each in request.listeners):
+        raise Refused(ErrorCode.invalid_request, "A listener has an unknown security protocol.")
     if any(is_reserved_directory(directory) for directory in request.log_dirs):
         raise Refused(ErrorCode.invalid_request, "A log dir has a reserved directory id.")
     if len(set(request.log_dirs)) != len(request.log_dirs):

@@ -12,7 +12,7 @@ from lograft.metadata.image import MetadataImage
 from lograft.metadata.types import Outcome, PartitionState
 from lograft.model.broker_configs import BrokerConfig
 from lograft.model.errors import ErrorCode
-from lograft.model.types import NO_NODE
+from lograft.model.types import NO_NODE, ReplicationMode
 from lograft.wire.messages.elect_leaders import (
     ElectLeadersRequest,
     ElectLeadersResponse,
@@ -37,8 +37,9 @@ class ElectionType(IntEnum):
 def elect_leaders(
     image: MetadataImage, request: ElectLeadersRequest, *, config: BrokerConfig
 ) -> Outcome[ElectLeadersResponse]:
-    """Each partition by itself. Without partitions all are meant whose leaders the controller
-    elects, and those that need no election are left out of the answer."""
+    """Each partition by itself. Without partitions all are meant, and those that need no election
+    are left out of the answer. Partitions in raft mode are refused: their leaders can be asked to
+    hand over, which is not a matter of records."""
     try:
         kind = ElectionType(request.election_type)
     except ValueError:
@@ -49,7 +50,7 @@ def elect_leaders(
     conditions = Conditions(image, config)
     records: dict[tuple[str, int], PartitionChangeRecord] = {}
     results = []
-    for name, indexes in _asked(image, request):
+    for name, indexes in _asked(image, request, kind):
         result = ReplicaElectionResult(topic=name)
         for index in indexes:
             answer = PartitionResult(partition_id=index, error_message=None)
@@ -111,16 +112,21 @@ def elect_where_nobody_leads(image: MetadataImage, *, config: BrokerConfig) -> O
 
 
 def _asked(
-    image: MetadataImage, request: ElectLeadersRequest
+    image: MetadataImage, request: ElectLeadersRequest, kind: ElectionType
 ) -> Iterator[tuple[str, Iterable[int]]]:
     if request.topic_partitions is not None:
         for asked in request.topic_partitions:
             yield asked.topic, asked.partitions
         return
+    hands_over = kind is ElectionType.preferred
     for topic in image.topics.values():
         yield (
             topic.name,
-            [index for index, state in topic.partitions.items() if controller_elects(state)],
+            [
+                index
+                for index, state in topic.partitions.items()
+                if controller_elects(state) or (hands_over and state.mode is ReplicationMode.raft)
+            ],
         )
 
 

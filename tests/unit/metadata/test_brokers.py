@@ -202,6 +202,21 @@ def test_the_same_incarnation_keeps_its_epoch(cluster: Cluster, apply: Apply) ->
             False,
             ErrorCode.unsupported_version,
         ),
+        (
+            registration(listeners=[Listener(name="A", host="h", security_protocol=99)]),
+            False,
+            ErrorCode.invalid_request,
+        ),
+        (
+            registration(listeners=[Listener(name="A", host="h")] * 2),
+            False,
+            ErrorCode.invalid_request,
+        ),
+        (
+            registration(features=[Feature(name="x"), Feature(name="x")]),
+            False,
+            ErrorCode.invalid_request,
+        ),
         (registration(log_dirs=[UUID(int=1)]), False, ErrorCode.invalid_request),
         (registration(log_dirs=[T, T, T]), False, ErrorCode.invalid_request),
         (registration(log_dirs=[UUID(int=5002)]), False, ErrorCode.invalid_registration),

@@ -85,8 +85,10 @@ def test_preferred_elections_by_name(image: MetadataImage) -> None:
 
 
 def test_preferred_elections_for_all(image: MetadataImage) -> None:
-    """Those that need none, or hold their own, are not mentioned."""
-    assert sorted(elect(image, PREFERRED)) == [1, 2, 3, 4]
+    """Those that need none are not mentioned; one in raft mode is, so that its leader is asked."""
+    answers = elect(image, PREFERRED)
+    assert sorted(answers) == [1, 2, 3, 4, 5]
+    assert answers[5] == ErrorCode.invalid_request
     assert leaders(image) == [1, 1, 1, -1, -1, 2]
 
 
