@@ -69,6 +69,7 @@ PROPERTIES: Final = {
     "broker.heartbeat.interval.ms": "500",
     "broker.session.timeout.ms": "3000",
     "replica.lag.time.max.ms": "2000",
+    "replica.socket.timeout.ms": "5000",
     "controller.quorum.election.timeout.ms": "500",
     "controller.quorum.election.backoff.max.ms": "300",
     "controller.quorum.fetch.timeout.ms": "1000",
