@@ -249,6 +249,10 @@ class Broker:
         self.replicas.stop()
         for task in self._tasks:
             task.cancel()
+        if not self._loaded:
+            # Its logs were never opened: they are as the life before left them, clean or not, and
+            # so are the checkpoints.
+            return
         me = self.image.brokers.get(self.node_id)
         await self.logs.stop(broker_epoch=-1 if me is None else me.epoch)
 
