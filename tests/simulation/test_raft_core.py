@@ -16,7 +16,7 @@ pytestmark = pytest.mark.simulation
 
 BUDGET_SECONDS = float(os.environ.get("LOGRAFT_RAFT_SECONDS", "10"))
 FIRST_SEED = int(os.environ.get("LOGRAFT_RAFT_SEED", "0"))
-MUTANT_SEEDS_MAX = 60
+MUTANT_SEEDS_MAX = 150
 
 
 @pytest.mark.timeout(BUDGET_SECONDS * 20 + 60)

@@ -36,6 +36,19 @@ NOTHING_KNOWN: Final = ReplicaStatus(
 )
 
 
+def error_response(
+    request: DescribeTopicPartitionsRequest, code: ErrorCode, _message: str
+) -> DescribeTopicPartitionsResponse:
+    """There is no place for it but the topics that were named."""
+    return DescribeTopicPartitionsResponse(
+        topics=[
+            DescribeTopicPartitionsResponseTopic(name=topic.name, error_code=code)
+            for topic in request.topics
+        ],
+        next_cursor=None,
+    )
+
+
 def handle(
     context: Context, request: DescribeTopicPartitionsRequest
 ) -> DescribeTopicPartitionsResponse:

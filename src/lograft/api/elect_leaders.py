@@ -33,7 +33,10 @@ async def handle(context: Context, request: ElectLeadersRequest) -> ElectLeaders
             await _hand_over(context, response)
         return response
     except LograftError as error:
-        return error_response(request, code_of(error), str(error))
+        response = error_response(request, code_of(error), str(error))
+        if context.api_version == 0:
+            response.error_code = ErrorCode.none
+        return response
 
 
 async def _hand_over(context: Context, response: ElectLeadersResponse) -> None:

@@ -77,6 +77,7 @@ CODE_OF: Final[dict[type[LograftError], ErrorCode]] = {
     broker.ControllerUnreachable: ErrorCode.request_timed_out,
     broker.PeerUnreachable: ErrorCode.network_exception,
     broker.UnusableAnswer: ErrorCode.unknown_server_error,
+    broker.ForeignCluster: ErrorCode.inconsistent_cluster_id,
     broker.PeerLost: ErrorCode.request_timed_out,
     # The controller and its quorum.
     broker.MetadataBatchTooLarge: ErrorCode.policy_violation,

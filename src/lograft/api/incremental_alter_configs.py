@@ -47,7 +47,12 @@ async def handle(
         return None
 
     async def decide_rest(rest: list[AlterConfigsResource]) -> list[AlterConfigsResourceResponse]:
-        asked = IncrementalAlterConfigsRequest(resources=rest, validate_only=request.validate_only)
+        asked = IncrementalAlterConfigsRequest(
+            resources=rest,
+            validate_only=request.validate_only,
+            replication_factor=request.replication_factor,
+            partitions=request.partitions,
+        )
         if must_forward(context):
             return (await forward(context, asked, IncrementalAlterConfigsResponse)).responses
         reply = await decide(

@@ -14,6 +14,10 @@ from lograft.wire.messages.fetch import FetchRequest, FetchResponse
 
 #: Before this version a fetch cannot say where logs part, nor an answer who leads.
 FETCH_SINCE: Final = 12
+FETCH_KEY: Final = 1
+#: Where the leader is told, in Fetch and in the others.
+FETCH_ENDPOINTS_SINCE: Final = 16
+ENDPOINTS_SINCE: Final = 1
 
 
 def is_of_other_cluster(context: Context, cluster_id: str | None) -> bool:
@@ -22,8 +26,11 @@ def is_of_other_cluster(context: Context, cluster_id: str | None) -> bool:
 
 
 def leader_of(context: Context) -> Answerer:
+    """Older versions cannot say where the leader is."""
     quorum = context.broker.quorum
-    return Answerer(quorum.leader, quorum.leader_endpoint())
+    since = FETCH_ENDPOINTS_SINCE if context.api_key == FETCH_KEY else ENDPOINTS_SINCE
+    known = quorum.leader_endpoint() if context.api_version >= since else None
+    return Answerer(quorum.leader, known)
 
 
 def learn_leader(

@@ -114,3 +114,7 @@ class ControllerUnreachable(LograftError):
 
 class UnusableAnswer(LograftError):
     """Another node's answer says nothing that the quorum could use."""
+
+
+class ForeignCluster(UnusableAnswer):
+    """The other node belongs to another cluster."""

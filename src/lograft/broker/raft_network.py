@@ -9,7 +9,7 @@ import logging
 from collections.abc import Callable, Coroutine, Mapping
 from typing import Any, Final
 
-from lograft.broker.errors import PeerLost, PeerUnreachable, UnusableAnswer
+from lograft.broker.errors import ForeignCluster, PeerLost, PeerUnreachable, UnusableAnswer
 from lograft.broker.peers import Peers
 from lograft.broker.raft_requests import Asker, answer_from_wire, request_to_wire
 from lograft.consensus import messages as core
@@ -52,6 +52,8 @@ class RaftNetwork:
         }
         self._learned: dict[NodeId, Address] = {}
         self._tasks: dict[int, Task] = {}
+        #: Work of tasks that have not had their first turn: a cancelled one never begins it.
+        self._unbegun: dict[int, Coroutine[Any, Any, None]] = {}
         self._tasks_begun = 0
         self._idle = asyncio.Event()
         self._complaints: dict[NodeId, str] = {}
@@ -94,10 +96,20 @@ class RaftNetwork:
         """A task that ends with the driver."""
         self._tasks_begun += 1
         number = self._tasks_begun
+        self._unbegun[number] = work
         self._tasks[number] = self._runtime.spawn(self._forgetting(number, work), name=name)
+
+    def close(self) -> None:
+        for task in list(self._tasks.values()):
+            task.cancel()
+        self._tasks.clear()
+        for work in self._unbegun.values():
+            work.close()
+        self._unbegun.clear()
 
     async def _forgetting(self, number: int, work: Coroutine[Any, Any, None]) -> None:
         try:
+            del self._unbegun[number]
             await work
         finally:
             self._tasks.pop(number, None)
@@ -128,7 +140,8 @@ class RaftNetwork:
             self.complain(to, str(error))
             self._on_disconnected(to)
         except UnusableAnswer as error:
-            self.complain(to, f"{address} is of no use: {error}", level=logging.ERROR)
+            level = logging.ERROR if isinstance(error, ForeignCluster) else logging.INFO
+            self.complain(to, f"{address} is of no use: {error}", level=level)
         else:
             self._complaints.pop(to, None)
             self.learn(addresses)
@@ -145,11 +158,6 @@ class RaftNetwork:
         while self._tasks:
             self._idle.clear()
             await self._idle.wait()
-
-    def close(self) -> None:
-        for task in list(self._tasks.values()):
-            task.cancel()
-        self._tasks.clear()
 
     def statistics(self) -> dict[str, int]:
         return {"quorum_requests_in_flight": len(self._tasks)}

@@ -6,7 +6,7 @@ and FetchSnapshot of the one partition `__cluster_metadata-0`; and their answers
 from collections.abc import Mapping, Sequence
 from typing import Any, Final, NamedTuple, Protocol
 
-from lograft.broker.errors import UnusableAnswer
+from lograft.broker.errors import ForeignCluster, UnusableAnswer
 from lograft.consensus import messages as core
 from lograft.consensus.types import LogEnd, LogSlice, SnapshotId, VoterEndpoint
 from lograft.model.errors import ErrorCode
@@ -252,7 +252,7 @@ def _fetched(
 ) -> core.FetchResponse:
     leader = answer.current_leader
     if leader is None:
-        raise UnusableAnswer("a fetch was answered without the epoch of the leader")
+        raise UnusableAnswer("it does not know yet who leads the quorum")
     diverging, snapshot = answer.diverging_epoch, answer.snapshot_id
     records = answer.records
     assert not records or isinstance(records, memoryview | bytes)
@@ -284,7 +284,7 @@ def _fetched_snapshot(
 ) -> core.FetchSnapshotResponse:
     leader = answer.current_leader
     if leader is None:
-        raise UnusableAnswer("a fetch of a snapshot was answered without the epoch of the leader")
+        raise UnusableAnswer("it does not know yet who leads the quorum")
     records = answer.unaligned_records
     assert isinstance(records, memoryview | bytes | bytearray)
     return core.FetchSnapshotResponse(
@@ -306,7 +306,7 @@ def _error_of(code: int) -> core.Error:
     except ValueError:
         raise UnusableAnswer(f"the answer has the unknown error {code}") from None
     if name is ErrorCode.inconsistent_cluster_id:
-        raise UnusableAnswer(
+        raise ForeignCluster(
             "it belongs to another cluster than this node's folders (INCONSISTENT_CLUSTER_ID):"
             " one of them was formatted with another id, or controller.quorum.* names a stranger"
         )

@@ -90,6 +90,7 @@ def incremental_alter_configs(
                 raise Refused(ErrorCode.invalid_config, str(error)) from None
             named = [alteration.name for alteration in alterations]
             changes = _changes(image, resource, wanted, named, config)
+            _check_partitions(image, request, resource)
             resized += _resized(image, request, resource, config)
             records += changes
         except Refused as refusal:
@@ -100,6 +101,21 @@ def incremental_alter_configs(
         resized.clear()
     made = (*_enabling(image, records), *records, *effects(image, records, config), *resized)
     return Outcome(made, incremental.IncrementalAlterConfigsResponse(responses=responses))
+
+
+def _check_partitions(
+    image: MetadataImage,
+    request: incremental.IncrementalAlterConfigsRequest,
+    resource: incremental.AlterConfigsResource,
+) -> None:
+    """Whoever names partitions means ones that exist."""
+    topic = image.topic(resource.resource_name)
+    for index in request.partitions:
+        if topic is None or index not in topic.partitions:
+            raise Refused(
+                ErrorCode.unknown_topic_or_partition,
+                f"There is no partition {resource.resource_name}-{index}.",
+            )
 
 
 def _resized(

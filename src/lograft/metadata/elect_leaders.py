@@ -139,11 +139,13 @@ def _elect(
             ErrorCode.unknown_topic_or_partition, f"There is no partition {name}-{index}."
         )
     state = topic.partitions[index]
-    if not _needs(state, kind):
+    elects = controller_elects(state)
+    # What the image says of a raft partition's leader is only what it was told last.
+    if not _needs(state, kind) and (elects or kind is ElectionType.preferred):
         raise Refused(
             ErrorCode.election_not_needed, f"{name}-{index} has the leader it should have."
         )
-    if not controller_elects(state):
+    if not elects:
         raise Refused(
             ErrorCode.invalid_request,
             f"The replicas of {name}-{index} elect their leader themselves: it is in mode"
