@@ -36,11 +36,12 @@ PROMISES: Final = """
 Acknowledged with acks=all is there in the end, at its offset (D1); an offset holds one record for
 all who look, and for good (D2, D3); order in real time (D4); no skips (D5); watermarks (D6); equal
 logs, byte for byte (D7); enough replicas, on disk where that is promised, before anything counts as
-committed (D8); recovery finds what was safe (D9); no bad CRC reaches a client (D10); no duplicates,
-order, sequences and producer ids of idempotent producers (P1-P4); one leader an epoch, votes that
-stay, committed metadata on a majority of disks, equal images, metadata that never goes back, sound
-ISR and ELR, no membership in sync without the data, one voter change at a time (M1-M7, M9); a
-healed cluster serves within 30 seconds, and no node ends of itself (L1, L4).
+committed (D8); recovery finds what was safe, producers are as in a replay (D9); no bad CRC reaches
+a client (D10); the last value of a key survives compaction (D11); no duplicates, order, sequences
+and producer ids of idempotent producers (P1-P4); one leader an epoch, votes that stay, committed
+metadata on a majority of disks, equal images, metadata that never goes back, sound ISR and ELR, no
+membership in sync without the data, one voter change at a time (M1-M7, M9); a healed cluster serves
+within 30 seconds, a minority that is down stops nobody, and no node ends of itself (L1, L3, L4).
 
 Bounds: any number of kills, pauses and partitions. Lossy crashes (power loss, failing disk) as many
 as promised: fewer than `min.insync.replicas` at a time in isr mode, any number where topics fsync
@@ -111,7 +112,7 @@ def _mutants(hunts: list[Hunt]) -> list[str]:
     median = counts[len(counts) // 2] if counts else 0
     parts = [
         "\n## Safeguards taken out\n\n",
-        f"{len(caught)} of {len(hunts)} mutants caught; half of them within {median} seeds. A"
+        f"{len(caught)} of {len(hunts)} mutants caught; half of them within {median} seed(s). A"
         " checker that was never seen failing is not a checker.\n",
     ]
     for kind in MUTANT_KINDS:
