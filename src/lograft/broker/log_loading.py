@@ -5,7 +5,7 @@ comes from elsewhere) is set aside as `-stray` and left for a person to look at,
 """
 
 import logging
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from errno import EIO, ENOENT
 from typing import Final, NamedTuple, TypeAlias
 from uuid import UUID
@@ -30,6 +30,7 @@ from lograft.storage.log_dirs import (
     read_partition_metadata,
     read_running,
     take_clean_shutdown,
+    write_checkpoint,
     write_partition_metadata,
     write_running,
 )
@@ -248,3 +249,12 @@ def open_many(openers: Sequence[Callable[[], Log]]) -> list[Log | LograftError]:
         except LograftError as error:
             results.append(error)
     return results
+
+
+def lower_recovery_points(
+    disk: Disk, log_dir: str, lowered: Mapping[TopicPartition, Offset]
+) -> None:
+    """Logs ended before the points up to which they were fsynced once: files were lost, or a crash
+    came while a log was being emptied. A worker's job."""
+    path = f"{log_dir}/{RECOVERY_POINTS}"
+    write_checkpoint(disk, path, {**_checkpoint(disk, path), **lowered})

@@ -22,6 +22,7 @@ from lograft.broker.log_loading import (
     FoundLog,
     check_nothing_lost,
     intact_epoch_of_all,
+    lower_recovery_points,
     mark_running,
     open_found,
     open_many,
@@ -35,7 +36,7 @@ from lograft.broker.partition import KeptOffsets, Partition
 from lograft.model.broker_configs import BrokerConfig
 from lograft.model.errors import DiskFailed, LograftError
 from lograft.model.seams import Runtime, Task
-from lograft.model.types import NO_OFFSET, Offset, TopicIdPartition
+from lograft.model.types import NO_OFFSET, Offset, TopicIdPartition, TopicPartition
 from lograft.storage.log import Log
 from lograft.storage.log_dirs import (
     deleted_folder_name,
@@ -179,6 +180,7 @@ class LogManager:
         jobs = [
             workers.run(partial(open_many, [opener for _, _, opener in chunk])) for chunk in chunks
         ]
+        shorter: dict[TopicPartition, Offset] = {}
         for chunk, results in zip(chunks, await asyncio.gather(*jobs), strict=True):
             if found.clean_epoch is None and self._claims_all:
                 check_nothing_lost(directory.path, results)
@@ -189,6 +191,8 @@ class LogManager:
                     directory.kept[one.topic_partition] = KeptOffsets(
                         plan.recovery_point, plan.log_start
                     )
+                elif result.end_offset < one.plan.recovery_point:
+                    shorter[one.topic_partition] = result.end_offset
                 first = self._found.setdefault(key, Opened(result, directory, one.high_watermark))
                 if first.directory is not directory:
                     LOGGER.error(
@@ -197,6 +201,10 @@ class LogManager:
                         first.directory.path,
                         directory.path,
                     )
+        if shorter:
+            # Before anything is written there: it is not fsynced, whatever was there once.
+            job = partial(lower_recovery_points, disk, directory.path, shorter)
+            await workers.run(job, lane=directory.path)
 
     async def _set_aside(self, found: FoundLog) -> None:
         unique = self._runtime.randomness.uuid()

@@ -275,9 +275,9 @@ def compaction(history: History) -> Iterator[Violation]:
     for send in _ok(history, "send"):
         if "key" not in send.asked:
             continue
-        key = (send.asked["tp"], send.asked["key"])
-        if key not in newest or send.answered["offset"] > newest[key].answered["offset"]:
-            newest[key] = send
+        place = (send.asked["tp"], send.asked["key"])
+        if place not in newest or send.answered["offset"] > newest[place].answered["offset"]:
+            newest[place] = send
     for final in _ok(history, "final"):
         found = {key_of(uid): (offset, uid) for offset, uid in final.answered["records"]}
         for (tp, key), send in newest.items():

@@ -229,6 +229,8 @@ class Torture:
             recovery=plan,
         )
         log.lower_recovery_point = self._lower_recovery_point
+        if log.end_offset < plan.recovery_point:
+            self._lower_recovery_point(log.end_offset)
         return log
 
     # -- the log manager's part ------------------------------------------------------------------

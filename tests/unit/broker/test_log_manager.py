@@ -296,6 +296,29 @@ def test_a_damaged_log_is_offline_alone_and_keeps_its_recovery_point() -> None:
         machine.kill()
 
 
+def test_a_log_that_lost_its_files_is_not_taken_for_fsynced_any_more() -> None:
+    machine, controller = new_machine(), StandInController()
+
+    async def first(bench: Bench) -> None:
+        (partition,) = await bench.create_topic("a", flush_messages="1")
+        fill(bench, partition, 5)
+        await partition.wait_committed(Offset(5), timeout_ms=1000)
+        await asyncio.sleep(70)
+
+    run(first, machine=machine, controller=controller, stop=False)
+    machine.kill()
+    disk = machine.boot().disk
+    disk.unlink("/data/a-0/00000000000000000000.log")
+    machine.kill()
+
+    async def second(bench: Bench) -> None:
+        assert bench.partition("a").high_watermark == 0
+        points = read_checkpoint(bench.life.disk, f"/data/{RECOVERY_POINTS}")
+        assert points[TopicPartition("a", 0)] == 0
+
+    run(second, machine=machine, controller=controller)
+
+
 def test_a_segment_that_retention_cannot_read_is_kept_and_the_node_goes_on() -> None:
     machine, controller = new_machine(), StandInController()
     folder = "/data/bad-0"
