@@ -33,7 +33,11 @@ OWN_SETTINGS = {
     "auto.rebalance.check.interval.ms",
     "auto.rebalance.enable",
     "default.replication.mode",
+    "internal.topics.replication.mode",
+    "partition.raft.election.timeout.ms",
+    "partition.raft.fetch.timeout.ms",
 }
+OWN_TOPIC_SETTINGS = {"replication.mode", "replication.mode.partitions"}
 
 
 def lograft(*arguments: str) -> "subprocess.CompletedProcess[str]":
@@ -122,6 +126,8 @@ def test_settings(new_server: Callable[..., Server], java_tools: JavaTools) -> N
                 described(java_tools, server, "brokers", "1"),
             ]
     ours, theirs = found["lograft"], found["kafka"]
+    for name in OWN_TOPIC_SETTINGS:
+        ours[0].pop(name)
     for name in OWN_SETTINGS:
         ours[1].pop(name)
     assert len(theirs[0]) > 30
