@@ -20,6 +20,7 @@ from lograft.consensus.messages import (
     FetchSnapshotRequest,
     FetchSnapshotResponse,
     Message,
+    PeerRequest,
     RemoveVoterRequest,
     UpdateVoterRequest,
     VoterChangeResponse,
@@ -75,23 +76,12 @@ class RaftCore(LeaderSide):
 
     def step(self, message: Message, now_ms: int) -> Effects:
         """A message of another replica, in whatever order, however late, however often."""
+        if isinstance(message, PeerRequest):
+            refusal = self._refusal(message)
+            if refusal is not None:
+                self._answer(message, refusal)
+                return self._finish(now_ms)
         match message:
-            case (
-                VoteRequest()
-                | BeginQuorumEpochRequest()
-                | EndQuorumEpochRequest()
-                | FetchRequest()
-                | FetchSnapshotRequest()
-            ) if message.life != self.life or self.is_barred:
-                self._answer(message, Error.WRONG_LIFE)
-            case (
-                VoteRequest()
-                | BeginQuorumEpochRequest()
-                | EndQuorumEpochRequest()
-                | FetchRequest()
-                | FetchSnapshotRequest()
-            ) if not is_plausible(message, self.epoch):
-                self._answer(message, Error.INVALID)
             case VoteRequest():
                 self._on_vote_request(message, now_ms)
             case VoteResponse():
@@ -114,6 +104,12 @@ class RaftCore(LeaderSide):
                 if not self.is_barred:
                     self._learn(message.epoch, message.leader, now_ms)
         return self._finish(now_ms)
+
+    def _refusal(self, request: PeerRequest) -> Error | None:
+        """Why a request is not looked at any further."""
+        if request.life != self.life or self.is_barred:
+            return Error.WRONG_LIFE
+        return None if is_plausible(request, self.epoch) else Error.INVALID
 
     def on_persisted(self, now_ms: int) -> Effects:
         """What the last effects asked to persist is on disk: go on from there."""
