@@ -4,8 +4,8 @@ After a refusal or a broken connection the leader is looked up again with the ne
 call again is up to the caller, who writes the history.
 """
 
-from collections.abc import Sequence
-from contextlib import suppress
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from typing import Final
 
@@ -58,30 +58,18 @@ class ClusterClient:
         return self._anyone().producer_id()
 
     def produce(self, tp: TopicPartition, batch: bytes) -> int:
-        client = self._leader(tp)
-        try:
-            return client.produce(tp, batch)
-        except (OSError, Refused):
-            self._leaders.pop(tp, None)
-            raise
+        with self._leader(tp) as leader:
+            return leader.produce(tp, batch)
 
     def fetch(
         self, tp: TopicPartition, offset: int, *, wait_ms: int = 500, bytes_max: int = 0
     ) -> Fetched:
-        client = self._leader(tp)
-        try:
-            return client.fetch(tp, offset, wait_ms=wait_ms, bytes_max=bytes_max)
-        except (OSError, Refused):
-            self._leaders.pop(tp, None)
-            raise
+        with self._leader(tp) as leader:
+            return leader.fetch(tp, offset, wait_ms=wait_ms, bytes_max=bytes_max)
 
     def offset_at(self, tp: TopicPartition, timestamp: int) -> int:
-        client = self._leader(tp)
-        try:
-            return client.offset_at(tp, timestamp)
-        except (OSError, Refused):
-            self._leaders.pop(tp, None)
-            raise
+        with self._leader(tp) as leader:
+            return leader.offset_at(tp, timestamp)
 
     def leader_of(self, tp: TopicPartition) -> tuple[str, int]:
         answer = self._metadata(tp.topic)
@@ -105,11 +93,17 @@ class ClusterClient:
             if partition.partition_index == tp.partition
         )
 
-    def _leader(self, tp: TopicPartition) -> RawClient:
+    @contextmanager
+    def _leader(self, tp: TopicPartition) -> Iterator[RawClient]:
+        """Whoever fails or refuses may lead no more: it is looked up again next time."""
         known = self._leaders.get(tp)
         if known is None:
             known = self._leaders[tp] = self.leader_of(tp)
-        return self._clients[known]
+        try:
+            yield self._clients[known]
+        except (OSError, Refused):
+            self._leaders.pop(tp, None)
+            raise
 
     def _anyone(self) -> RawClient:
         self._metadata("")
