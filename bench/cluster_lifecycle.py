@@ -19,13 +19,8 @@ from bench.process import rss_mb
 from bench.subject import BenchFailed, Subject, make_cluster
 from bench.workloads import Figures, Plan
 from lograft.wire.batches import build_batch
-from lograft.wire.messages.describe_quorum import (
-    DescribeQuorumRequest,
-    DescribeQuorumRequestPartitionData,
-    DescribeQuorumRequestTopicData,
-    DescribeQuorumResponse,
-)
-from tests.compatibility.clusters import NODES, Cluster
+from lograft.wire.messages.describe_quorum import DescribeQuorumResponse
+from tests.compatibility.clusters import NODES, Cluster, controller_in, quorum_request
 from tests.compatibility.servers import HOST, Kind, Server
 
 TOPIC: Final = "first"
@@ -169,13 +164,8 @@ def controller_killed(partitions: int) -> Callable[[Kind, Path, Plan], Figures]:
 
 
 def active_controller(cluster: Cluster) -> int:
-    topic = DescribeQuorumRequestTopicData(
-        topic_name="__cluster_metadata", partitions=[DescribeQuorumRequestPartitionData()]
-    )
-    answer = Subject(cluster.servers).ask(
-        DescribeQuorumRequest(topics=[topic]), 2, DescribeQuorumResponse
-    )
-    return answer.topics[0].partitions[0].leader_id
+    answer = Subject(cluster.servers).ask(quorum_request(), 2, DescribeQuorumResponse)
+    return controller_in(answer)
 
 
 def create_when_possible(cluster: Cluster, topic: str) -> None:

@@ -13,16 +13,11 @@ from collections.abc import Sequence
 from typing import Final, Literal, NamedTuple
 
 from lograft.model.types import TopicPartition
-from lograft.wire.messages.describe_quorum import (
-    DescribeQuorumRequest,
-    DescribeQuorumRequestPartitionData,
-    DescribeQuorumRequestTopicData,
-    DescribeQuorumResponse,
-)
+from lograft.wire.messages.describe_quorum import DescribeQuorumResponse
 from tests.chaos.cluster_client import ClusterClient, ClusterRun
 from tests.chaos.networks import Network
 from tests.chaos.raw_client import RawClient, Refused
-from tests.compatibility.clusters import Cluster
+from tests.compatibility.clusters import Cluster, controller_in, quorum_request
 from tests.compatibility.readiness import broker_ids
 from tests.compatibility.servers import Server
 
@@ -194,14 +189,9 @@ class ClusterNemesis:
         return next(one for one in self._cluster.servers if (one.host, one.port) == address)
 
     def _controller(self) -> int:
-        topic = DescribeQuorumRequestTopicData(
-            topic_name="__cluster_metadata", partitions=[DescribeQuorumRequestPartitionData()]
-        )
-        request = DescribeQuorumRequest(topics=[topic])
         server = self._chance.choice(self._cluster.servers)
         with RawClient(server.port, name="nemesis", host=server.host) as client:
-            answer = client.ask(request, 2, DescribeQuorumResponse)
-        return answer.topics[0].partitions[0].leader_id
+            return controller_in(client.ask(quorum_request(), 2, DescribeQuorumResponse))
 
 
 def running(server: Server) -> "subprocess.Popen[bytes]":

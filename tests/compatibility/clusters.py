@@ -11,6 +11,12 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final, NamedTuple
 
+from lograft.wire.messages.describe_quorum import (
+    DescribeQuorumRequest,
+    DescribeQuorumRequestPartitionData,
+    DescribeQuorumRequestTopicData,
+    DescribeQuorumResponse,
+)
 from tests.compatibility.readiness import broker_ids
 from tests.compatibility.servers import (
     HOST,
@@ -127,3 +133,15 @@ class Cluster:
 
     def log_tail(self) -> str:
         return "\n".join(one.log_tail() for one in self.servers)
+
+
+def quorum_request() -> DescribeQuorumRequest:
+    """Asks any node about the metadata quorum."""
+    topic = DescribeQuorumRequestTopicData(
+        topic_name="__cluster_metadata", partitions=[DescribeQuorumRequestPartitionData()]
+    )
+    return DescribeQuorumRequest(topics=[topic])
+
+
+def controller_in(answer: DescribeQuorumResponse) -> int:
+    return answer.topics[0].partitions[0].leader_id
