@@ -40,7 +40,7 @@ from lograft.wire.messages.broker_registration import (
 LOGGER: Final = logging.getLogger(__name__)
 R = TypeVar("R")
 
-#: How often in a session's time silent brokers are looked for.
+#: How often in a session's time brokers that may be gone are looked at.
 CHECKS_PER_SESSION: Final = 4
 
 
@@ -213,8 +213,12 @@ class Controller:
         interval_ms = max(1, self._config.broker_session_timeout_ms // CHECKS_PER_SESSION)
         clock = self._runtime.clock
         while True:
-            due_ms = clock.mono_ms() + interval_ms
-            await asyncio.sleep(interval_ms / 1000)
+            now_ms = clock.mono_ms()
+            due_ms = now_ms + interval_ms
+            if self.is_active:
+                # At the very moment: until then its partitions have no leader.
+                due_ms = min(due_ms, max(now_ms + 1, self.sessions.next_expiry_ms()))
+            await asyncio.sleep((due_ms - now_ms) / 1000)
             if not self.is_active:
                 continue
             # A process that was itself stopped for a while has heard nobody: that is not theirs.

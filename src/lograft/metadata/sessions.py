@@ -6,6 +6,10 @@ the moment the controller became active.
 """
 
 from dataclasses import dataclass
+from typing import Final
+
+#: Later than any clock shows.
+NEVER_MS: Final = 1 << 62
 
 
 @dataclass(slots=True)
@@ -79,6 +83,11 @@ class BrokerSessions:
             for broker_id, session in self._sessions.items()
             if now_ms - session.heard_ms > self._timeout_ms
         ]
+
+    def next_expiry_ms(self) -> int:
+        """When `expired` will find the next one, if none of them is heard before."""
+        heard_ms = (session.heard_ms for session in self._sessions.values())
+        return min(heard_ms, default=NEVER_MS) + self._timeout_ms + 1
 
     def excuse(self, late_ms: int) -> None:
         """Nobody could have been heard for so long: it counts for no session."""

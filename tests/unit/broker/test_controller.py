@@ -164,7 +164,7 @@ def test_a_silent_broker_is_fenced_and_comes_back() -> None:
         await asyncio.sleep(60)
         assert not is_fenced(node)
         task.cancel()
-        await asyncio.sleep(12)
+        await asyncio.sleep(9.1)
         assert is_fenced(node)
         life.runtime.spawn(registration.run(), name="heartbeats")
         await asyncio.sleep(1)

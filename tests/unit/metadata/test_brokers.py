@@ -369,6 +369,7 @@ def test_sessions_end_in_silence() -> None:
     sessions.expect(1, epoch=5, now_ms=0)
     assert not sessions.is_alive(1, epoch=5, now_ms=0)  # never heard of by us
     assert sessions.expired(100) == []
+    assert sessions.next_expiry_ms() == 101
     assert sessions.expired(101) == [(1, 5)]
     sessions.heard(1, epoch=5, metadata_offset=9, now_ms=101)
     assert sessions.is_alive(1, epoch=5, now_ms=201)
