@@ -7,6 +7,7 @@ from typing import Final
 
 from lograft.broker import errors as broker
 from lograft.consensus import errors as consensus
+from lograft.coordination import errors as coordination
 from lograft.metadata import errors as metadata
 from lograft.model import errors as model
 from lograft.model.errors import ErrorCode, LograftError
@@ -73,6 +74,11 @@ CODE_OF: Final[dict[type[LograftError], ErrorCode]] = {
     broker.FetchSessionTopicIdMismatch: ErrorCode.fetch_session_topic_id_error,
     broker.InvalidTopic: ErrorCode.invalid_topic_exception,
     broker.RecordsNotDeletable: ErrorCode.policy_violation,
+    # Coordinators.
+    coordination.NotCoordinator: ErrorCode.not_coordinator,
+    coordination.CoordinatorLoading: ErrorCode.coordinator_load_in_progress,
+    coordination.CoordinatorNotAvailable: ErrorCode.coordinator_not_available,
+    coordination.UnreadableRecord: ErrorCode.unknown_server_error,
     # Other nodes.
     broker.ControllerUnreachable: ErrorCode.request_timed_out,
     broker.PeerUnreachable: ErrorCode.network_exception,

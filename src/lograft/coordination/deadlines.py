@@ -1,0 +1,99 @@
+"""The timers of one shard in a heap. Most are put off long before they are due (a member that
+sends heartbeats), so putting one off touches only the deadline; the heap learns of it when the
+earlier time comes up.
+"""
+
+import heapq
+from collections.abc import Callable
+from typing import Final, Generic, TypeVar
+
+R = TypeVar("R")
+
+#: Entries of cancelled or hastened deadlines may make up half of the heap, and so many more.
+DEAD_MAX: Final = 64
+
+
+class Deadline(Generic[R]):
+    """A handle: kept by whoever wants to move or cancel it."""
+
+    __slots__ = ("_queued_ms", "action", "at_ms")
+
+    def __init__(self, at_ms: int, action: Callable[[int], R]) -> None:
+        #: None: cancelled, or it has come.
+        self.at_ms: int | None = at_ms
+        #: Called with the time when the deadline has come.
+        self.action = action
+        #: Where the heap has it. Invariant while it is alive: not after `at_ms`.
+        self._queued_ms = at_ms
+
+    @property
+    def is_alive(self) -> bool:
+        return self.at_ms is not None
+
+
+class Deadlines(Generic[R]):
+    def __init__(self) -> None:
+        #: By time, then by the order of entering.
+        self._heap: list[tuple[int, int, Deadline[R]]] = []
+        self._entered = 0
+        self._alive = 0
+
+    def __len__(self) -> int:
+        return self._alive
+
+    def add(self, at_ms: int, action: Callable[[int], R]) -> Deadline[R]:
+        deadline = Deadline(at_ms, action)
+        self._alive += 1
+        self._enter(deadline, at_ms)
+        return deadline
+
+    def move(self, deadline: Deadline[R], at_ms: int) -> None:
+        """To another time, earlier or later; also one that has come or was cancelled."""
+        if deadline.at_ms is None:
+            self._alive += 1
+        elif deadline._queued_ms <= at_ms:
+            deadline.at_ms = at_ms
+            return
+        deadline.at_ms = at_ms
+        self._enter(deadline, at_ms)
+
+    def cancel(self, deadline: Deadline[R] | None) -> None:
+        if deadline is not None and deadline.at_ms is not None:
+            deadline.at_ms = None
+            self._alive -= 1
+
+    def next_ms(self) -> int | None:
+        """When `take_due` should be called; never after the first deadline."""
+        heap = self._heap
+        while heap and self._is_dead(heap[0]):
+            heapq.heappop(heap)
+        return heap[0][0] if heap else None
+
+    def take_due(self, now_ms: int) -> Deadline[R] | None:
+        """The first deadline that has come, which is over with this; None: there is none now."""
+        heap = self._heap
+        while heap and heap[0][0] <= now_ms:
+            entry = heapq.heappop(heap)
+            deadline = entry[2]
+            at_ms = deadline.at_ms
+            if at_ms is None or self._is_dead(entry):
+                continue
+            if at_ms > now_ms:
+                self._enter(deadline, at_ms)
+                continue
+            deadline.at_ms = None
+            self._alive -= 1
+            return deadline
+        return None
+
+    def _enter(self, deadline: Deadline[R], at_ms: int) -> None:
+        deadline._queued_ms = at_ms
+        self._entered += 1
+        heapq.heappush(self._heap, (at_ms, self._entered, deadline))
+        if len(self._heap) > 2 * self._alive + DEAD_MAX:
+            self._heap = [entry for entry in self._heap if not self._is_dead(entry)]
+            heapq.heapify(self._heap)
+
+    @staticmethod
+    def _is_dead(entry: tuple[int, int, Deadline[R]]) -> bool:
+        return entry[2].at_ms is None or entry[0] != entry[2]._queued_ms

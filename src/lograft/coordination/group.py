@@ -1,0 +1,131 @@
+"""What the shard knows of a group, whatever protocol its members speak."""
+
+from collections.abc import Callable, Mapping, Sequence
+from enum import Enum
+from typing import Protocol, TypeAlias
+
+from lograft.coordination.types import Outcome, Record, Reply
+from lograft.metadata.delta import MetadataDelta
+from lograft.metadata.errors import Refused
+from lograft.model.errors import ErrorCode
+from lograft.wire.message import Message
+
+#: Replays one kind of record: its key and its value, None for a tombstone.
+Replay: TypeAlias = "Callable[..., None]"
+
+
+class GroupKind(Enum):
+    """The values are those of ListGroups."""
+
+    classic = "classic"
+    consumer = "consumer"
+
+
+class Group(Protocol):
+    """The checks raise Refused; none of them changes anything."""
+
+    @property
+    def group_id(self) -> str: ...
+
+    @property
+    def kind(self) -> GroupKind: ...
+
+    def check_commit(
+        self,
+        *,
+        member_id: str,
+        instance_id: str | None,
+        epoch: int,
+        transactional: bool,
+        api_version: int,
+    ) -> None:
+        """Whether this member may commit; `epoch` is its generation or member epoch."""
+
+    def check_fetch(self, *, member_id: str | None, epoch: int) -> None: ...
+
+    def check_delete(self) -> None:
+        """NON_EMPTY_GROUP …"""
+
+    def is_subscribed_to(self, topic: str) -> bool: ...
+
+    def is_empty(self) -> bool: ...
+
+    def retention_starts_ms(self, committed_ms: int) -> int | None:
+        """Wall-clock time from which the retention of an offset counts that was committed at
+        `committed_ms` for a topic that the group does not subscribe to; None: it does not count
+        now."""
+
+    def tombstones(self) -> list[Record]:
+        """What deletes the group, its members and all else but its offsets, from the log."""
+
+    def commit_seen(self, member_id: str, now_ms: int) -> None:
+        """A commit is a sign of life."""
+
+    def fence_all(self, now_ms: int) -> Outcome:
+        """Every member loses its membership: records that remove them and move the generation or
+        group epoch on, so that no commit of theirs counts any more and all have to join again
+        (UNKNOWN_MEMBER_ID); replies to those that are parked. Also when it is empty. The caller
+        appends the records together with others, in one batch."""
+
+
+class GroupFamily(Protocol):
+    """One protocol's part of the shard: its groups are in `GroupShard.groups`."""
+
+    def replays(self) -> Mapping[type[Message], Replay]:
+        """By the type of the record's key: `replay(key, value)`."""
+
+    def on_loaded(self, now_ms: int) -> Outcome: ...
+
+    def on_unloaded(self) -> Sequence[Reply]: ...
+
+    def on_image(self, delta: MetadataDelta) -> Outcome: ...
+
+    def statistics(self) -> dict[str, int]: ...
+
+
+class SimpleGroup:
+    """A group that has offsets and never had members: its consumers assign partitions themselves.
+    In Kafka's eyes an empty classic group without a protocol type."""
+
+    kind = GroupKind.classic
+
+    def __init__(self, group_id: str) -> None:
+        self.group_id = group_id
+
+    def check_commit(
+        self,
+        *,
+        member_id: str,
+        instance_id: str | None,
+        epoch: int,
+        transactional: bool,
+        api_version: int,
+    ) -> None:
+        if epoch >= 0 or member_id or instance_id is not None:
+            raise Refused(
+                ErrorCode.unknown_member_id, f"group {self.group_id} has no member {member_id!r}"
+            )
+
+    def check_fetch(self, *, member_id: str | None, epoch: int) -> None:
+        pass
+
+    def check_delete(self) -> None:
+        pass
+
+    def is_subscribed_to(self, topic: str) -> bool:
+        return False
+
+    def is_empty(self) -> bool:
+        return True
+
+    def retention_starts_ms(self, committed_ms: int) -> int | None:
+        return committed_ms
+
+    def tombstones(self) -> list[Record]:
+        return []
+
+    def commit_seen(self, member_id: str, now_ms: int) -> None:
+        pass
+
+    def fence_all(self, now_ms: int) -> Outcome:
+        return Outcome()

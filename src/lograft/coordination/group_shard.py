@@ -1,0 +1,118 @@
+"""One partition of `__consumer_offsets`: its groups, whatever their protocol, and their offsets.
+
+Each protocol is a `GroupFamily` with the commands of its APIs (`shard.classic.join(…)`); it keeps
+its groups in `groups` and its timers in `deadlines`. What concerns all groups is here.
+"""
+
+from collections.abc import Callable, Sequence
+from typing import Final
+
+from lograft.coordination.deadlines import Deadlines
+from lograft.coordination.errors import UnreadableRecord
+from lograft.coordination.group import Group, GroupFamily, Replay, SimpleGroup
+from lograft.coordination.offset_table import Committed, OffsetTable
+from lograft.coordination.types import NOTHING, Outcome, Record, Reply, Surroundings
+from lograft.metadata.delta import MetadataDelta
+from lograft.metadata.errors import Refused
+from lograft.model.errors import ErrorCode
+from lograft.model.types import NO_PRODUCER_EPOCH, NO_PRODUCER_ID, Offset
+from lograft.wire.message import Message
+from lograft.wire.records.offset_commit_key import OffsetCommitKey
+from lograft.wire.records.offset_commit_value import OffsetCommitValue
+
+OFFSETS_TOPIC: Final = "__consumer_offsets"
+
+
+class GroupShard:
+    """A `types.Core`."""
+
+    def __init__(self, around: Surroundings) -> None:
+        self.around = around
+        #: Every group that has members, a record of its own or offsets.
+        self.groups: dict[str, Group] = {}
+        self.offsets = OffsetTable()
+        self.deadlines: Deadlines[Outcome] = Deadlines()
+        #: Makes the group of someone who only commits offsets.
+        self.new_simple_group: Callable[[str], Group] = SimpleGroup
+        self.families: list[GroupFamily] = []
+        self._replays: dict[type[Message], Replay] = {}
+
+    def add_family(self, family: GroupFamily) -> None:
+        self.families.append(family)
+        self._replays.update(family.replays())
+
+    def group(self, group_id: str) -> Group:
+        found = self.groups.get(group_id)
+        if found is None:
+            raise Refused(ErrorCode.group_id_not_found, f"there is no group {group_id}")
+        return found
+
+    # Replay: the only writer of what the log says.
+
+    def replay(
+        self,
+        record: Record,
+        *,
+        offset: Offset,
+        producer_id: int = NO_PRODUCER_ID,
+        producer_epoch: int = NO_PRODUCER_EPOCH,
+    ) -> None:
+        key = record.key
+        if type(key) is OffsetCommitKey:
+            self._replay_offset(key, record.value, offset, producer_id)
+            return
+        replay = self._replays.get(type(key))
+        if replay is None:
+            raise UnreadableRecord(f"a {type(key).__name__} has no place here")
+        replay(key, record.value)
+
+    def _replay_offset(
+        self, key: OffsetCommitKey, value: Message | None, offset: Offset, producer_id: int
+    ) -> None:
+        if value is None:
+            self.offsets.remove(key.group, key.topic, key.partition)
+            return
+        assert isinstance(value, OffsetCommitValue), value
+        if key.group not in self.groups:
+            self.groups[key.group] = self.new_simple_group(key.group)
+        committed = Committed.of(value, offset)
+        if producer_id == NO_PRODUCER_ID:
+            self.offsets.set(key.group, key.topic, key.partition, committed)
+        else:
+            self.offsets.set_pending(producer_id, key.group, key.topic, key.partition, committed)
+
+    def replay_marker(self, producer_id: int, producer_epoch: int, *, committed: bool) -> None:
+        self.offsets.end_transaction(producer_id, committed=committed)
+
+    # The life of the shard.
+
+    def on_loaded(self, now_ms: int) -> Outcome:
+        return _merged([family.on_loaded(now_ms) for family in self.families])
+
+    def on_unloaded(self) -> Sequence[Reply]:
+        return [reply for family in self.families for reply in family.on_unloaded()]
+
+    def next_deadline_ms(self) -> int | None:
+        return self.deadlines.next_ms()
+
+    def on_time(self, now_ms: int) -> Outcome:
+        due = self.deadlines.take_due(now_ms)
+        return NOTHING if due is None else due.action(now_ms)
+
+    def on_image(self, delta: MetadataDelta) -> Outcome:
+        return _merged([family.on_image(delta) for family in self.families])
+
+    def statistics(self) -> dict[str, int]:
+        counts = {"groups": len(self.groups), "group_offsets": len(self.offsets)}
+        for family in self.families:
+            counts.update(family.statistics())
+        return counts
+
+
+def _merged(outcomes: Sequence[Outcome]) -> Outcome:
+    """One batch of all; these outcomes have no way to fail."""
+    assert all(one.failed is None and one.producer is None for one in outcomes), outcomes
+    return Outcome(
+        records=[record for one in outcomes for record in one.records],
+        replies=[reply for one in outcomes for reply in one.replies],
+    )

@@ -1,0 +1,143 @@
+"""The committed positions of every group of a shard, and those that wait for their transaction.
+
+Changes only by replay. An offset written inside a transaction counts when the transaction's marker
+says so, and only where no later record has committed another one meanwhile.
+"""
+
+from collections.abc import Iterator
+from typing import NamedTuple, TypeAlias
+from uuid import UUID
+
+from lograft.model.types import NO_OFFSET, NO_TIMESTAMP, ZERO_UUID, Offset
+from lograft.wire.records.offset_commit_value import OffsetCommitValue
+
+
+class Committed(NamedTuple):
+    """A group's position in one partition."""
+
+    #: The next record to read.
+    offset: int
+    #: Of the last record read; -1: not told.
+    leader_epoch: int
+    metadata: str
+    #: Wall clock.
+    commit_ms: int
+    #: Wall clock; only clients from before Kafka 2.1 give it, -1 otherwise.
+    expire_ms: int = NO_TIMESTAMP
+    #: ZERO_UUID: committed by name only.
+    topic_id: UUID = ZERO_UUID
+    #: Of the record that says so, in the internal topic.
+    record_offset: Offset = NO_OFFSET
+
+    @classmethod
+    def of(cls, value: OffsetCommitValue, record_offset: Offset) -> "Committed":
+        return cls(
+            value.offset,
+            value.leader_epoch,
+            value.metadata,
+            value.commit_timestamp,
+            value.expire_timestamp,
+            value.topic_id,
+            record_offset,
+        )
+
+
+#: By topic, then partition.
+Positions: TypeAlias = dict[str, dict[int, Committed]]
+
+
+class OffsetTable:
+    def __init__(self) -> None:
+        #: By group; a group without offsets, a topic without partitions is not here.
+        self._committed: dict[str, Positions] = {}
+        #: By producer id, then group: not committed yet.
+        self._pending: dict[int, dict[str, Positions]] = {}
+        #: By group: the producers that have offsets of it pending. (A dict as a set with an order.)
+        self._pending_by: dict[str, dict[int, None]] = {}
+        self._count = 0
+
+    def __len__(self) -> int:
+        return self._count
+
+    def of(self, group_id: str) -> Positions:
+        """Not to be changed by the caller."""
+        return self._committed.get(group_id, {})
+
+    def get(self, group_id: str, topic: str, partition: int) -> Committed | None:
+        positions = self._committed.get(group_id)
+        partitions = None if positions is None else positions.get(topic)
+        return None if partitions is None else partitions.get(partition)
+
+    def groups(self) -> Iterator[str]:
+        return iter(self._committed)
+
+    def is_pending(self, group_id: str, topic: str, partition: int) -> bool:
+        """Whether a transaction that is open may still commit another position."""
+        return any(
+            partition in self._pending[producer][group_id].get(topic, ())
+            for producer in self._pending_by.get(group_id, ())
+        )
+
+    def has_pending(self, group_id: str) -> bool:
+        return group_id in self._pending_by
+
+    def pending_positions(self, group_id: str) -> Iterator[tuple[str, int]]:
+        for producer in self._pending_by.get(group_id, ()):
+            for topic, partitions in self._pending[producer][group_id].items():
+                for partition in partitions:
+                    yield topic, partition
+
+    # Replay.
+
+    def set(self, group_id: str, topic: str, partition: int, committed: Committed) -> None:
+        partitions = self._committed.setdefault(group_id, {}).setdefault(topic, {})
+        self._count += partition not in partitions
+        partitions[partition] = committed
+
+    def remove(self, group_id: str, topic: str, partition: int) -> None:
+        """A tombstone: also what is pending for it is gone."""
+        self._count -= _remove(self._committed, group_id, topic, partition)
+        for producer in list(self._pending_by.get(group_id, ())):
+            groups = self._pending[producer]
+            _remove(groups, group_id, topic, partition)
+            if group_id not in groups:
+                self._forget_pending(producer, group_id)
+
+    def set_pending(
+        self, producer_id: int, group_id: str, topic: str, partition: int, committed: Committed
+    ) -> None:
+        groups = self._pending.setdefault(producer_id, {})
+        groups.setdefault(group_id, {}).setdefault(topic, {})[partition] = committed
+        self._pending_by.setdefault(group_id, {})[producer_id] = None
+
+    def end_transaction(self, producer_id: int, *, committed: bool) -> None:
+        for group_id, positions in self._pending.pop(producer_id, {}).items():
+            self._forget_pending(producer_id, group_id)
+            if not committed:
+                continue
+            for topic, partitions in positions.items():
+                for partition, position in partitions.items():
+                    now = self.get(group_id, topic, partition)
+                    if now is None or now.record_offset < position.record_offset:
+                        self.set(group_id, topic, partition, position)
+
+    def _forget_pending(self, producer_id: int, group_id: str) -> None:
+        producers = self._pending_by[group_id]
+        del producers[producer_id]
+        if not producers:
+            del self._pending_by[group_id]
+        if not self._pending.get(producer_id, True):
+            del self._pending[producer_id]
+
+
+def _remove(groups: dict[str, Positions], group_id: str, topic: str, partition: int) -> bool:
+    """With what becomes empty; whether it was there."""
+    positions = groups.get(group_id, {})
+    partitions = positions.get(topic, {})
+    if partitions.pop(partition, None) is None:
+        return False
+    if not partitions:
+        del positions[topic]
+        if not positions:
+            del groups[group_id]
+    return True

@@ -1,0 +1,111 @@
+"""What a coordinator's core and the runtime that drives it tell each other."""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Final, NamedTuple, Protocol, TypeAlias
+from uuid import UUID
+
+from lograft.metadata.delta import MetadataDelta
+from lograft.metadata.image import MetadataImage
+from lograft.model.broker_configs import BrokerConfig
+from lograft.model.errors import ErrorCode
+from lograft.model.types import NO_PRODUCER_EPOCH, NO_PRODUCER_ID, Offset
+from lograft.wire.message import Message
+
+
+class Record(NamedTuple):
+    """A record of an internal topic (`wire/records/*_key`, `*_value`)."""
+
+    key: Message
+    #: None: the key is deleted.
+    value: Message | None
+    value_version: int = 0
+
+
+class Ticket:
+    """Names one request that waits for its reply. A core keeps it and gives it back with the
+    reply, nothing else; the runtime knows whose it is."""
+
+    __slots__ = ()
+
+
+Reply: TypeAlias = tuple[Ticket, Message]
+
+
+class Effect:
+    """Something to be done in the world once it is committed that it shall be done."""
+
+    __slots__ = ()
+
+
+@dataclass(slots=True, kw_only=True)
+class Outcome:
+    """What a command wants. Several tickets may be answered at once, or none: then the core keeps
+    the ticket and answers it with a later outcome."""
+
+    #: Appended in one batch (all or none), then replayed into the core before anything else runs.
+    records: Sequence[Record] = ()
+    #: Given once everything appended so far, these records included, is committed in the epoch
+    #: that wrote it.
+    replies: Sequence[Reply] = ()
+    #: (producer id, producer epoch): the records are a batch of that producer's transaction.
+    producer: tuple[int, int] | None = None
+    #: Begun, in order, once the records are committed.
+    effects: Sequence[Effect] = ()
+    #: The records could not be appended: takes soft state back and says what the waiting are told.
+    #: Without it they get the error itself.
+    failed: Callable[[ErrorCode], Sequence[Reply]] | None = None
+    #: False: the replies rest on nothing that could be lost (errors, soft state) and leave at once.
+    waits: bool = True
+
+
+#: To be shared: outcomes are not changed.
+NOTHING: Final = Outcome()
+
+
+class Surroundings(NamedTuple):
+    """What a core may ask of the world around it."""
+
+    #: With the dynamic settings of this moment.
+    config: Callable[[], BrokerConfig]
+    image: Callable[[], MetadataImage]
+    #: Only for timestamps in records and for what compares itself with them.
+    wall_ms: Callable[[], int]
+    new_uuid: Callable[[], UUID]
+
+
+class Core(Protocol):
+    """One partition of an internal topic in one leader epoch. Pure. `now_ms` is monotonic time."""
+
+    def replay(
+        self,
+        record: Record,
+        *,
+        offset: Offset,
+        producer_id: int = NO_PRODUCER_ID,
+        producer_epoch: int = NO_PRODUCER_EPOCH,
+    ) -> None:
+        """The record is in the log. With a producer id: it counts once that one's transaction is
+        committed (`replay_marker`)."""
+
+    def replay_marker(self, producer_id: int, producer_epoch: int, *, committed: bool) -> None:
+        """The transaction of this producer in this partition has ended."""
+
+    def on_loaded(self, now_ms: int) -> Outcome:
+        """All of the log is replayed: arm timers, clean up."""
+
+    def on_unloaded(self) -> Sequence[Reply]:
+        """Leadership is lost: what parked requests are told. Those that are not named get
+        NotCoordinator."""
+
+    def next_deadline_ms(self) -> int | None:
+        """When `on_time` should be called; it may be too early, never too late."""
+
+    def on_time(self, now_ms: int) -> Outcome:
+        """Does the first thing that is due. Called again while `next_deadline_ms` is not later
+        than now, so a core cuts long work into pieces by setting a deadline of now."""
+
+    def on_image(self, delta: MetadataDelta) -> Outcome:
+        """Topics came, went or grew, settings changed; the image has it already."""
+
+    def statistics(self) -> dict[str, int]: ...
