@@ -7,13 +7,16 @@ and a broker that has its fair share of leaders, or of replicas, is passed by.
 """
 
 from bisect import bisect_right
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from functools import lru_cache
 from hashlib import blake2b
-from typing import Final, NamedTuple
+from itertools import chain, islice
+from typing import Final, Generic, NamedTuple, TypeVar
 
 from lograft.metadata.errors import Refused
 from lograft.model.errors import ErrorCode
+
+N = TypeVar("N", int, str)
 
 VIRTUAL_NODES: Final = 128
 #: How far above the cluster's average a broker may lead before the ring passes it by.
@@ -33,33 +36,42 @@ class Candidate(NamedTuple):
     replicas: int = 0
 
 
-class Ring:
-    __slots__ = ("_brokers", "_points")
+class Ring(Generic[N]):
+    """Nodes at many points each: brokers here, consumers in `coordination/assignors_consistent`."""
 
-    def __init__(self, broker_ids: Iterable[int]) -> None:
-        places = sorted(place for broker_id in broker_ids for place in _places(broker_id))
-        self._points = [point for point, _ in places]
-        self._brokers = [broker_id for _, broker_id in places]
+    __slots__ = ("_nodes", "_points")
 
-    def walk(self, key: str) -> list[int]:
-        """All brokers, each once, in the order in which they stand clockwise of the key."""
+    def __init__(self, places: Iterable[tuple[int, N]]) -> None:
+        ordered = sorted(places)
+        self._points = [point for point, _ in ordered]
+        self._nodes: list[N] = [node for _, node in ordered]
+
+    def clockwise(self, key: str) -> Iterator[N]:
+        """Once around from the key on; a node comes as often as it has points."""
         start = bisect_right(self._points, _hash(key))
-        turned = self._brokers[start:] + self._brokers[:start]
-        return list(dict.fromkeys(turned))
+        return chain(islice(self._nodes, start, None), islice(self._nodes, start))
+
+    def walk(self, key: str) -> list[N]:
+        """All nodes, each once, in the order in which they stand clockwise of the key."""
+        return list(dict.fromkeys(self.clockwise(key)))
 
 
 def _hash(key: str) -> int:
     return int.from_bytes(blake2b(key.encode(), digest_size=8).digest())
 
 
+def ring_places(kind: str, node: N, count: int) -> tuple[tuple[int, N], ...]:
+    return tuple((_hash(f"{kind} {node} {n}"), node) for n in range(count))
+
+
 @lru_cache(maxsize=4096)
 def _places(broker_id: int) -> tuple[tuple[int, int], ...]:
-    return tuple((_hash(f"broker {broker_id} {n}"), broker_id) for n in range(VIRTUAL_NODES))
+    return ring_places("broker", broker_id, VIRTUAL_NODES)
 
 
 @lru_cache(maxsize=16)
-def _ring_of(broker_ids: tuple[int, ...]) -> Ring:
-    return Ring(broker_ids)
+def broker_ring(broker_ids: tuple[int, ...]) -> Ring[int]:
+    return Ring(place for broker_id in broker_ids for place in _places(broker_id))
 
 
 def place_partitions(
@@ -80,7 +92,7 @@ def place_partitions(
     if len(everyone) == 1:
         return [active] * len(indexes)
     spread = _Spread(everyone, active, len(indexes), replication_factor, topic_leaders or {})
-    ring = _ring_of(tuple(sorted(everyone)))
+    ring = broker_ring(tuple(sorted(everyone)))
     return [spread.place(ring.walk(f"{topic} {index}")) for index in indexes]
 
 

@@ -16,7 +16,7 @@ from lograft.metadata.conditions import Conditions
 from lograft.metadata.elections import PartitionChange
 from lograft.metadata.errors import Refused
 from lograft.metadata.image import MetadataImage
-from lograft.metadata.placement import Ring
+from lograft.metadata.placement import broker_ring
 from lograft.metadata.reassignment import start_reassignment, target_of
 from lograft.metadata.types import Outcome
 from lograft.model.broker_configs import BrokerConfig
@@ -118,7 +118,7 @@ class _Sharing:
                 ErrorCode.invalid_replication_factor,
                 f"{len(racks)} broker(s) cannot hold partitions with {most} replicas.",
             )
-        ring = Ring(self._brokers)
+        ring = broker_ring(tuple(self._brokers))
         self._walks = [ring.walk(f"{one.topic} {one.partition}") for one in holdings]
         self._now = [list(holding.replicas) for holding in holdings]
         self._loads = dict.fromkeys(self._brokers, 0)

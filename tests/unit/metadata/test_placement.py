@@ -3,7 +3,7 @@ from collections import Counter
 import pytest
 
 from lograft.metadata.errors import Refused
-from lograft.metadata.placement import Candidate, Ring, place_partitions
+from lograft.metadata.placement import Candidate, broker_ring, place_partitions
 from lograft.model.errors import ErrorCode
 
 
@@ -70,7 +70,7 @@ def test_a_new_broker_takes_its_share_and_little_else_moves() -> None:
 
 def test_the_ring_alone_moves_only_the_share() -> None:
     keys = [f"t {n}" for n in range(2000)]
-    old, new = Ring(range(9)), Ring(range(10))
+    old, new = broker_ring(tuple(range(9))), broker_ring(tuple(range(10)))
     moved = [key for key in keys if old.walk(key)[0] != new.walk(key)[0]]
     assert all(new.walk(key)[0] == 9 for key in moved)
     assert 120 <= len(moved) <= 300

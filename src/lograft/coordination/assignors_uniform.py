@@ -1,0 +1,179 @@
+"""The assignor `uniform`: members have equally many partitions, and keep what they had.
+
+1. Everyone keeps what it had, as far as it still subscribes to it.
+2. Partitions without an owner go one by one to the subscriber that has the fewest.
+3. While someone has at least two more than another subscriber of the same topic, one moves.
+
+So with equal subscriptions loads differ by one at most, and no partition moves that need not. With
+different subscriptions no single move would make the loads more even. Among partitions that would
+do, the one with a replica in the member's rack goes to it.
+"""
+
+import heapq
+from collections import deque
+from collections.abc import Callable, Collection
+from typing import TypeAlias
+from uuid import UUID
+
+from lograft.coordination.assignors import Assignment, GroupSpec, by_member
+from lograft.model.types import TopicIdPartition
+
+Racks: TypeAlias = Callable[[UUID, int], Collection[str]]
+
+
+def assign_uniform(group: GroupSpec) -> dict[str, Assignment]:
+    members = sorted(group.members)
+    loads = [0] * len(members)
+    racks = [group.members[member_id].rack for member_id in members]
+    pools = _pools(group, members)
+    _keep(group, members, pools, loads)
+    for pool in pools:
+        pool.give_free(loads, racks, group.racks)
+    # Moves within one pool can make room for better ones in another. Every move makes the sum of
+    # the squares of the loads smaller, so this ends.
+    while any(pool.level(loads, racks, group.racks) for pool in pools):
+        pass
+    placed: dict[str, list[TopicIdPartition]] = {member_id: [] for member_id in members}
+    for pool in pools:
+        for member, held in pool.held.items():
+            placed[members[member]] += held
+    return by_member(group, placed)
+
+
+class _Pool:
+    """All topics that have the same subscribers. (One pool, when all members subscribe alike.)"""
+
+    def __init__(self, members: list[int]) -> None:
+        #: As indexes into the sorted member ids.
+        self.members = members
+        self.topics: list[UUID] = []
+        self.held: dict[int, list[TopicIdPartition]] = {member: [] for member in members}
+        self.free: list[TopicIdPartition] = []
+
+    def give_free(self, loads: list[int], racks: list[str | None], racks_of: Racks) -> None:
+        free = _Free(self.free, racks_of, {racks[member] for member in self.members} - {None})
+        heap = [(loads[member], member) for member in self.members]
+        heapq.heapify(heap)
+        for _ in range(len(self.free)):
+            load, member = heap[0]
+            self.held[member].append(free.take(racks[member]))
+            loads[member] = load + 1
+            heapq.heapreplace(heap, (load + 1, member))
+        self.free = []
+
+    def level(self, loads: list[int], racks: list[str | None], racks_of: Racks) -> bool:
+        """Moves partitions from the fullest to the emptiest; whether any moved."""
+        fullest = [(-loads[member], member) for member in self.members if self.held[member]]
+        emptiest = [(loads[member], member) for member in self.members]
+        heapq.heapify(fullest)
+        heapq.heapify(emptiest)
+        moved = False
+        while fullest:
+            full, donor = fullest[0]
+            load, receiver = emptiest[0]
+            if -full - load < 2:
+                break
+            held = self.held[donor]
+            held_index = _to_give(held, racks[donor], racks[receiver], racks_of)
+            self.held[receiver].append(held.pop(held_index))
+            loads[donor] -= 1
+            loads[receiver] += 1
+            moved = True
+            # A donor has more than any receiver, so nobody is ever both: one entry in each heap
+            # is out of date, and only towards a smaller difference than the one it shows.
+            if held:
+                heapq.heapreplace(fullest, (-loads[donor], donor))
+            else:
+                heapq.heappop(fullest)
+            heapq.heapreplace(emptiest, (loads[receiver], receiver))
+        return moved
+
+
+class _Free:
+    """Partitions that wait for an owner, to be taken with a rack in mind."""
+
+    def __init__(
+        self, partitions: list[TopicIdPartition], racks_of: Racks, wanted: Collection[str | None]
+    ) -> None:
+        self._left = dict.fromkeys(partitions)
+        self._by_rack: dict[str, deque[TopicIdPartition]] = {}
+        if not wanted:
+            return
+        # Those with few racks to choose from are offered first.
+        racks = {partition: racks_of(*partition) for partition in partitions}
+        for partition in sorted(partitions, key=lambda one: len(racks[one])):
+            for rack in racks[partition]:
+                if rack in wanted:
+                    self._by_rack.setdefault(rack, deque()).append(partition)
+
+    def take(self, rack: str | None) -> TopicIdPartition:
+        near = None if rack is None else self._by_rack.get(rack)
+        while near:
+            partition = near.popleft()
+            if partition in self._left:
+                del self._left[partition]
+                return partition
+        partition = next(iter(self._left))
+        del self._left[partition]
+        return partition
+
+
+def _pools(group: GroupSpec, members: list[str]) -> list[_Pool]:
+    """Those with the fewest subscribers first: they have the least choice."""
+    alike: dict[tuple[UUID, ...], list[int]] = {}
+    for index, member_id in enumerate(members):
+        alike.setdefault(group.members[member_id].topics, []).append(index)
+    # Topics have the same subscribers when the same subscriptions name them.
+    named_by: dict[UUID, list[int]] = {}
+    for number, topics in enumerate(alike):
+        for topic_id in topics:
+            named_by.setdefault(topic_id, []).append(number)
+    subscribers = list(alike.values())
+    pools: dict[tuple[int, ...], _Pool] = {}
+    for topic_id in sorted(named_by):
+        numbers = tuple(named_by[topic_id])
+        pool = pools.get(numbers)
+        if pool is None:
+            found = sorted(index for number in numbers for index in subscribers[number])
+            pool = pools[numbers] = _Pool(found)
+        pool.topics.append(topic_id)
+    return sorted(pools.values(), key=lambda one: len(one.members))
+
+
+def _keep(group: GroupSpec, members: list[str], pools: list[_Pool], loads: list[int]) -> None:
+    pool_of = {topic_id: pool for pool in pools for topic_id in pool.topics}
+    owned: set[TopicIdPartition] = set()
+    for index, member_id in enumerate(members):
+        for topic_id, partitions in group.members[member_id].had.items():
+            pool = pool_of.get(topic_id)
+            if pool is None or index not in pool.held:
+                continue
+            count = group.partition_counts[topic_id]
+            for partition in partitions:
+                one = TopicIdPartition(topic_id, partition)
+                if partition < count and one not in owned:
+                    owned.add(one)
+                    pool.held[index].append(one)
+                    loads[index] += 1
+    for pool in pools:
+        pool.free = [
+            one
+            for topic_id in pool.topics
+            for partition in range(group.partition_counts[topic_id])
+            if (one := TopicIdPartition(topic_id, partition)) not in owned
+        ]
+
+
+def _to_give(
+    held: list[TopicIdPartition], donor: str | None, receiver: str | None, racks_of: Racks
+) -> int:
+    """The index of what a member gives away: it is near to the receiver, and not to the donor."""
+    last = len(held) - 1
+    if donor == receiver:
+        return last
+
+    def worth(index: int) -> int:
+        racks = racks_of(*held[index])
+        return (receiver in racks) - (donor in racks)
+
+    return max(range(last, -1, -1), key=worth)
