@@ -48,7 +48,9 @@ from lograft.replication.roles import (
 )
 from lograft.replication.types import NO_ASSIGNMENT, NO_EFFECTS, Assignment, Effects, IsrProposal
 from lograft.storage.log import Log
-from lograft.storage.types import AppendResult, Origin
+from lograft.storage.markers import build_marker
+from lograft.storage.producers import Verification
+from lograft.storage.types import AppendResult, Origin, TransactionEnd
 from lograft.storage.validation import AppendRules
 
 if TYPE_CHECKING:
@@ -119,6 +121,7 @@ class Partition:
     __slots__ = (
         "_commit_waits",
         "_durable_waits",
+        "_end_told",
         "_flush_messages",
         "_flush_ms",
         "_flush_timer",
@@ -198,6 +201,8 @@ class Partition:
         self._open_waits: list[asyncio.Future[None]] = []
         #: Bytes appended above the high watermark, told to long polls once it moves.
         self._uncommitted_bytes = 0
+        #: Up to here long polls were told of transactions that ended.
+        self._end_told = -1
         self._flush_timer: asyncio.TimerHandle | None = None
         #: The number of the last unflushed file for which a flush was asked.
         self._rolled_requested = 0
@@ -431,6 +436,7 @@ class Partition:
         now_ms: int,
         origin: Origin = Origin.CLIENT,
         checked_by: AppendRules | None = None,
+        verification: Verification | None = None,
     ) -> AppendResult:
         """Writes to the page cache and moves the high watermark as the commit rule allows. Raises
         NeedsWorker where the log does."""
@@ -447,6 +453,7 @@ class Partition:
                 now_ms=now_ms,
                 origin=origin,
                 checked_by=checked_by,
+                verification=verification,
             )
         except DiskFailed as error:
             self.on_disk_failed(error)
@@ -465,6 +472,15 @@ class Partition:
         if self._flushes:
             self._consider_flush(log)
         return result
+
+    def append_marker(self, end: TransactionEnd, *, now_ms: int) -> AppendResult:
+        """Ends a producer's transaction here; refused where acks=all would be."""
+        log = self.leader_log()
+        self.check_append(acks_all=True)
+        log.producers.check_end(end)
+        return self.append(
+            memoryview(build_marker(end, now_ms)), now_ms=now_ms, origin=Origin.COORDINATOR
+        )
 
     def read(
         self, offset: Offset, *, bytes_max: int, bound: Offset, at_least_one: bool
@@ -615,8 +631,8 @@ class Partition:
             # A leader that had to commit something of its own first has done so.
             self._host.role_changed(self)
             self._tell_opened()
-        for wait in list(self.fetch_waits):
-            wait.add(count)
+        if self.fetch_waits:
+            self._tell_readers(count)
         for watcher in self.watchers:
             watcher.on_committed(self)
         if self._commit_waits.waits and self.leader is not None:
@@ -624,6 +640,19 @@ class Partition:
             code = self.leader.ack_of(reached)
             assert code is not None, self
             self._commit_waits.release(reached, code)
+
+    def _tell_readers(self, count: int) -> None:
+        log = self.log
+        assert log is not None
+        # The end of a transaction makes all of it readable to some, much more than its own bytes.
+        has_ended = log.producers.last_end_offset > self._end_told
+        if has_ended:
+            self._end_told = min(log.producers.last_end_offset, self.high_watermark - 1)
+        for wait in list(self.fetch_waits):
+            if has_ended:
+                wait.wake()
+            else:
+                wait.add(count)
 
     def is_acknowledged(self, end: Offset, *, acks_all: bool) -> bool:
         """Whether an append that ended at `end` can be answered now; raises what is wrong."""

@@ -30,6 +30,7 @@ from lograft.simulation.trace import Streams, Trace
 from lograft.storage import log_dirs
 from lograft.storage.errors import OutOfOrderSequence, ProducerFenced
 from lograft.storage.log import FlushPlan, Log
+from lograft.storage.producers import UNVERIFIED
 from lograft.storage.types import FixedLogConfig, RecoveryPlan
 from lograft.wire.batches import patch, patch_timestamp
 
@@ -304,6 +305,7 @@ class Torture:
             leader_epoch=self.leader_epoch,
             now_ms=self.now_ms,
             origin=draft.origin,
+            verification=UNVERIFIED,
         )
         if (result.base_offset, result.end_offset, result.duplicate) != (
             batch.base_offset,

@@ -17,8 +17,8 @@ from lograft.storage.errors import (
     UnsupportedBatchFormat,
 )
 from lograft.storage.markers import read_marker
-from lograft.storage.producers import ProducerBatch
-from lograft.storage.types import AppendResult, Origin
+from lograft.storage.producers import ProducerBatch, Verification
+from lograft.storage.types import AppendResult, Origin, TransactionEnd
 from lograft.storage.validation import (
     RECORD_BYTES_MIN,
     RECORDS_MAX,
@@ -71,8 +71,10 @@ def append_one(
     now_ms: int,
     origin: Origin,
     checked_by: AppendRules | None = None,
+    verification: Verification | None = None,
 ) -> AppendResult:
-    """`checked_by`: the rules by which a worker has looked at the records already."""
+    """`checked_by`: the rules by which a worker has looked at the records already.
+    `verification`: what the coordinator of the batch's transaction was asked with."""
     (
         base_offset,
         _,
@@ -92,7 +94,12 @@ def append_one(
     size = len(batch)
     if magic != MAGIC:
         raise UnsupportedBatchFormat(f"a batch of magic {magic}; only {MAGIC} is taken")
-    if size > rules.message_bytes_max and origin is not Origin.RAFT:
+    if (
+        size > rules.message_bytes_max
+        and origin is not Origin.RAFT
+        # A marker must fit wherever its transaction did.
+        and not attributes & CONTROL_FLAG
+    ):
         raise MessageTooLarge(
             f"a batch of {size} bytes, max.message.bytes is {rules.message_bytes_max}"
         )
@@ -130,12 +137,11 @@ def append_one(
                 size = len(batch)
                 if size > rules.message_bytes_max:
                     raise MessageTooLarge(f"recompressed, a batch is {size} bytes long")
-    marker = None
     if producer_id >= 0:
         if attributes & CONTROL_FLAG:
             marker = read_marker(batch)
             if marker is not None:
-                log.producers.check_marker(producer_id, producer_epoch, marker)
+                log.producers.check_end(TransactionEnd(producer_id, producer_epoch, *marker))
         elif origin is Origin.CLIENT:
             known = log.producers.check(
                 producer_id,
@@ -146,6 +152,10 @@ def append_one(
             )
             if known is not None:
                 return _repeat(log, known)
+            if attributes & TRANSACTIONAL_FLAG:
+                log.producers.check_transactional(
+                    producer_id, producer_epoch, base_sequence, verification
+                )
         else:
             log.producers.check_epoch(producer_id, producer_epoch)
     if size > rules.segment_bytes:

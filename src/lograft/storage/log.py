@@ -29,7 +29,7 @@ from lograft.storage.errors import (
 )
 from lograft.storage.flushing import FlushPlan
 from lograft.storage.producer_snapshots import write_snapshot
-from lograft.storage.producers import ProducerStates
+from lograft.storage.producers import ProducerStates, Verification
 from lograft.storage.retention import Removal
 from lograft.storage.segment import Segment
 from lograft.storage.timestamps import find_latest_timestamp, find_timestamp
@@ -239,10 +239,12 @@ class Log:
         now_ms: int,
         origin: Origin = Origin.CLIENT,
         checked_by: AppendRules | None = None,
+        verification: Verification | None = None,
     ) -> AppendResult:
         """Checks, numbers and writes. `batches` must be writable: offset and epoch are patched in
         place. Clients send one batch; our own writers may send several. Raises NeedsWorker for
-        one that takes long to look at, unless `batch_check` has."""
+        one that takes long to look at, unless `batch_check` has. A batch of a transaction that is
+        not open here needs the `verification` that it began with."""
         if self._closed is not None:
             raise self._closed
         size = len(batches)
@@ -251,7 +253,7 @@ class Log:
         fields = unpack_header(batches, 0)
         if fields[1] + LENGTH_OVERHEAD == size:
             return appending.append_one(
-                self, batches, fields, leader_epoch, now_ms, origin, checked_by
+                self, batches, fields, leader_epoch, now_ms, origin, checked_by, verification
             )
         return appending.append_several(self, batches, leader_epoch, now_ms, origin)
 

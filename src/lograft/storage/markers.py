@@ -5,7 +5,8 @@ from typing import Final
 
 from lograft.model.seams import Buffer
 from lograft.storage.producers import Marker
-from lograft.wire.batches import read_records
+from lograft.storage.types import TransactionEnd
+from lograft.wire.batches import Record, build_batch, read_records
 
 ABORT: Final = 0
 COMMIT: Final = 1
@@ -25,6 +26,20 @@ def read_marker(batch: Buffer) -> Marker | None:
     if kind not in (ABORT, COMMIT) or value is None or len(value) < _VALUE.size:
         return None
     return Marker(kind == COMMIT, _VALUE.unpack_from(value)[1])
+
+
+def build_marker(end: TransactionEnd, timestamp: int) -> bytearray:
+    """The control batch that a coordinator has a partition append."""
+    key, value = marker_key(commit=end.commit), marker_value(end.coordinator_epoch)
+    return bytearray(
+        build_batch(
+            [Record(0, timestamp, key, value)],
+            producer_id=end.producer_id,
+            producer_epoch=end.producer_epoch,
+            transactional=True,
+            control=True,
+        )
+    )
 
 
 def marker_key(*, commit: bool) -> bytes:

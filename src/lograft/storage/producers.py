@@ -16,10 +16,14 @@ from lograft.storage.errors import (
     OutOfOrderSequence,
     ProducerFenced,
 )
-from lograft.storage.types import AbortedTransaction
+from lograft.storage.types import AbortedTransaction, TransactionEnd
 from lograft.wire.batches import SEQUENCE_MAX
 
 BATCHES_KEPT: Final = 5
+#: The first transaction version whose markers bring the producer's next epoch.
+EPOCH_BUMPED_SINCE: Final = 2
+#: An epoch cannot grow beyond it: the producer gets a new id instead.
+EPOCH_MAX: Final = 2**15 - 1
 
 
 class ProducerBatch(NamedTuple):
@@ -35,6 +39,30 @@ class Marker(NamedTuple):
 
     commit: bool
     coordinator_epoch: int
+
+
+class Verification:
+    """A transaction that is not open here yet, while its coordinator is asked whether it is open
+    there and has this partition (KIP-890).
+
+    Its identity counts. The append brings the object that its question began with, and finds none
+    or another one if a marker has come meanwhile, however often the transaction began again
+    (KAFKA-14884).
+    """
+
+    __slots__ = ("adds", "began_ms", "epoch", "lowest_sequence")
+
+    def __init__(self, epoch: int, sequence: int, *, adds: bool, began_ms: int) -> None:
+        self.epoch = epoch
+        #: Of all batches that wait for the answer: no later one may come before it.
+        self.lowest_sequence = sequence
+        #: The question itself adds the partition: the protocol in which epochs grow.
+        self.adds = adds
+        self.began_ms = began_ms
+
+
+#: For batches that need no coordinator's word, because the broker is told not to ask.
+UNVERIFIED: Final = Verification(-1, SEQUENCE_MAX, adds=False, began_ms=-1)
 
 
 class Producer:
@@ -78,7 +106,7 @@ class Producer:
 
 
 class ProducerStates:
-    __slots__ = ("_ongoing", "_producers", "_unreplicated")
+    __slots__ = ("_ongoing", "_producers", "_unreplicated", "_verifications", "last_end_offset")
 
     def __init__(self) -> None:
         self._producers: dict[int, Producer] = {}
@@ -87,6 +115,10 @@ class ProducerStates:
         #: (marker's offset, first offset) of ended transactions whose marker may not be
         #: replicated or durable yet; in the order of the markers.
         self._unreplicated: list[tuple[int, int]] = []
+        #: By producer id; not in the log, so not part of what a replay must equal.
+        self._verifications: dict[int, Verification] = {}
+        #: Where the last transaction ended that had records here.
+        self.last_end_offset = -1
 
     def __len__(self) -> int:
         return len(self._producers)
@@ -162,13 +194,66 @@ class ProducerStates:
                 f"producer {producer_id} writes with epoch {epoch}, {producer.epoch} is known"
             )
 
-    def check_marker(self, producer_id: int, epoch: int, marker: Marker) -> None:
-        self.check_epoch(producer_id, epoch)
-        producer = self._producers.get(producer_id)
-        if producer is not None and producer.coordinator_epoch > marker.coordinator_epoch:
+    def check_end(self, end: TransactionEnd) -> None:
+        """Whether the marker may be written. A repeat of one that came to its end may: it says the
+        same again."""
+        producer = self._producers.get(end.producer_id)
+        if producer is None:
+            return
+        if end.transaction_version >= EPOCH_BUMPED_SINCE and end.producer_epoch == producer.epoch:
+            # The transaction that is open here has the epoch already, so it is a later one.
+            is_late = producer.transaction_start >= 0 and end.producer_epoch < EPOCH_MAX
+        else:
+            is_late = end.producer_epoch < producer.epoch
+        if is_late:
+            raise ProducerFenced(
+                f"marker of epoch {end.producer_epoch} for producer {end.producer_id},"
+                f" {producer.epoch} is known"
+            )
+        if producer.coordinator_epoch > end.coordinator_epoch:
             raise CoordinatorFenced(
-                f"marker of coordinator epoch {marker.coordinator_epoch} for producer"
-                f" {producer_id}, {producer.coordinator_epoch} is known"
+                f"marker of coordinator epoch {end.coordinator_epoch} for producer"
+                f" {end.producer_id}, {producer.coordinator_epoch} is known"
+            )
+
+    # ── before a transaction's first batch ───────────────────────────────────────────────────
+
+    def has_open_transaction(self, producer_id: int, epoch: int) -> bool:
+        producer = self._producers.get(producer_id)
+        return producer is not None and producer.transaction_start >= 0 and producer.epoch == epoch
+
+    def begin_verification(
+        self, producer_id: int, epoch: int, sequence: int, *, adds: bool, now_ms: int
+    ) -> Verification | None:
+        """To be brought along with the batch, once its coordinator has agreed; None: the
+        transaction is open here, nobody has to be asked."""
+        if self.has_open_transaction(producer_id, epoch):
+            return None
+        known = self._verifications.get(producer_id)
+        if known is None:
+            known = Verification(epoch, sequence, adds=adds, began_ms=now_ms)
+            self._verifications[producer_id] = known
+        elif epoch > known.epoch:
+            known.epoch, known.lowest_sequence = epoch, sequence
+        elif epoch == known.epoch:
+            known.lowest_sequence = min(known.lowest_sequence, sequence)
+        return known
+
+    def check_transactional(
+        self, producer_id: int, epoch: int, first_sequence: int, brought: Verification | None
+    ) -> None:
+        """Whether a batch belongs to a transaction that its coordinator knows of here."""
+        if brought is UNVERIFIED or self.has_open_transaction(producer_id, epoch):
+            return
+        known = self._verifications.get(producer_id)
+        if known is None or known is not brought:
+            raise InvalidTransactionState(
+                f"producer {producer_id} has no transaction of epoch {epoch} open here"
+            )
+        is_gap = known.adds and first_sequence > 0 and producer_id not in self._producers
+        if is_gap or first_sequence > known.lowest_sequence:
+            raise OutOfOrderSequence(
+                f"producer {producer_id} begins a transaction with sequence {first_sequence}"
             )
 
     # ── what was appended ────────────────────────────────────────────────────────────────────
@@ -188,14 +273,17 @@ class ProducerStates:
         batches.append(batch)
         producer.last_timestamp = batch.timestamp
         producer.last_seen_ms = now_ms
-        if transactional and producer.transaction_start < 0:
-            producer.transaction_start = batch.base_offset
-            self._ongoing[batch.base_offset] = producer_id
+        if transactional:
+            self._verifications.pop(producer_id, None)
+            if producer.transaction_start < 0:
+                producer.transaction_start = batch.base_offset
+                self._ongoing[batch.base_offset] = producer_id
 
     def add_marker(
         self, producer_id: int, epoch: int, marker: Marker, offset: int, timestamp: int, now_ms: int
     ) -> AbortedTransaction | None:
         """The transaction is over; returns it if it was aborted and had records here."""
+        self._verifications.pop(producer_id, None)
         producer = self._producers.get(producer_id)
         if producer is None:
             producer = self._producers[producer_id] = Producer(producer_id, epoch)
@@ -210,6 +298,7 @@ class ProducerStates:
             return None
         del self._ongoing[start]
         self._unreplicated.append((offset, start))
+        self.last_end_offset = offset
         if marker.commit:
             return None
         stable = next(iter(self._ongoing), offset + 1)
@@ -256,12 +345,16 @@ class ProducerStates:
                 gone.append(producer_id)
         for producer_id in gone:
             del self._producers[producer_id]
+        for producer_id, verification in list(self._verifications.items()):
+            if now_ms - verification.began_ms >= expiration_ms:
+                del self._verifications[producer_id]
         return len(gone)
 
     def clear(self) -> None:
         self._producers.clear()
         self._ongoing.clear()
         self._unreplicated.clear()
+        self._verifications.clear()
 
     def load(self, producers: list[Producer]) -> None:
         self.clear()

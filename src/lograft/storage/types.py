@@ -137,6 +137,18 @@ class AbortedTransaction(NamedTuple):
     last_stable_offset: int
 
 
+class TransactionEnd(NamedTuple):
+    """What a transaction coordinator wants written where a producer's transaction ends."""
+
+    producer_id: int
+    producer_epoch: int
+    commit: bool
+    coordinator_epoch: int
+    #: From 2 on the producer's epoch grows with every transaction, and the marker brings the next
+    #: one (KIP-890): a late repeat can be told from the marker of the transaction that follows.
+    transaction_version: int = 0
+
+
 class EpochEntry(NamedTuple):
     epoch: int
     start_offset: int

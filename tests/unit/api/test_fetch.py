@@ -8,6 +8,7 @@ from lograft.model.errors import ErrorCode
 from lograft.model.exchange import Answer, Waiting
 from lograft.model.seams import FileSlice
 from lograft.model.types import Offset
+from lograft.storage.producers import UNVERIFIED
 from lograft.storage.types import Origin
 from lograft.wire.batches import Record, build_batch, iterate_headers
 from lograft.wire.messages.fetch import (
@@ -295,7 +296,9 @@ def test_read_committed_stops_at_open_transactions_and_names_aborted_ones() -> N
         now_ms = bench.broker.clock.wall_ms()
 
         def append(data: bytes, origin: Origin = Origin.CLIENT) -> None:
-            partition.append(memoryview(bytearray(data)), now_ms=now_ms, origin=origin)
+            partition.append(
+                memoryview(bytearray(data)), now_ms=now_ms, origin=origin, verification=UNVERIFIED
+            )
 
         def transactional(producer_id: int) -> bytes:
             return batch_of(

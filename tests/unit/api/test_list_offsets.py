@@ -4,6 +4,7 @@ from lograft.broker.partition import Partition
 from lograft.model.errors import ErrorCode
 from lograft.model.types import Offset
 from lograft.simulation.disk import DiskFault
+from lograft.storage.producers import UNVERIFIED
 from lograft.wire.messages.list_offsets import (
     ListOffsetsPartition,
     ListOffsetsPartitionResponse,
@@ -113,7 +114,7 @@ def test_latest_is_what_the_reader_may_see() -> None:
             producer_epoch=0,
             base_sequence=0,
         )
-        partition.append(memoryview(bytearray(batch)), now_ms=START)
+        partition.append(memoryview(bytearray(batch)), now_ms=START, verification=UNVERIFIED)
         (uncommitted,) = await ask(bench, LATEST)
         (committed,) = await ask(bench, LATEST, isolation_level=1)
         assert (uncommitted.offset, committed.offset) == (2, 1)

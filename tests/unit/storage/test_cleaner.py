@@ -6,6 +6,7 @@ import pytest
 from lograft.model.types import Offset
 from lograft.storage.cleaner import Cleanable, Cleaning, find_cleanable
 from lograft.storage.log import Log
+from lograft.storage.producers import UNVERIFIED
 from lograft.storage.types import FixedLogConfig, Origin
 from lograft.wire.batches import Record, build_batch, iterate_headers
 from tests.unit.storage.logs import NOW_MS, flush, make_batch, make_marker, open_log, read_all
@@ -24,7 +25,9 @@ CONFIG = FixedLogConfig(
 
 def put(log: Log, key: bytes, value: bytes | None, now_ms: int = NOW_MS, **options: int) -> int:
     batch = build_batch([Record(0, now_ms, key, value)], **options)  # type: ignore[arg-type]
-    result = log.append_as_leader(memoryview(bytearray(batch)), leader_epoch=1, now_ms=now_ms)
+    result = log.append_as_leader(
+        memoryview(bytearray(batch)), leader_epoch=1, now_ms=now_ms, verification=UNVERIFIED
+    )
     return result.base_offset
 
 

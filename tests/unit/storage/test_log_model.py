@@ -10,7 +10,7 @@ from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
 from lograft.model.types import Offset
 from lograft.storage.log import Log
 from lograft.storage.markers import read_marker
-from lograft.storage.producers import ProducerBatch, ProducerStates
+from lograft.storage.producers import UNVERIFIED, ProducerBatch, ProducerStates
 from lograft.storage.types import AbortedTransaction, FixedLogConfig, Origin
 from tests.unit.storage.logs import NOW_MS, flush, make_batch, make_marker, open_log, read_all
 from tests.unit.storage.memory_disk import MemoryDisk, PowerLost
@@ -137,6 +137,7 @@ class LogMachine(RuleBasedStateMachine):
             ),
             leader_epoch=entry.epoch,
             now_ms=self.now_ms,
+            verification=UNVERIFIED,
         )
         assert result.base_offset == entry.base
 

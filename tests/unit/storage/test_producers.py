@@ -10,8 +10,8 @@ from lograft.storage.errors import (
 )
 from lograft.storage.log import Log
 from lograft.storage.producer_snapshots import decode_snapshot, encode_snapshot
-from lograft.storage.producers import ProducerStates
-from lograft.storage.types import AppendResult, Origin
+from lograft.storage.producers import UNVERIFIED, ProducerStates, Verification
+from lograft.storage.types import AppendResult, Origin, TransactionEnd
 from tests.unit.storage.logs import NOW_MS, make_batch, make_marker, open_log
 from tests.unit.storage.memory_disk import MemoryDisk
 
@@ -31,7 +31,7 @@ def send(
         base_sequence=sequence,
         transactional=transactional,
     )
-    return log.append_as_leader(batch, leader_epoch=0, now_ms=NOW_MS)
+    return log.append_as_leader(batch, leader_epoch=0, now_ms=NOW_MS, verification=UNVERIFIED)
 
 
 def end(log: Log, *, commit: bool, epoch: int = 0, coordinator_epoch: int = 0) -> AppendResult:
@@ -213,3 +213,121 @@ def test_damaged_snapshots_are_refused(log: Log, position: int) -> None:
         decode_snapshot(bytes(data))
     with pytest.raises(SnapshotCorrupt):
         decode_snapshot(bytes(data[:-1]))
+
+
+# ── the next epoch with every marker (transaction version 2) ─────────────────────────────────────
+
+
+def check_end(log: Log, *, epoch: int, version: int = 2, coordinator_epoch: int = 0) -> None:
+    log.producers.check_end(TransactionEnd(5, epoch, True, coordinator_epoch, version))
+
+
+def test_a_marker_that_brings_the_next_epoch_must_be_above_the_open_transaction(log: Log) -> None:
+    send(log, 0, epoch=3, transactional=True)
+    with pytest.raises(ProducerFenced):
+        check_end(log, epoch=3)
+    check_end(log, epoch=3, version=1)
+    check_end(log, epoch=4)
+
+
+def test_a_late_repeat_of_a_marker_does_not_end_the_transaction_after_it(log: Log) -> None:
+    send(log, 0, transactional=True)
+    end(log, commit=True, epoch=1)
+    check_end(log, epoch=1)  # nothing is open: it says the same again
+    send(log, 0, epoch=1, transactional=True)
+    with pytest.raises(ProducerFenced):
+        check_end(log, epoch=1)
+    check_end(log, epoch=2)
+
+
+def test_the_largest_epoch_is_written_twice(log: Log) -> None:
+    """It cannot grow: the marker has the epoch of its records, and the producer gets a new id."""
+    send(log, 0, epoch=32767, transactional=True)
+    check_end(log, epoch=32767)
+
+
+# ── the word of the coordinator ──────────────────────────────────────────────────────────────────
+
+
+def begin(
+    log: Log, sequence: int = 0, *, epoch: int = 0, adds: bool = False
+) -> Verification | None:
+    return log.producers.begin_verification(5, epoch, sequence, adds=adds, now_ms=NOW_MS)
+
+
+def send_verified(
+    log: Log, sequence: int, verification: Verification | None, *, epoch: int = 0
+) -> AppendResult:
+    batch = make_batch(
+        producer_id=5, producer_epoch=epoch, base_sequence=sequence, transactional=True
+    )
+    return log.append_as_leader(batch, leader_epoch=0, now_ms=NOW_MS, verification=verification)
+
+
+def test_a_transaction_begins_with_the_word_of_its_coordinator(log: Log) -> None:
+    with pytest.raises(InvalidTransactionState):
+        send_verified(log, 0, None)
+    assert log.end_offset == 0
+    send_verified(log, 0, begin(log))
+    assert begin(log, 1) is None, "it is open: nobody has to be asked"
+    send_verified(log, 1, None)
+
+
+def test_a_marker_makes_an_answer_under_way_worthless(log: Log) -> None:
+    asked = begin(log)
+    end(log, commit=False)
+    with pytest.raises(InvalidTransactionState):
+        send_verified(log, 0, asked)
+    # The question of the next transaction does not make the answer of the last one true.
+    again = begin(log)
+    with pytest.raises(InvalidTransactionState):
+        send_verified(log, 0, asked)
+    assert send_verified(log, 0, again).base_offset == 1
+
+
+def test_a_marker_that_a_follower_wrote_counts_too(log: Log) -> None:
+    asked = begin(log)
+    log.append_as_follower(make_marker(5, commit=False))
+    with pytest.raises(InvalidTransactionState):
+        send_verified(log, 0, asked)
+
+
+def test_an_open_transaction_of_another_epoch_is_not_this_one(log: Log) -> None:
+    send_verified(log, 0, begin(log))
+    with pytest.raises(InvalidTransactionState):
+        send_verified(log, 0, None, epoch=1)
+
+
+def test_no_batch_overtakes_one_that_waits_for_the_same_word(log: Log) -> None:
+    first, second = begin(log, 0), begin(log, 1)
+    assert first is second
+    with pytest.raises(OutOfOrderSequence):
+        send_verified(log, 1, second)
+    send_verified(log, 0, first)
+    assert send_verified(log, 1, second).base_offset == 1
+
+
+def test_a_newer_epoch_has_its_own_lowest_sequence(log: Log) -> None:
+    begin(log, 7)
+    begin(log, 9, epoch=1)
+    with pytest.raises(OutOfOrderSequence):
+        send_verified(log, 10, begin(log, 11, epoch=1), epoch=1)
+    assert send_verified(log, 9, begin(log, 9, epoch=1), epoch=1).base_offset == 0
+
+
+def test_where_epochs_grow_an_unknown_producer_begins_at_zero(log: Log) -> None:
+    with pytest.raises(OutOfOrderSequence):
+        send_verified(log, 3, begin(log, 3, adds=True))
+    assert send_verified(log, 0, begin(log, adds=True)).base_offset == 0
+
+
+def test_words_are_forgotten_with_producers_and_truncation(log: Log) -> None:
+    asked = begin(log)
+    log.producers.expire(NOW_MS + 1000, 1000)
+    with pytest.raises(InvalidTransactionState):
+        send_verified(log, 0, asked)
+    send(log, 0)
+    asked = begin(log, 1)
+    log.truncate(Offset(0))
+    with pytest.raises(InvalidTransactionState):
+        send_verified(log, 1, asked)

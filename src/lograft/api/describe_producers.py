@@ -1,0 +1,71 @@
+"""DescribeProducers, version 0: what a replica knows of the producers of its partitions (KIP-664).
+
+Leader and followers answer alike: an operator who looks for a transaction that hangs may ask each.
+"""
+
+from typing import Final
+
+from lograft.api.context import Api, Context
+from lograft.api.errors import code_of
+from lograft.broker.broker import Broker
+from lograft.broker.errors import NotLeader, PartitionOffline, UnknownPartition
+from lograft.model.errors import LograftError
+from lograft.model.types import ZERO_UUID
+from lograft.storage.log import Log
+from lograft.wire.messages.describe_producers import (
+    DescribeProducersRequest,
+    DescribeProducersResponse,
+    PartitionResponse,
+    ProducerState,
+    TopicResponse,
+)
+
+API: Final = Api(key=61, versions=range(1))
+
+
+def handle(context: Context, request: DescribeProducersRequest) -> DescribeProducersResponse:
+    return DescribeProducersResponse(
+        topics=[
+            TopicResponse(
+                name=topic.name,
+                partitions=[
+                    _describe(context.broker, topic.name, index)
+                    for index in topic.partition_indexes
+                ],
+            )
+            for topic in request.topics
+        ]
+    )
+
+
+def _describe(broker: Broker, topic: str, index: int) -> PartitionResponse:
+    answer = PartitionResponse(partition_index=index)
+    try:
+        answer.active_producers = [
+            ProducerState(
+                producer_id=producer.producer_id,
+                producer_epoch=producer.epoch,
+                last_sequence=producer.last_sequence,
+                last_timestamp=producer.last_timestamp,
+                coordinator_epoch=producer.coordinator_epoch,
+                current_txn_start_offset=producer.transaction_start,
+            )
+            for producer in _log_of(broker, topic, index).producers.all()
+        ]
+    except LograftError as error:
+        answer.error_code = code_of(error)
+        answer.error_message = str(error)
+    return answer
+
+
+def _log_of(broker: Broker, topic: str, index: int) -> Log:
+    if broker.partition_state(topic, ZERO_UUID, index) is None:
+        raise UnknownPartition(f"there is no partition {topic}-{index}")
+    partition = broker.partitions.get(topic, index)
+    if partition is None:
+        raise NotLeader(f"this broker has no replica of {topic}-{index}")
+    if partition.offline:
+        raise PartitionOffline(partition.offline)
+    if partition.log is None or partition.during_cut is not None:
+        raise NotLeader(f"{topic}-{index} is not open now")
+    return partition.log

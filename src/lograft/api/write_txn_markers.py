@@ -1,0 +1,125 @@
+"""WriteTxnMarkers, versions 1-2: a transaction coordinator ends transactions in our partitions.
+
+One control batch for each partition and transaction, answered when it is committed. A coordinator
+that has been replaced gets TRANSACTION_COORDINATOR_FENCED, a marker of an epoch that is over
+INVALID_PRODUCER_EPOCH; a repeat writes the marker again, which changes nothing. A partition that
+cannot take markers now is asked again by its coordinator. Partitions of __consumer_offsets belong
+to their group coordinator, which must hear of the end too. v2: the transaction's version; from 2 on
+the marker brings the producer's next epoch (KIP-1228).
+"""
+
+from collections.abc import Coroutine
+from typing import Any, Final, NamedTuple
+
+from lograft.api.context import Api, Context, Resource, authorize
+from lograft.api.errors import code_of
+from lograft.api.operations import CLUSTER_ACTION
+from lograft.broker.broker import Broker
+from lograft.broker.errors import UnknownPartition
+from lograft.broker.partition import Partition
+from lograft.model.errors import ErrorCode, LograftError
+from lograft.model.types import Epoch, Offset
+from lograft.storage.types import TransactionEnd
+from lograft.wire.messages.write_txn_markers import (
+    WritableTxnMarker,
+    WritableTxnMarkerPartitionResult,
+    WritableTxnMarkerResult,
+    WritableTxnMarkerTopicResult,
+    WriteTxnMarkersRequest,
+    WriteTxnMarkersResponse,
+)
+
+API: Final = Api(key=27, versions=range(1, 3))
+
+CLUSTER_NAME: Final = "kafka-cluster"
+
+
+class Pending(NamedTuple):
+    """Appended, not yet committed."""
+
+    answer: WritableTxnMarkerPartitionResult
+    partition: Partition
+    end: Offset
+    leader_epoch: Epoch
+
+
+def handle(
+    context: Context, request: WriteTxnMarkersRequest
+) -> WriteTxnMarkersResponse | Coroutine[Any, Any, WriteTxnMarkersResponse]:
+    if not authorize(context, CLUSTER_ACTION, Resource.cluster, CLUSTER_NAME):
+        return error_response(request, ErrorCode.cluster_authorization_failed, "")
+    pending: list[Pending] = []
+    response = WriteTxnMarkersResponse(
+        markers=[_write(context.broker, marker, pending) for marker in request.markers]
+    )
+    if not pending:
+        return response
+    # The markers are in their logs, in the order of the requests: the next may come.
+    context.lets_next = True
+    return _finish(context.broker, response, pending)
+
+
+async def _finish(
+    broker: Broker, response: WriteTxnMarkersResponse, pending: list[Pending]
+) -> WriteTxnMarkersResponse:
+    deadline_ms = broker.clock.mono_ms() + broker.config.request_timeout_ms
+    for answer, partition, end, leader_epoch in pending:
+        timeout_ms = max(0, deadline_ms - broker.clock.mono_ms())
+        try:
+            await partition.wait_committed(end, timeout_ms=timeout_ms, leader_epoch=leader_epoch)
+        except LograftError as error:
+            answer.error_code = code_of(error)
+    return response
+
+
+def _write(
+    broker: Broker, marker: WritableTxnMarker, pending: list[Pending]
+) -> WritableTxnMarkerResult:
+    end = TransactionEnd(
+        marker.producer_id,
+        marker.producer_epoch,
+        marker.transaction_result,
+        marker.coordinator_epoch,
+        marker.transaction_version,
+    )
+    now_ms = broker.clock.wall_ms()
+    result = WritableTxnMarkerResult(producer_id=marker.producer_id)
+    for topic in marker.topics:
+        answers = []
+        for index in topic.partition_indexes:
+            answer = WritableTxnMarkerPartitionResult(partition_index=index)
+            answers.append(answer)
+            try:
+                partition = broker.partitions.get(topic.name, index)
+                if partition is None:
+                    raise UnknownPartition(f"{topic.name}-{index} is not here")
+                end_offset = partition.append_marker(end, now_ms=now_ms).end_offset
+                if not partition.is_acknowledged(end_offset, acks_all=True):
+                    pending.append(Pending(answer, partition, end_offset, partition.leader_epoch))
+            except LograftError as error:
+                answer.error_code = code_of(error)
+        result.topics.append(WritableTxnMarkerTopicResult(name=topic.name, partitions=answers))
+    return result
+
+
+def error_response(
+    request: WriteTxnMarkersRequest, code: ErrorCode, message: str
+) -> WriteTxnMarkersResponse:
+    return WriteTxnMarkersResponse(
+        markers=[
+            WritableTxnMarkerResult(
+                producer_id=marker.producer_id,
+                topics=[
+                    WritableTxnMarkerTopicResult(
+                        name=topic.name,
+                        partitions=[
+                            WritableTxnMarkerPartitionResult(partition_index=index, error_code=code)
+                            for index in topic.partition_indexes
+                        ],
+                    )
+                    for topic in marker.topics
+                ],
+            )
+            for marker in request.markers
+        ]
+    )

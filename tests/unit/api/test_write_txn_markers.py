@@ -1,0 +1,169 @@
+import asyncio
+
+import pytest
+
+from lograft.broker.partition import Partition
+from lograft.model.errors import ErrorCode
+from lograft.model.exchange import Waiting
+from lograft.storage.producers import UNVERIFIED
+from lograft.wire.batches import read_header, read_records
+from lograft.wire.messages.write_txn_markers import (
+    WritableTxnMarker,
+    WritableTxnMarkerTopic,
+    WriteTxnMarkersRequest,
+    WriteTxnMarkersResponse,
+)
+from tests.unit.broker.bench import Bench, batch_of, run, set_leader
+
+NOW_MS = 1_767_225_600_000
+
+
+def marker_of(
+    *partitions: tuple[str, int],
+    commit: bool = True,
+    producer_id: int = 7,
+    epoch: int = 0,
+    coordinator_epoch: int = 3,
+    version: int = 0,
+) -> WritableTxnMarker:
+    return WritableTxnMarker(
+        producer_id=producer_id,
+        producer_epoch=epoch,
+        transaction_result=commit,
+        topics=[WritableTxnMarkerTopic(name=t, partition_indexes=[p]) for t, p in partitions],
+        coordinator_epoch=coordinator_epoch,
+        transaction_version=version,
+    )
+
+
+async def write(bench: Bench, *markers: WritableTxnMarker, version: int = 2) -> list[int]:
+    request = WriteTxnMarkersRequest(markers=list(markers))
+    response = await bench.ask(request, version, WriteTxnMarkersResponse)
+    return [
+        answer.error_code
+        for marker in response.markers
+        for topic in marker.topics
+        for answer in topic.partitions
+    ]
+
+
+def begin(partition: Partition, *, producer_id: int = 7, epoch: int = 0) -> None:
+    batch = batch_of(
+        b"t", transactional=True, producer_id=producer_id, producer_epoch=epoch, base_sequence=0
+    )
+    partition.append(memoryview(bytearray(batch)), now_ms=NOW_MS, verification=UNVERIFIED)
+
+
+@pytest.mark.parametrize("version", [1, 2])
+def test_each_partition_gets_its_marker(version: int) -> None:
+    async def scenario(bench: Bench) -> None:
+        a0, a1 = await bench.create_topic("a", partitions=2)
+        begin(a0)
+        begin(a1)
+        assert (a0.last_stable_offset, a1.last_stable_offset) == (0, 0)
+        codes = await write(bench, marker_of(("a", 0), ("a", 1)), version=version)
+        assert codes == [0, 0]
+        assert (a0.last_stable_offset, a1.last_stable_offset) == (2, 2)
+        part = a0.leader_log().read(1, bytes_max=1000)
+        assert part is not None
+        batch = part.file.pread(part.size, part.position)
+        header = read_header(batch)
+        assert header.is_control
+        assert header.is_transactional
+        assert (header.producer_id, header.producer_epoch, header.base_sequence) == (7, 0, -1)
+        (record,) = read_records(batch, bytes_max=1000)
+        assert (record.key, record.value) == (b"\0\0\0\1", b"\0\0\0\0\0\3")
+
+    run(scenario)
+
+
+def test_an_abort_is_indexed() -> None:
+    async def scenario(bench: Bench) -> None:
+        (partition,) = await bench.create_topic("a")
+        begin(partition)
+        assert await write(bench, marker_of(("a", 0), commit=False)) == [0]
+        (aborted,) = partition.leader_log().aborted_transactions(0, 10)
+        assert (aborted.producer_id, aborted.first_offset, aborted.last_offset) == (7, 0, 1)
+
+    run(scenario)
+
+
+def test_replaced_coordinators_and_epochs_that_are_over_are_fenced() -> None:
+    async def scenario(bench: Bench) -> None:
+        (partition,) = await bench.create_topic("a")
+        begin(partition, epoch=1)
+        assert await write(bench, marker_of(("a", 0), epoch=2, version=2)) == [0]
+        end = partition.leader_log().end_offset
+        fenced = ErrorCode.transaction_coordinator_fenced
+        assert await write(bench, marker_of(("a", 0), epoch=2, coordinator_epoch=2)) == [fenced]
+        old = ErrorCode.invalid_producer_epoch
+        assert await write(bench, marker_of(("a", 0), epoch=1)) == [old]
+        begin(partition, epoch=2)
+        assert await write(bench, marker_of(("a", 0), epoch=2, version=2)) == [old]
+        assert partition.leader_log().end_offset == end + 1, "nothing but the new transaction"
+
+    run(scenario)
+
+
+def test_a_repeat_is_answered_like_the_first() -> None:
+    async def scenario(bench: Bench) -> None:
+        (partition,) = await bench.create_topic("a")
+        begin(partition)
+        marker = marker_of(("a", 0), epoch=1, version=2, commit=False)
+        assert await write(bench, marker) == [0]
+        known = partition.leader_log().producers.derived()
+        assert await write(bench, marker) == [0]
+        assert partition.leader_log().producers.derived() == known
+        assert len(partition.leader_log().aborted_transactions(0, 10)) == 1
+
+    run(scenario)
+
+
+def test_answered_when_committed_and_others_need_not_wait() -> None:
+    async def scenario(bench: Bench) -> None:
+        (partition,) = await bench.create_topic("a", flush_messages="1")
+        begin(partition)
+        request = WriteTxnMarkersRequest(markers=[marker_of(("a", 0))])
+        reply = bench.send(request, 2)
+        assert isinstance(reply, Waiting)
+        assert reply.lets_next
+        assert partition.last_stable_offset == 0
+        await reply.answer
+        assert partition.high_watermark == partition.last_stable_offset == 2
+
+    run(scenario)
+
+
+def test_a_partition_that_cannot_take_it_now_says_so() -> None:
+    async def scenario(bench: Bench) -> None:
+        (partition,) = await bench.create_topic("a")
+        begin(partition)
+        set_leader(partition, 2, epoch=5)
+        codes = await write(bench, marker_of(("a", 0), ("a", 1), ("nope", 0)))
+        unknown = ErrorCode.unknown_topic_or_partition
+        assert codes == [ErrorCode.not_leader_or_follower, unknown, unknown]
+        set_leader(partition, -1, epoch=6)
+        assert await write(bench, marker_of(("a", 0))) == [ErrorCode.not_leader_or_follower]
+
+    run(scenario)
+
+
+def test_a_leader_that_goes_while_it_waits_promises_nothing() -> None:
+    async def scenario(bench: Bench) -> None:
+        (partition,) = await bench.create_topic("a", flush_messages="1")
+        begin(partition)
+        asked = asyncio.ensure_future(write(bench, marker_of(("a", 0))))
+        await asyncio.sleep(0)
+        set_leader(partition, 2, epoch=5)
+        assert await asked == [ErrorCode.not_leader_or_follower]
+
+    run(scenario)
+
+
+def test_a_marker_fits_where_hardly_anything_does() -> None:
+    async def scenario(bench: Bench) -> None:
+        (partition,) = await bench.create_topic("a", max_message_bytes="70")
+        begin(partition)
+        assert await write(bench, marker_of(("a", 0))) == [0]
+
+    run(scenario)
