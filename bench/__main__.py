@@ -11,10 +11,10 @@ from pathlib import Path
 from typing import Final
 
 from bench import cluster_lifecycle, lifecycle, report
-from bench.subject import Subject, make_cluster, make_server
+from bench.subject import BenchFailed, Subject, make_cluster, make_server
 from bench.targets import CLUSTER_TARGETS, RAFT_TARGETS, TARGETS, Results, Target
 from bench.workloads import FULL, QUICK, WORKLOADS, Figures, Plan, produce
-from tests.compatibility.servers import KINDS, Kind
+from tests.compatibility.servers import KINDS, Kind, ServerFailed
 
 Lifecycle = Callable[[Kind, Path, Plan], Figures]
 LIFECYCLES: Final[dict[str, Lifecycle]] = {
@@ -75,8 +75,14 @@ def main() -> None:
     with tempfile.TemporaryDirectory(prefix="lograft-bench-") as folder:
         for name, measure in lifecycles.items():
             for kind in kinds if name in chosen else ():
-                results[kind][name] = measure(kind, Path(folder, f"{name}-{kind}"), plan)
-                say(name, kind, results[kind][name])
+                try:
+                    figures = measure(kind, Path(folder, f"{name}-{kind}"), plan)
+                except (BenchFailed, ServerFailed) as error:
+                    # Its row stays empty: the other measurements stand for themselves.
+                    print(f"{name:20} {kind:8} failed: {str(error).splitlines()[0]}", flush=True)
+                    continue
+                results[kind][name] = figures
+                say(name, kind, figures)
         setup = Setup(kinds, wanted.nodes, Path(folder))
         run_workloads(results, [name for name in WORKLOADS if name in chosen], plan, setup)
     form = ("quick" if wanted.quick else "full") + form_suffix(wanted)
