@@ -23,6 +23,12 @@ SHARED_SETTINGS = {
     "num.partitions": "2",
     # Tests write records of long ago; nothing may clean them up in the middle.
     "log.initial.task.delay.ms": "3600000",
+    # Groups and transactions in the rhythm of a test.
+    "group.min.session.timeout.ms": "100",
+    "group.consumer.min.heartbeat.interval.ms": "100",
+    "group.consumer.heartbeat.interval.ms": "100",
+    "group.consumer.assignment.interval.ms": "0",
+    "transaction.abort.timed.out.transaction.cleanup.interval.ms": "200",
 }
 
 
