@@ -158,11 +158,15 @@ class BrokerConfig:
     socket_request_max_bytes: int
     socket_send_buffer_bytes: int
     telemetry_max_bytes: int
+    transaction_abort_timed_out_transaction_cleanup_interval_ms: int
     transaction_max_timeout_ms: int
+    transaction_remove_expired_transaction_cleanup_interval_ms: int
     transaction_state_log_min_isr: int
     transaction_state_log_num_partitions: int
     transaction_state_log_replication_factor: int
     transaction_state_log_segment_bytes: int
+    transaction_two_phase_commit_enable: bool
+    transactional_id_expiration_ms: int
     unstable_api_versions_enable: bool
     unstable_feature_versions_enable: bool
 

@@ -1,0 +1,211 @@
+"""What the log says of one transactional id, and the step from each state to the next.
+
+A `Transaction` is a value: each step gives the one after it, which goes into the log as a
+`TransactionLogValue` and comes back by replay. The fields are Kafka's, so that either server goes
+on where the other stopped.
+"""
+
+from collections.abc import Iterable, Mapping
+from typing import Any, Final, NamedTuple, TypeAlias
+
+from lograft.coordination.transaction_states import (
+    FOLLOWERS,
+    PENDING,
+    CompleteAbort,
+    CompleteCommit,
+    Empty,
+    Ongoing,
+    PrepareAbort,
+    PrepareCommit,
+    TransactionState,
+)
+from lograft.coordination.types import Record
+from lograft.model.types import NO_PRODUCER_ID, NO_TIMESTAMP
+from lograft.wire.records.transaction_log_key import TransactionLogKey
+from lograft.wire.records.transaction_log_value import PartitionsSchema, TransactionLogValue
+
+#: Topic -> its partitions, in the order in which they were added.
+Partitions: TypeAlias = Mapping[str, tuple[int, ...]]
+
+NO_PARTITIONS: Final[Partitions] = {}
+#: A producer never works with a later epoch, so there is always one left to shut it out with.
+LAST_EPOCH: Final = 32766
+FENCING_EPOCH: Final = 32767
+#: From this protocol on every transaction has an epoch of its own (KIP-890).
+EPOCH_BUMP_SINCE: Final = 2
+#: A timeout that never comes (two-phase commit: somebody else decides).
+NO_TIMEOUT_MS: Final = 2**31 - 1
+
+
+class Transaction(NamedTuple):
+    state: TransactionState
+    producer_id: int
+    epoch: int
+    timeout_ms: int
+    #: Wall clock.
+    updated_ms: int
+    #: What the transaction has written to; empty unless it is Ongoing or Prepare*.
+    partitions: Partitions = NO_PARTITIONS
+    #: Before the step that led here. It differs where the epochs of one id were used up.
+    previous_producer_id: int = NO_PRODUCER_ID
+    #: The id that the producer goes on with once the markers are written; no id: with the same.
+    next_producer_id: int = NO_PRODUCER_ID
+    #: 2 where the last step was one of protocol v2, else 0.
+    client_version: int = 0
+    started_ms: int = NO_TIMESTAMP
+
+    # ── steps ────────────────────────────────────────────────────────────────────────────────
+
+    def initialised(
+        self, producer_id: int, epoch: int, *, timeout_ms: int, wall_ms: int
+    ) -> "Transaction":
+        """A producer begins, or goes on after an error."""
+        return self._next(
+            Empty,
+            producer_id=producer_id,
+            epoch=epoch,
+            timeout_ms=timeout_ms,
+            partitions=NO_PARTITIONS,
+            started_ms=NO_TIMESTAMP,
+            updated_ms=wall_ms,
+        )
+
+    def with_partitions(
+        self, partitions: Partitions, *, client_version: int, wall_ms: int
+    ) -> "Transaction":
+        """The first ones begin the transaction."""
+        return self._next(
+            Ongoing,
+            partitions=partitions_of((*self.partitions.items(), *partitions.items())),
+            client_version=client_version,
+            started_ms=self.started_ms if self.state is Ongoing else wall_ms,
+            updated_ms=wall_ms,
+        )
+
+    def prepared(
+        self,
+        *,
+        commit: bool,
+        bumps_epoch: bool,
+        client_version: int,
+        next_producer_id: int,
+        wall_ms: int,
+    ) -> "Transaction":
+        """Its end is decided. The markers carry the epoch that this gives."""
+        return self._next(
+            PrepareCommit if commit else PrepareAbort,
+            epoch=min(self.epoch + bumps_epoch, FENCING_EPOCH),
+            next_producer_id=next_producer_id,
+            client_version=client_version,
+            # One that wrote nothing has not begun; its end is its beginning.
+            started_ms=self.started_ms if self.state is Ongoing else wall_ms,
+            updated_ms=wall_ms,
+        )
+
+    def completed(self, wall_ms: int) -> "Transaction":
+        """Every partition has its marker."""
+        producer_id, epoch = self.identity_after()
+        return self._next(
+            PENDING[self.state],
+            producer_id=producer_id,
+            epoch=epoch,
+            next_producer_id=NO_PRODUCER_ID,
+            partitions=NO_PARTITIONS,
+            updated_ms=wall_ms,
+        )
+
+    def _next(self, state: TransactionState, **changes: Any) -> "Transaction":
+        assert state in FOLLOWERS[self.state], (self.state, state)
+        return self._replace(state=state, previous_producer_id=self.producer_id, **changes)
+
+    # ── questions ────────────────────────────────────────────────────────────────────────────
+
+    @property
+    def is_pending(self) -> bool:
+        return self.state is PrepareCommit or self.state is PrepareAbort
+
+    @property
+    def is_complete(self) -> bool:
+        return self.state is CompleteCommit or self.state is CompleteAbort
+
+    @property
+    def is_committed(self) -> bool:
+        return self.state is PrepareCommit or self.state is CompleteCommit
+
+    @property
+    def epochs_used_up(self) -> bool:
+        return self.epoch >= LAST_EPOCH
+
+    def identity_after(self) -> tuple[int, int]:
+        """What the producer goes on with once this pending transaction is complete."""
+        if self.next_producer_id == NO_PRODUCER_ID:
+            return self.producer_id, self.epoch
+        return self.next_producer_id, 0
+
+    def has(self, topic: str, partition: int) -> bool:
+        return partition in self.partitions.get(topic, ())
+
+    def has_all(self, partitions: Partitions) -> bool:
+        return all(
+            self.has(topic, index) for topic, indexes in partitions.items() for index in indexes
+        )
+
+    def timed_out(self, wall_ms: int) -> bool:
+        return (
+            self.state is Ongoing
+            and self.timeout_ms != NO_TIMEOUT_MS
+            and self.started_ms + self.timeout_ms < wall_ms
+        )
+
+    # ── the log ──────────────────────────────────────────────────────────────────────────────
+
+    def record(self, transactional_id: str, *, value_version: int) -> Record:
+        partitions = None
+        if self.state is not Empty:
+            partitions = [
+                PartitionsSchema(topic=topic, partition_ids=list(indexes))
+                for topic, indexes in self.partitions.items()
+            ]
+        value = TransactionLogValue(
+            producer_id=self.producer_id,
+            producer_epoch=self.epoch,
+            transaction_timeout_ms=self.timeout_ms,
+            transaction_status=self.state,
+            transaction_partitions=partitions,
+            transaction_last_update_timestamp_ms=self.updated_ms,
+            transaction_start_timestamp_ms=self.started_ms,
+        )
+        if value_version:
+            value.previous_producer_id = self.previous_producer_id
+            value.next_producer_id = self.next_producer_id
+            value.client_transaction_version = self.client_version
+        return Record(TransactionLogKey(transactional_id=transactional_id), value, value_version)
+
+    @classmethod
+    def of(cls, value: TransactionLogValue) -> "Transaction":
+        return cls(
+            state=TransactionState(value.transaction_status),
+            producer_id=value.producer_id,
+            epoch=value.producer_epoch,
+            timeout_ms=value.transaction_timeout_ms,
+            partitions={
+                each.topic: tuple(each.partition_ids) for each in value.transaction_partitions or ()
+            },
+            previous_producer_id=value.previous_producer_id,
+            next_producer_id=value.next_producer_id,
+            client_version=value.client_transaction_version,
+            started_ms=value.transaction_start_timestamp_ms,
+            updated_ms=value.transaction_last_update_timestamp_ms,
+        )
+
+
+def partitions_of(topics: Iterable[tuple[str, Iterable[int]]]) -> Partitions:
+    """Each partition once, whatever the request repeats."""
+    result: dict[str, tuple[int, ...]] = {}
+    for topic, indexes in topics:
+        result[topic] = tuple(dict.fromkeys((*result.get(topic, ()), *indexes)))
+    return result
+
+
+def tombstone(transactional_id: str) -> Record:
+    return Record(TransactionLogKey(transactional_id=transactional_id), None)

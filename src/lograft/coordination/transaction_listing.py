@@ -1,0 +1,85 @@
+"""What the admin client is told of transactions: ListTransactions, DescribeTransactions."""
+
+from collections.abc import Iterator
+
+import re2
+
+from lograft.coordination.transaction_shard import TransactionShard
+from lograft.coordination.transaction_states import BY_NAME
+from lograft.metadata.errors import Refused
+from lograft.model.errors import ErrorCode
+from lograft.wire.messages import describe_transactions, list_transactions
+from lograft.wire.messages.list_transactions import (
+    ListTransactionsRequest,
+    ListTransactionsResponse,
+)
+
+
+def describe(
+    shard: TransactionShard, transactional_id: str
+) -> describe_transactions.TransactionState:
+    found = shard.transactions.get(transactional_id)
+    if found is None:
+        raise Refused(
+            ErrorCode.transactional_id_not_found,
+            f"There is no transactional id {transactional_id}.",
+        )
+    return describe_transactions.TransactionState(
+        transactional_id=transactional_id,
+        transaction_state=found.state.name,
+        transaction_timeout_ms=found.timeout_ms,
+        transaction_start_time_ms=found.started_ms,
+        producer_id=found.producer_id,
+        producer_epoch=found.epoch,
+        topics=[
+            describe_transactions.TopicData(topic=topic, partitions=list(indexes))
+            for topic, indexes in found.partitions.items()
+        ],
+    )
+
+
+class Wanted:
+    """The filters of a ListTransactions request; an empty one lets all through."""
+
+    def __init__(self, request: ListTransactionsRequest) -> None:
+        """Raises Refused for a pattern that is none."""
+        self.unknown_states = [name for name in request.state_filters if name not in BY_NAME]
+        self._states = frozenset(BY_NAME[name] for name in request.state_filters if name in BY_NAME)
+        # Only unknown states are asked for: then there are none.
+        self._any_state = not request.state_filters
+        self._producer_ids = frozenset(request.producer_id_filters)
+        self._longer_than_ms = request.duration_filter
+        self._pattern = None
+        if request.transactional_id_pattern:
+            try:
+                self._pattern = re2.compile(request.transactional_id_pattern)
+            except re2.error as error:
+                raise Refused(
+                    ErrorCode.invalid_regular_expression,
+                    f"{request.transactional_id_pattern!r} is no regular expression: {error}.",
+                ) from None
+
+    def among(
+        self, shard: TransactionShard, *, wall_ms: int
+    ) -> Iterator[list_transactions.TransactionState]:
+        for transactional_id, each in shard.transactions.items():
+            if (
+                (self._any_state or each.state in self._states)
+                and (not self._producer_ids or each.producer_id in self._producer_ids)
+                and (self._longer_than_ms < 0 or wall_ms - each.started_ms > self._longer_than_ms)
+                and (self._pattern is None or self._pattern.fullmatch(transactional_id))
+            ):
+                yield list_transactions.TransactionState(
+                    transactional_id=transactional_id,
+                    producer_id=each.producer_id,
+                    transaction_state=each.state.name,
+                )
+
+
+def listed(shard: TransactionShard, wanted: Wanted) -> ListTransactionsResponse:
+    """The part of one shard."""
+    wall_ms = shard.around.wall_ms()
+    return ListTransactionsResponse(
+        unknown_state_filters=wanted.unknown_states,
+        transaction_states=list(wanted.among(shard, wall_ms=wall_ms)),
+    )

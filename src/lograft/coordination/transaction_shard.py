@@ -1,0 +1,477 @@
+"""One partition of `__transaction_state`: the transactional ids that belong to it.
+
+A producer's transaction is decided by its PrepareCommit or PrepareAbort record, and by nothing
+else: the effect `WriteMarkers`, begun when that record is committed, tells every partition, and
+`markers_written` closes the books. A new leader finds the decided ones in the log and begins their
+effects anew (`on_loaded`); markers are written twice then, which changes nothing.
+
+Who may change what is told by (producer id, epoch). With protocol v1 the epoch names a life of the
+producer; with v2 (KIP-890) each transaction has its own, so a request that was delayed cannot touch
+the next transaction. Whoever must be shut out (another producer with the same transactional id has
+come, or the transaction took too long) finds that the epoch has moved on.
+
+Where Kafka 4.3 would let a late request do harm this one is stricter, never laxer:
+- InitProducerId with an epoch (KIP-360) aborts an ongoing transaction only with that epoch.
+- A retried EndTxn is told that its transaction was committed only if that was one of v2.
+"""
+
+from collections.abc import Callable, Sequence
+from typing import Final
+
+from lograft.coordination.errors import UnreadableRecord
+from lograft.coordination.transaction import (
+    EPOCH_BUMP_SINCE,
+    LAST_EPOCH,
+    NO_TIMEOUT_MS,
+    Partitions,
+    Transaction,
+    tombstone,
+)
+from lograft.coordination.transaction_checks import (
+    check_identity,
+    fenced_out,
+    is_ended_by,
+    partition_results,
+    refuse_pending,
+    wrong_state,
+)
+from lograft.coordination.transaction_states import CAN_EXPIRE, Empty, Ongoing
+from lograft.coordination.types import (
+    NOTHING,
+    Effect,
+    Outcome,
+    Record,
+    Reply,
+    Surroundings,
+    Ticket,
+)
+from lograft.metadata.delta import MetadataDelta
+from lograft.metadata.errors import Refused
+from lograft.metadata.types import TRANSACTION_VERSION
+from lograft.model.errors import ErrorCode
+from lograft.model.types import NO_PRODUCER_EPOCH, NO_PRODUCER_ID, Epoch, Offset
+from lograft.wire.message import Message
+from lograft.wire.messages.end_txn import EndTxnRequest, EndTxnResponse
+from lograft.wire.messages.init_producer_id import InitProducerIdRequest, InitProducerIdResponse
+from lograft.wire.records.transaction_log_key import TransactionLogKey
+from lograft.wire.records.transaction_log_value import TransactionLogValue
+
+TRANSACTION_TOPIC: Final = "__transaction_state"
+#: One timed-out sweep aborts so many in one batch of the log.
+ABORTS_PER_BATCH: Final = 100
+#: So many transactional ids are looked at before others have their turn.
+EXPIRY_SLICE: Final = 10_000
+
+
+class WriteMarkers(Effect):
+    """Tell these partitions that the transaction has ended."""
+
+    __slots__ = (
+        "committed",
+        "coordinator_epoch",
+        "partitions",
+        "producer_epoch",
+        "producer_id",
+        "transaction_version",
+        "transactional_id",
+    )
+
+    def __init__(
+        self, transactional_id: str, transaction: Transaction, coordinator_epoch: Epoch
+    ) -> None:
+        self.transactional_id = transactional_id
+        self.producer_id = transaction.producer_id
+        self.producer_epoch = transaction.epoch
+        self.committed = transaction.is_committed
+        self.transaction_version = transaction.client_version
+        self.partitions: Partitions = transaction.partitions
+        #: Partitions do not listen to one that has been replaced.
+        self.coordinator_epoch = coordinator_epoch
+
+
+class TransactionShard:
+    """A `types.Core`. What it refuses is raised as `Refused`."""
+
+    def __init__(
+        self, around: Surroundings, *, epoch: Epoch, new_producer_id: Callable[[], int]
+    ) -> None:
+        """`epoch`: of the leadership in which this shard lives. `new_producer_id`: raises Refused
+        when there is none at hand."""
+        self.around = around
+        self._epoch = epoch
+        self._new_producer_id = new_producer_id
+        self.transactions: dict[str, Transaction] = {}
+        #: Those that may time out, in the order of their beginning.
+        self._ongoing: dict[str, None] = {}
+        #: The epoch of the InitProducerId that the last one gave another to: it may be asked again
+        #: if the answer got lost. A new leader does not know it, as in Kafka.
+        self._asked_with: dict[str, int] = {}
+        self._abort_at_ms = 0
+        self._expire_at_ms = 0
+        self._to_look_at: list[str] = []
+
+    # ── replay: the only writer of `transactions` ────────────────────────────────────────────
+
+    def replay(
+        self,
+        record: Record,
+        *,
+        offset: Offset,
+        producer_id: int = NO_PRODUCER_ID,
+        producer_epoch: int = NO_PRODUCER_EPOCH,
+    ) -> None:
+        key, value = record.key, record.value
+        if type(key) is not TransactionLogKey:
+            raise UnreadableRecord(f"a {type(key).__name__} has no place here")
+        transactional_id = key.transactional_id
+        if value is None:
+            self.transactions.pop(transactional_id, None)
+            self._ongoing.pop(transactional_id, None)
+            self._asked_with.pop(transactional_id, None)
+            return
+        assert type(value) is TransactionLogValue, value
+        transaction = self.transactions[transactional_id] = Transaction.of(value)
+        if transaction.state is Ongoing:
+            self._ongoing[transactional_id] = None
+        else:
+            self._ongoing.pop(transactional_id, None)
+        if transaction.state is not Empty:
+            self._asked_with.pop(transactional_id, None)
+
+    def replay_marker(self, producer_id: int, producer_epoch: int, *, committed: bool) -> None:
+        """Nobody writes to this topic in a transaction."""
+
+    # ── InitProducerId ───────────────────────────────────────────────────────────────────────
+
+    def init_producer_id(self, ticket: Ticket, request: InitProducerIdRequest) -> Outcome:
+        transactional_id = request.transactional_id
+        assert transactional_id is not None
+        self._check_init(request)
+        found = self.transactions.get(transactional_id)
+        wall_ms = self.around.wall_ms()
+        timeout_ms = NO_TIMEOUT_MS if request.enable2_pc else request.transaction_timeout_ms
+        if found is None:
+            asked_with: int = NO_PRODUCER_EPOCH
+            producer_id, epoch = self._new_producer_id(), 0
+            found = Transaction(
+                state=Empty,
+                producer_id=producer_id,
+                epoch=NO_PRODUCER_EPOCH,
+                timeout_ms=timeout_ms,
+                updated_ms=wall_ms,
+            )
+        else:
+            refuse_pending(found)
+            if found.state is Ongoing:
+                return self._abort_to_init(ticket, transactional_id, found, request)
+            asked_with = request.producer_epoch
+            producer_id, epoch = self._next_identity(transactional_id, found, request)
+        after = found.initialised(producer_id, epoch, timeout_ms=timeout_ms, wall_ms=wall_ms)
+        if asked_with == NO_PRODUCER_EPOCH:
+            self._asked_with.pop(transactional_id, None)
+        else:
+            self._asked_with[transactional_id] = asked_with
+
+        def failed(code: ErrorCode) -> Sequence[Reply]:
+            self._asked_with.pop(transactional_id, None)
+            return ()
+
+        reply = InitProducerIdResponse(producer_id=producer_id, producer_epoch=epoch)
+        return Outcome(
+            records=(self._record(transactional_id, after),),
+            replies=((ticket, reply),),
+            failed=failed,
+        )
+
+    def _check_init(self, request: InitProducerIdRequest) -> None:
+        config = self.around.config()
+        if request.enable2_pc and not config.transaction_two_phase_commit_enable:
+            raise Refused(
+                ErrorCode.transactional_id_authorization_failed,
+                "transaction.two.phase.commit.enable is off.",
+            )
+        if request.keep_prepared_txn:
+            raise Refused(
+                ErrorCode.unsupported_version, "Prepared transactions cannot be taken over yet."
+            )
+        highest_ms = config.transaction_max_timeout_ms
+        if not request.enable2_pc and not 0 < request.transaction_timeout_ms <= highest_ms:
+            raise Refused(
+                ErrorCode.invalid_transaction_timeout,
+                f"A timeout of {request.transaction_timeout_ms} ms is not between 1 and"
+                f" transaction.max.timeout.ms ({highest_ms}).",
+            )
+
+    def _abort_to_init(
+        self,
+        ticket: Ticket,
+        transactional_id: str,
+        found: Transaction,
+        request: InitProducerIdRequest,
+    ) -> Outcome:
+        """The producer before has left a transaction behind. It is aborted with an epoch that
+        nobody is told, and the new producer asks again when that is done."""
+        asked = (request.producer_id, request.producer_epoch)
+        if request.producer_id != NO_PRODUCER_ID and asked != (found.producer_id, found.epoch):
+            raise fenced_out(found, *asked)
+        again = InitProducerIdResponse(
+            error_code=ErrorCode.concurrent_transactions, producer_epoch=NO_PRODUCER_EPOCH
+        )
+        return self._end(transactional_id, self._fenced(found), ticket, again)
+
+    def _next_identity(
+        self, transactional_id: str, found: Transaction, request: InitProducerIdRequest
+    ) -> tuple[int, int]:
+        """Producer id and epoch for whoever asks while nothing is going on."""
+        if request.producer_id != NO_PRODUCER_ID and not (
+            request.producer_id == found.producer_id and request.producer_epoch == found.epoch
+        ):
+            if self._was_given(transactional_id, found, request):
+                return found.producer_id, found.epoch
+            raise fenced_out(found, request.producer_id, request.producer_epoch)
+        if found.epochs_used_up:
+            return self._new_producer_id(), 0
+        return found.producer_id, found.epoch + 1
+
+    def _was_given(
+        self, transactional_id: str, found: Transaction, request: InitProducerIdRequest
+    ) -> bool:
+        """Whether the producer got the present epoch in exchange for the one it asks with: the
+        answer was lost, and nobody else has asked since."""
+        if found.state is Empty:
+            given_for = self._asked_with.get(transactional_id, NO_PRODUCER_EPOCH)
+            if request.producer_epoch != given_for:
+                return False
+            if found.epoch == 0 and given_for >= LAST_EPOCH:
+                return request.producer_id == found.previous_producer_id
+            return request.producer_id == found.producer_id
+        return is_ended_by(found, request.producer_id, request.producer_epoch)
+
+    # ── partitions ───────────────────────────────────────────────────────────────────────────
+
+    def add_partitions(
+        self,
+        ticket: Ticket,
+        transactional_id: str,
+        *,
+        producer_id: int,
+        producer_epoch: int,
+        partitions: Partitions,
+        client_version: int,
+    ) -> Outcome:
+        """Before anything is written to them. `client_version`: of the transaction protocol."""
+        found = self._get(transactional_id)
+        refuse_pending(found)
+        check_identity(found, producer_id, producer_epoch)
+        replies = ((ticket, partition_results(transactional_id, partitions)),)
+        if found.state is Ongoing and found.has_all(partitions):
+            return Outcome(replies=replies)
+        after = found.with_partitions(
+            partitions, client_version=client_version, wall_ms=self.around.wall_ms()
+        )
+        return Outcome(records=(self._record(transactional_id, after),), replies=replies)
+
+    def verify_partitions(
+        self,
+        ticket: Ticket,
+        transactional_id: str,
+        *,
+        producer_id: int,
+        producer_epoch: int,
+        partitions: Partitions,
+    ) -> Outcome:
+        """Whether the producer may write to them: another broker asks before it appends."""
+        found = self._get(transactional_id)
+        check_identity(found, producer_id, producer_epoch)
+        refuse_pending(found)
+        return Outcome(replies=((ticket, partition_results(transactional_id, partitions, found)),))
+
+    # ── EndTxn and its markers ───────────────────────────────────────────────────────────────
+
+    def end_transaction(
+        self, ticket: Ticket, request: EndTxnRequest, *, client_version: int
+    ) -> Outcome:
+        transactional_id = request.transactional_id
+        found = self._get(transactional_id)
+        refuse_pending(found)
+        bumps = client_version >= EPOCH_BUMP_SINCE
+        if bumps and is_ended_by(found, request.producer_id, request.producer_epoch):
+            return self._ended_before(ticket, found, request)
+        check_identity(found, request.producer_id, request.producer_epoch)
+        if not bumps and found.is_complete:
+            return self._ended_before(ticket, found, request)
+        # With v2 a producer need not know whether anything was written when it aborts.
+        if found.state is not Ongoing and (request.committed or not bumps):
+            raise wrong_state(found, committed=request.committed)
+        rotates = bumps and found.epochs_used_up
+        after = found.prepared(
+            commit=request.committed,
+            bumps_epoch=bumps,
+            client_version=client_version,
+            next_producer_id=self._new_producer_id() if rotates else NO_PRODUCER_ID,
+            wall_ms=self.around.wall_ms(),
+        )
+        producer_id, epoch = after.identity_after()
+        reply = EndTxnResponse(producer_id=producer_id, producer_epoch=epoch)
+        return self._end(transactional_id, after, ticket, reply)
+
+    def _ended_before(self, ticket: Ticket, found: Transaction, request: EndTxnRequest) -> Outcome:
+        """The request was answered already, and the answer got lost."""
+        if request.committed != found.is_committed:
+            raise wrong_state(found, committed=request.committed)
+        reply = EndTxnResponse(producer_id=found.producer_id, producer_epoch=found.epoch)
+        return Outcome(replies=((ticket, reply),))
+
+    def markers_written(self, ticket: Ticket, ended: Sequence[WriteMarkers]) -> Outcome:
+        """Every partition of these transactions knows of their end, or is gone."""
+        wall_ms = self.around.wall_ms()
+        records = [
+            self._record(each.transactional_id, found.completed(wall_ms))
+            for each in ended
+            if (found := self._pending(each)) is not None
+        ]
+        # Should the records be lost with this leadership, the next one writes the markers again.
+        return Outcome(records=records, replies=((ticket, EndTxnResponse()),), waits=False)
+
+    def _pending(self, ended: WriteMarkers) -> Transaction | None:
+        """None: another leader in between has closed the books."""
+        found = self.transactions.get(ended.transactional_id)
+        if found is None or not found.is_pending:
+            return None
+        is_it = (found.producer_id, found.epoch) == (ended.producer_id, ended.producer_epoch)
+        return found if is_it else None
+
+    def _markers(self, transactional_id: str, transaction: Transaction) -> WriteMarkers:
+        return WriteMarkers(transactional_id, transaction, self._epoch)
+
+    def _fenced(self, found: Transaction) -> Transaction:
+        """Aborted by the coordinator: the producer is shut out by the epoch after its own."""
+        bumps = self.version >= EPOCH_BUMP_SINCE
+        rotates = bumps and found.epochs_used_up
+        return found.prepared(
+            commit=False,
+            bumps_epoch=True,
+            client_version=self.version if bumps else 0,
+            next_producer_id=self._new_producer_id() if rotates else NO_PRODUCER_ID,
+            wall_ms=self.around.wall_ms(),
+        )
+
+    def _end(
+        self, transactional_id: str, after: Transaction, ticket: Ticket, reply: Message
+    ) -> Outcome:
+        record = self._record(transactional_id, after)
+        replies = ((ticket, reply),)
+        if after.partitions:
+            effect = self._markers(transactional_id, after)
+            return Outcome(records=(record,), replies=replies, effects=(effect,))
+        closed = self._record(transactional_id, after.completed(after.updated_ms))
+        return Outcome(records=(record, closed), replies=replies)
+
+    # ── time ─────────────────────────────────────────────────────────────────────────────────
+
+    def on_loaded(self, now_ms: int) -> Outcome:
+        config = self.around.config()
+        self._abort_at_ms = (
+            now_ms + config.transaction_abort_timed_out_transaction_cleanup_interval_ms
+        )
+        self._expire_at_ms = (
+            now_ms + config.transaction_remove_expired_transaction_cleanup_interval_ms
+        )
+        return Outcome(
+            effects=[
+                self._markers(transactional_id, transaction)
+                for transactional_id, transaction in self.transactions.items()
+                if transaction.is_pending
+            ]
+        )
+
+    def on_unloaded(self) -> Sequence[Reply]:
+        return ()
+
+    def next_deadline_ms(self) -> int:
+        return min(self._abort_at_ms, self._expire_at_ms)
+
+    def on_time(self, now_ms: int) -> Outcome:
+        if self._abort_at_ms <= now_ms:
+            return self._abort_timed_out(now_ms)
+        if self._expire_at_ms <= now_ms:
+            return self._forget_expired(now_ms)
+        return NOTHING
+
+    def _abort_timed_out(self, now_ms: int) -> Outcome:
+        records: list[Record] = []
+        effects: list[Effect] = []
+        wall_ms = self.around.wall_ms()
+        config = self.around.config()
+        interval_ms = config.transaction_abort_timed_out_transaction_cleanup_interval_ms
+        self._abort_at_ms = now_ms + interval_ms
+        for transactional_id in self._ongoing:
+            if len(records) == ABORTS_PER_BATCH:
+                self._abort_at_ms = now_ms
+                break
+            found = self.transactions[transactional_id]
+            if not found.timed_out(wall_ms):
+                continue
+            try:
+                after = self._fenced(found)
+            except Refused:
+                # No producer id at hand: the next sweep finds it again.
+                continue
+            records.append(self._record(transactional_id, after))
+            effects.append(self._markers(transactional_id, after))
+
+        def failed(code: ErrorCode) -> Sequence[Reply]:
+            self._abort_at_ms = now_ms + interval_ms
+            return ()
+
+        return Outcome(records=records, effects=effects, failed=failed)
+
+    def _forget_expired(self, now_ms: int) -> Outcome:
+        config = self.around.config()
+        if not self._to_look_at:
+            self._to_look_at = list(self.transactions)
+        slice_, self._to_look_at = (
+            self._to_look_at[:EXPIRY_SLICE],
+            self._to_look_at[EXPIRY_SLICE:],
+        )
+        if not self._to_look_at:
+            interval_ms = config.transaction_remove_expired_transaction_cleanup_interval_ms
+            self._expire_at_ms = now_ms + interval_ms
+        oldest_ms = self.around.wall_ms() - config.transactional_id_expiration_ms
+        return Outcome(
+            records=[
+                tombstone(transactional_id)
+                for transactional_id in slice_
+                if (found := self.transactions.get(transactional_id)) is not None
+                and found.state in CAN_EXPIRE
+                and found.updated_ms <= oldest_ms
+            ]
+        )
+
+    def on_image(self, delta: MetadataDelta) -> Outcome:
+        return NOTHING
+
+    # ── questions ────────────────────────────────────────────────────────────────────────────
+
+    @property
+    def version(self) -> int:
+        """Of the transaction protocol, as the cluster has finalised it."""
+        return self.around.image().features.get(TRANSACTION_VERSION, 0)
+
+    def _get(self, transactional_id: str) -> Transaction:
+        found = self.transactions.get(transactional_id)
+        if found is None:
+            raise Refused(
+                ErrorCode.invalid_producer_id_mapping,
+                f"The transactional id {transactional_id} is not known here.",
+            )
+        return found
+
+    def _record(self, transactional_id: str, transaction: Transaction) -> Record:
+        return transaction.record(transactional_id, value_version=1 if self.version else 0)
+
+    def statistics(self) -> dict[str, int]:
+        return {
+            "transactional_ids": len(self.transactions),
+            "transactions_ongoing": len(self._ongoing),
+        }
