@@ -6,12 +6,12 @@ from typing import Protocol, TypeAlias
 
 from lograft.coordination.types import Outcome, Record, Reply
 from lograft.metadata.delta import MetadataDelta
-from lograft.metadata.errors import Refused
-from lograft.model.errors import ErrorCode
 from lograft.wire.message import Message
 
 #: Replays one kind of record: its key and its value, None for a tombstone.
 Replay: TypeAlias = "Callable[..., None]"
+#: (topic, partition): raises Refused where a member may commit for some partitions only.
+PartitionCheck: TypeAlias = Callable[[str, int], None]
 
 
 class GroupKind(Enum):
@@ -30,6 +30,14 @@ class Group(Protocol):
     @property
     def kind(self) -> GroupKind: ...
 
+    @property
+    def state_name(self) -> str:
+        """For people: "Stable", …"""
+
+    @property
+    def protocol_type(self) -> str:
+        """ "consumer" where its members are consumers, "" where nobody ever said."""
+
     def check_commit(
         self,
         *,
@@ -38,13 +46,17 @@ class Group(Protocol):
         epoch: int,
         transactional: bool,
         api_version: int,
-    ) -> None:
-        """Whether this member may commit; `epoch` is its generation or member epoch."""
+    ) -> PartitionCheck | None:
+        """Whether this member may commit; `epoch` is its generation or member epoch. None: for any
+        partition."""
 
     def check_fetch(self, *, member_id: str | None, epoch: int) -> None: ...
 
     def check_delete(self) -> None:
-        """NON_EMPTY_GROUP …"""
+        """Before the whole group is deleted: NON_EMPTY_GROUP …"""
+
+    def check_offset_delete(self) -> None:
+        """Before some of its offsets are deleted."""
 
     def is_subscribed_to(self, topic: str) -> bool: ...
 
@@ -81,51 +93,3 @@ class GroupFamily(Protocol):
     def on_image(self, delta: MetadataDelta) -> Outcome: ...
 
     def statistics(self) -> dict[str, int]: ...
-
-
-class SimpleGroup:
-    """A group that has offsets and never had members: its consumers assign partitions themselves.
-    In Kafka's eyes an empty classic group without a protocol type."""
-
-    kind = GroupKind.classic
-
-    def __init__(self, group_id: str) -> None:
-        self.group_id = group_id
-
-    def check_commit(
-        self,
-        *,
-        member_id: str,
-        instance_id: str | None,
-        epoch: int,
-        transactional: bool,
-        api_version: int,
-    ) -> None:
-        if epoch >= 0 or member_id or instance_id is not None:
-            raise Refused(
-                ErrorCode.unknown_member_id, f"group {self.group_id} has no member {member_id!r}"
-            )
-
-    def check_fetch(self, *, member_id: str | None, epoch: int) -> None:
-        pass
-
-    def check_delete(self) -> None:
-        pass
-
-    def is_subscribed_to(self, topic: str) -> bool:
-        return False
-
-    def is_empty(self) -> bool:
-        return True
-
-    def retention_starts_ms(self, committed_ms: int) -> int | None:
-        return committed_ms
-
-    def tombstones(self) -> list[Record]:
-        return []
-
-    def commit_seen(self, member_id: str, now_ms: int) -> None:
-        pass
-
-    def fence_all(self, now_ms: int) -> Outcome:
-        return Outcome()

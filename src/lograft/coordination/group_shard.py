@@ -7,9 +7,10 @@ its groups in `groups` and its timers in `deadlines`. What concerns all groups i
 from collections.abc import Callable, Sequence
 from typing import Final
 
+from lograft.coordination.classic_groups import ClassicGroups
 from lograft.coordination.deadlines import Deadlines
 from lograft.coordination.errors import UnreadableRecord
-from lograft.coordination.group import Group, GroupFamily, Replay, SimpleGroup
+from lograft.coordination.group import Group, GroupFamily, Replay
 from lograft.coordination.offset_table import Committed, OffsetTable
 from lograft.coordination.types import NOTHING, Outcome, Record, Reply, Surroundings
 from lograft.metadata.delta import MetadataDelta
@@ -32,10 +33,12 @@ class GroupShard:
         self.groups: dict[str, Group] = {}
         self.offsets = OffsetTable()
         self.deadlines: Deadlines[Outcome] = Deadlines()
-        #: Makes the group of someone who only commits offsets.
-        self.new_simple_group: Callable[[str], Group] = SimpleGroup
         self.families: list[GroupFamily] = []
         self._replays: dict[type[Message], Replay] = {}
+        self.classic = ClassicGroups(self)
+        self.add_family(self.classic)
+        #: Makes the group of someone who only commits offsets: a classic one without members.
+        self.new_simple_group: Callable[[str], Group] = self.classic.new_group
 
     def add_family(self, family: GroupFamily) -> None:
         self.families.append(family)

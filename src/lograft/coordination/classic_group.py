@@ -1,0 +1,414 @@
+"""A classic group: who is in it, where it stands, who waits. It knows itself, it decides nothing.
+
+The log says which generation had which members with which assignments (`take`). During a rebalance
+memory is ahead of the log: members come and go, a generation begins. That is soft state: a new
+coordinator finds the last generation of the log, whose members learn from it that they have to
+join again.
+"""
+
+from collections.abc import Callable, Iterable, Mapping
+from typing import Final
+
+from lograft.coordination.classic_member import Member, stored_member
+from lograft.coordination.classic_states import NEXT_STATE, Cause, GroupState
+from lograft.coordination.classic_subscription import CONSUMER_PROTOCOL, subscribed_topics
+from lograft.coordination.deadlines import Deadline, Deadlines
+from lograft.coordination.group import GroupKind, PartitionCheck
+from lograft.coordination.types import Outcome, Record, Reply, Ticket
+from lograft.metadata.errors import Refused
+from lograft.model.errors import ErrorCode
+from lograft.model.types import NO_TIMESTAMP
+from lograft.wire.messages.join_group import JoinGroupResponse
+from lograft.wire.messages.sync_group import SyncGroupResponse
+from lograft.wire.records.group_metadata_key import GroupMetadataKey
+from lograft.wire.records.group_metadata_value import GroupMetadataValue, MemberMetadata
+
+#: Of the record's value, as Kafka 4.3 writes it.
+VALUE_VERSION: Final = 3
+#: The generation of somebody who is in none.
+NO_GENERATION: Final = -1
+
+
+class ClassicGroup:
+    """A `group.Group`."""
+
+    kind = GroupKind.classic
+
+    __slots__ = (
+        "_deadlines",
+        "_subscribed",
+        "_supporters",
+        "_wall_ms",
+        "arriving",
+        "generation",
+        "group_id",
+        "has_grown",
+        "instances",
+        "is_initial",
+        "join_deadline",
+        "joins",
+        "leader",
+        "members",
+        "pending",
+        "protocol",
+        "protocol_type",
+        "state",
+        "state_since_ms",
+        "sync_deadline",
+        "syncs",
+        "unsynced",
+    )
+
+    def __init__(
+        self, group_id: str, deadlines: Deadlines[Outcome], wall_ms: Callable[[], int]
+    ) -> None:
+        self._deadlines = deadlines
+        self._wall_ms = wall_ms
+        self.group_id = group_id
+        self.state = GroupState.empty
+        #: Wall clock; NO_TIMESTAMP: not known.
+        self.state_since_ms = NO_TIMESTAMP
+        self.generation = 0
+        #: "" while there was never a member.
+        self.protocol_type = ""
+        #: What this generation uses; all of its members have it.
+        self.protocol: str | None = None
+        #: The member that computes the assignment.
+        self.leader: str | None = None
+        #: In the order of their coming.
+        self.members: dict[str, Member] = {}
+        #: The member id of each static member.
+        self.instances: dict[str, str] = {}
+        #: A static member's new self: it comes in with the record that names it.
+        self.arriving: Member | None = None
+        #: Ids that were given away (KIP-394) and whose owners have not joined yet.
+        self.pending: dict[str, Deadline[Outcome]] = {}
+        #: Parked requests, by member.
+        self.joins: dict[str, Ticket] = {}
+        self.syncs: dict[str, Ticket] = {}
+        #: Members of this generation that have not asked for their assignment yet.
+        self.unsynced: dict[str, None] = {}
+        #: The rebalance that fills an empty group: it waits for more members to come.
+        self.is_initial = False
+        #: Someone joined since the initial rebalance was last put off.
+        self.has_grown = False
+        self.join_deadline: Deadline[Outcome] | None = None
+        self.sync_deadline: Deadline[Outcome] | None = None
+        #: How many members have each protocol.
+        self._supporters: dict[str, int] = {}
+        #: None: no consumers, or one that cannot be understood.
+        self._subscribed: frozenset[str] | None = None
+
+    def __repr__(self) -> str:
+        return f"<{self.group_id} {self.state.value} {self.generation} of {len(self.members)}>"
+
+    # Where it stands.
+
+    def move(self, cause: Cause) -> None:
+        self.state = NEXT_STATE[self.state, cause]
+        self.state_since_ms = self._wall_ms()
+
+    @property
+    def rebalance_timeout_ms(self) -> int:
+        return max((member.rebalance_timeout_ms for member in self.members.values()), default=0)
+
+    @property
+    def has_all_joined(self) -> bool:
+        return len(self.joins) == len(self.members) and not self.pending
+
+    def begin_generation(self) -> None:
+        """All that will come have come."""
+        self.generation += 1
+        self.unsynced.clear()
+        self.protocol = self.chosen_protocol(self.members.values()) if self.members else None
+        self._subscribed = self._topics()
+        self.move(Cause.joined if self.members else Cause.deserted)
+
+    # Its members.
+
+    def add(self, member: Member) -> None:
+        assert member.member_id not in self.members, member
+        if not self.leader:
+            self.leader = member.member_id
+        self.members[member.member_id] = member
+        self._count_protocols(member, 1)
+        if member.instance_id is not None:
+            assert member.instance_id not in self.instances, member
+            self.instances[member.instance_id] = member.member_id
+        self.drop_pending(member.member_id)
+
+    def remove(self, member: Member, code: ErrorCode) -> list[Reply]:
+        """What it is told, where it waits."""
+        member_id = member.member_id
+        del self.members[member_id]
+        self._count_protocols(member, -1)
+        if member.instance_id is not None:
+            del self.instances[member.instance_id]
+        self.unsynced.pop(member_id, None)
+        self._deadlines.cancel(member.session)
+        if self.leader == member_id:
+            self.leader = next(iter(self.members), None)
+        answered = member_id if code is ErrorCode.fenced_instance_id else ""
+        return [*self.refuse_join(member_id, code, answered), *self.refuse_sync(member_id, code)]
+
+    def replace(self, old: Member, new: Member) -> list[Reply]:
+        """A static member comes back under another id; whoever has the old one is fenced."""
+        was_leader = self.leader == old.member_id
+        replies = self.remove(old, ErrorCode.fenced_instance_id)
+        self.add(new)
+        if was_leader:
+            self.leader = new.member_id
+        return replies
+
+    def set_protocols(self, member: Member, change: Callable[[Member], None]) -> None:
+        self._count_protocols(member, -1)
+        change(member)
+        self._count_protocols(member, 1)
+
+    def drop_pending(self, member_id: str) -> bool:
+        deadline = self.pending.pop(member_id, None)
+        self._deadlines.cancel(deadline)
+        return deadline is not None
+
+    def elect(self) -> bool:
+        """Makes sure that the leader is here; False: nobody is."""
+        if self.leader not in self.joins:
+            self.leader = next((id for id in self.members if id in self.joins), self.leader)
+        return self.leader in self.joins
+
+    # Protocols.
+
+    def supports(self, protocol_type: str, protocols: Iterable[str]) -> bool:
+        """Whether somebody with these may join."""
+        if self.state is GroupState.empty:
+            return protocol_type != "" and any(True for _ in protocols)
+        return protocol_type == self.protocol_type and any(
+            self._supporters.get(name, 0) == len(self.members) for name in protocols
+        )
+
+    def chosen_protocol(self, members: Iterable[Member]) -> str:
+        """Each votes for its first one that all have; at a tie the one that was named first."""
+        votes: dict[str, int] = {}
+        electorate = list(members)
+        common = set.intersection(*(set(member.protocols) for member in electorate))
+        for member in electorate:
+            choice = next(name for name in member.protocols if name in common)
+            votes[choice] = votes.get(choice, 0) + 1
+        return max(votes, key=votes.__getitem__)
+
+    def _count_protocols(self, member: Member, one: int) -> None:
+        supporters = self._supporters
+        for name in member.protocols:
+            count = supporters.get(name, 0) + one
+            if count:
+                supporters[name] = count
+            else:
+                del supporters[name]
+
+    def _topics(self) -> frozenset[str] | None:
+        if self.protocol_type != CONSUMER_PROTOCOL:
+            return None
+        if self.protocol is None:
+            return None if self.members else frozenset()
+        return subscribed_topics(
+            member.protocols[self.protocol] for member in self.members.values()
+        )
+
+    # The log.
+
+    def record(
+        self, members: Iterable[Member], leader: str | None, assignments: Mapping[str, bytes]
+    ) -> Record:
+        """This generation with these members."""
+        return Record(
+            GroupMetadataKey(group=self.group_id),
+            GroupMetadataValue(
+                protocol_type=self.protocol_type,
+                generation=self.generation,
+                protocol=self.protocol,
+                leader=leader,
+                current_state_timestamp=self._wall_ms(),
+                members=[
+                    MemberMetadata(
+                        member_id=member.member_id,
+                        group_instance_id=member.instance_id,
+                        client_id=member.client_id,
+                        client_host=member.client_host,
+                        rebalance_timeout=member.rebalance_timeout_ms,
+                        session_timeout=member.session_timeout_ms,
+                        subscription=member.protocols[self.protocol or ""],
+                        assignment=assignments.get(member.member_id, b""),
+                    )
+                    for member in members
+                ],
+            ),
+            VALUE_VERSION,
+        )
+
+    def empty_record(self) -> Record:
+        return self.record((), None, {})
+
+    def take(self, value: GroupMetadataValue) -> None:
+        """What the log says. Members that are known keep what the log does not have of them: their
+        session, their other protocols."""
+        known = self.members
+        if self.arriving is not None:
+            known[self.arriving.member_id] = self.arriving
+            self.arriving = None
+        self.members, self.instances, self._supporters = {}, {}, {}
+        self.generation = value.generation
+        self.protocol_type = value.protocol_type
+        self.protocol = value.protocol
+        for stored in value.members:
+            member = known.pop(stored.member_id, None)
+            if member is None:
+                member = stored_member(stored, value.protocol)
+            else:
+                member.assignment = bytes(stored.assignment)
+            self.add(member)
+        for gone in known.values():
+            self._deadlines.cancel(gone.session)
+        self.leader = value.leader
+        self._subscribed = self._topics()
+        self.move(Cause.assigned if self.members else Cause.deserted)
+        self.state_since_ms = value.current_state_timestamp
+
+    def tombstones(self) -> list[Record]:
+        return [Record(GroupMetadataKey(group=self.group_id), None)]
+
+    def bury(self) -> None:
+        """The log says that it is no more."""
+        for member in self.members.values():
+            self._deadlines.cancel(member.session)
+        for member_id in list(self.pending):
+            self.drop_pending(member_id)
+        self._deadlines.cancel(self.join_deadline)
+        self._deadlines.cancel(self.sync_deadline)
+        self.move(Cause.deleted)
+
+    # Answers to those that wait.
+
+    def refuse_join(self, member_id: str, code: ErrorCode, answered: str = "") -> list[Reply]:
+        ticket = self.joins.pop(member_id, None)
+        if ticket is None:
+            return []
+        return [(ticket, JoinGroupResponse(error_code=code, member_id=answered, leader=""))]
+
+    def refuse_sync(self, member_id: str, code: ErrorCode) -> list[Reply]:
+        ticket = self.syncs.pop(member_id, None)
+        return [] if ticket is None else [(ticket, SyncGroupResponse(error_code=code))]
+
+    def refuse_all(self, code: ErrorCode) -> list[Reply]:
+        replies = []
+        for member_id in self.members:
+            replies += self.refuse_join(member_id, code, member_id)
+            replies += self.refuse_sync(member_id, code)
+        return replies
+
+    def fence_all(self, now_ms: int) -> Outcome:
+        replies: list[Reply] = []
+        for member in list(self.members.values()):
+            replies += self.remove(member, ErrorCode.unknown_member_id)
+        for member_id in list(self.pending):
+            self.drop_pending(member_id)
+        self._deadlines.cancel(self.join_deadline)
+        self._deadlines.cancel(self.sync_deadline)
+        self.generation += 1
+        self.protocol = None
+        self.move(Cause.deserted)
+        return Outcome(records=[self.empty_record()], replies=replies)
+
+    # What all groups can say (`group.Group`).
+
+    @property
+    def state_name(self) -> str:
+        return self.state.value
+
+    def is_empty(self) -> bool:
+        return self.state is GroupState.empty
+
+    def is_subscribed_to(self, topic: str) -> bool:
+        if self._subscribed is None:
+            return self.protocol_type == CONSUMER_PROTOCOL
+        return topic in self._subscribed
+
+    def retention_starts_ms(self, committed_ms: int) -> int | None:
+        if not self.protocol_type:
+            return committed_ms
+        if self.state is GroupState.empty:
+            return committed_ms if self.state_since_ms == NO_TIMESTAMP else self.state_since_ms
+        knows_topics = self._subscribed is not None
+        return committed_ms if self.state is GroupState.stable and knows_topics else None
+
+    def commit_seen(self, member_id: str, now_ms: int) -> None:
+        member = self.members.get(member_id)
+        if member is not None:
+            self.keep_alive(member, now_ms)
+
+    def keep_alive(self, member: Member, now_ms: int) -> None:
+        assert member.session is not None, member
+        self._deadlines.move(member.session, now_ms + member.session_timeout_ms)
+
+    def check_member(self, member_id: str, instance_id: str | None) -> Member:
+        """The member, if it is one and the newest with this instance id."""
+        if instance_id is not None:
+            current = self.instances.get(instance_id)
+            if current is not None and current != member_id:
+                raise Refused(
+                    ErrorCode.fenced_instance_id,
+                    f"instance {instance_id} of group {self.group_id} has a newer member id",
+                )
+        member = self.members.get(member_id)
+        if member is None or (instance_id is not None and member.instance_id != instance_id):
+            raise Refused(
+                ErrorCode.unknown_member_id, f"group {self.group_id} has no member {member_id!r}"
+            )
+        return member
+
+    def check_generation(self, generation: int) -> None:
+        if generation != self.generation:
+            raise Refused(
+                ErrorCode.illegal_generation,
+                f"group {self.group_id} is in generation {self.generation}, not {generation}",
+            )
+
+    def check_commit(
+        self,
+        *,
+        member_id: str,
+        instance_id: str | None,
+        epoch: int,
+        transactional: bool,
+        api_version: int,
+    ) -> PartitionCheck | None:
+        if epoch < 0 and self.state is GroupState.empty:
+            return None  # Someone who manages the positions of a group without members.
+        if epoch >= 0 or member_id or instance_id is not None:
+            self.check_member(member_id, instance_id)
+            self.check_generation(epoch)
+        elif not transactional:
+            raise Refused(
+                ErrorCode.unknown_member_id,
+                f"group {self.group_id} has members: only they may commit",
+            )
+        if not transactional and self.state is GroupState.completing:
+            raise Refused(
+                ErrorCode.rebalance_in_progress,
+                f"generation {epoch} of group {self.group_id} has no assignment yet",
+            )
+        return None
+
+    def check_fetch(self, *, member_id: str | None, epoch: int) -> None:
+        """Positions may be read by anyone."""
+
+    def check_delete(self) -> None:
+        if self.state is not GroupState.empty:
+            raise Refused(
+                ErrorCode.non_empty_group,
+                f"group {self.group_id} has {len(self.members)} members",
+            )
+
+    def check_offset_delete(self) -> None:
+        """Of consumers we know the topics they use; of others nothing."""
+        if self.protocol_type != CONSUMER_PROTOCOL:
+            self.check_delete()

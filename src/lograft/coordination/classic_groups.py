@@ -1,0 +1,426 @@
+"""The classic protocol: JoinGroup, SyncGroup, Heartbeat, LeaveGroup for the groups of a shard.
+
+The members agree on a protocol and compute the assignment themselves: one of them, the leader,
+gets what all of them said and brings what each shall have. The coordinator keeps the peace: it
+waits until all have joined, numbers the generations and passes the assignment on, as bytes.
+"""
+
+from collections.abc import Mapping, Sequence
+from functools import partial
+from typing import TYPE_CHECKING, Final, Protocol
+
+from lograft.coordination.classic_group import ClassicGroup
+from lograft.coordination.classic_member import (
+    Client,
+    Member,
+    joining_member,
+    protocols_of,
+)
+from lograft.coordination.classic_rebalance import Rebalancing, Turn, join_answer, shown_to_leader
+from lograft.coordination.classic_states import GroupState
+from lograft.coordination.group import Group, Replay
+from lograft.coordination.types import NOTHING, Outcome, Reply, Ticket
+from lograft.metadata.delta import MetadataDelta
+from lograft.metadata.errors import Refused
+from lograft.model.errors import ErrorCode
+from lograft.wire.message import Message
+from lograft.wire.messages.heartbeat import HeartbeatRequest, HeartbeatResponse
+from lograft.wire.messages.join_group import JoinGroupRequest, JoinGroupResponse
+from lograft.wire.messages.leave_group import (
+    LeaveGroupRequest,
+    LeaveGroupResponse,
+    MemberIdentity,
+    MemberResponse,
+)
+from lograft.wire.messages.sync_group import SyncGroupRequest, SyncGroupResponse
+from lograft.wire.records.group_metadata_key import GroupMetadataKey
+from lograft.wire.records.group_metadata_value import GroupMetadataValue
+
+if TYPE_CHECKING:
+    from lograft.coordination.group_shard import GroupShard
+
+#: Versions of JoinGroup.
+MEMBER_ID_SINCE: Final = 4
+SKIP_ASSIGNMENT_SINCE: Final = 9
+
+
+class ClassicMembers(Protocol):
+    """Who serves classic members of a group of another kind that has members."""
+
+    def join(
+        self, group: Group, request: JoinGroupRequest, client: Client, ticket: Ticket, now_ms: int
+    ) -> Outcome: ...
+
+    def sync(
+        self, group: Group, request: SyncGroupRequest, ticket: Ticket, now_ms: int
+    ) -> Outcome: ...
+
+    def heartbeat(
+        self, group: Group, request: HeartbeatRequest, ticket: Ticket, now_ms: int
+    ) -> Outcome: ...
+
+    def leave(
+        self, group: Group, request: LeaveGroupRequest, ticket: Ticket, now_ms: int
+    ) -> Outcome: ...
+
+
+class ClassicGroups:
+    """A `group.GroupFamily`."""
+
+    def __init__(self, shard: "GroupShard") -> None:
+        self._groups = shard.groups
+        self._deadlines = shard.deadlines
+        self._around = shard.around
+        self._rebalancing = Rebalancing(shard.deadlines, shard.around.config)
+        #: None: there is no way for classic members into other groups.
+        self.elsewhere: ClassicMembers | None = None
+
+    # JoinGroup.
+
+    def join(
+        self, request: JoinGroupRequest, client: Client, ticket: Ticket, now_ms: int
+    ) -> Outcome:
+        group = self._groups.get(request.group_id)
+        if group is not None and group.kind is not ClassicGroup.kind and not group.is_empty():
+            if self.elsewhere is None:
+                return _join_refused(ticket, ErrorCode.inconsistent_group_protocol, "")
+            return self.elsewhere.join(group, request, client, ticket, now_ms)
+        turn = Turn(now_ms)
+        if not isinstance(group, ClassicGroup):
+            if request.member_id:
+                return _join_refused(ticket, ErrorCode.unknown_member_id, request.member_id)
+            new = self.new_group(request.group_id)
+            refusal = self._refusal(new, request)
+            if refusal is not None:
+                return _join_refused(ticket, refusal, "")
+            if group is not None:
+                turn.records += group.tombstones()
+            group = self._groups[request.group_id] = new
+        else:
+            refusal = self._refusal(group, request)
+            if refusal is not None:
+                is_full = refusal is ErrorCode.group_max_size_reached
+                if is_full:
+                    self._turn_away(turn, group, request.member_id)
+                turn.reply(ticket, _join_error(refusal, "" if is_full else request.member_id))
+                return turn.outcome()
+        if request.member_id and request.member_id not in group.pending:
+            self._rejoin(turn, group, request, ticket)
+        else:
+            self._join_anew(turn, group, request, client, ticket)
+        return turn.outcome()
+
+    def _refusal(self, group: ClassicGroup, request: JoinGroupRequest) -> ErrorCode | None:
+        if not self._has_room(group, request.member_id):
+            return ErrorCode.group_max_size_reached
+        if not group.supports(request.protocol_type, protocols_of(request)):
+            return ErrorCode.inconsistent_group_protocol
+        return None
+
+    def _has_room(self, group: ClassicGroup, member_id: str) -> bool:
+        """During a rebalance those that have joined count: members that will not come back do not
+        keep others out, and of a group that has become too large the first to come stay."""
+        size_max = self._around.config().group_max_size
+        match group.state:
+            case GroupState.preparing:
+                return member_id in group.joins or len(group.joins) < size_max
+            case GroupState.completing | GroupState.stable:
+                return member_id in group.members or len(group.members) < size_max
+            case _:
+                return True
+
+    def _turn_away(self, turn: Turn, group: ClassicGroup, member_id: str) -> None:
+        """No room: it is not waited for any more."""
+        group.drop_pending(member_id)
+        member = group.members.get(member_id)
+        if member is not None:
+            group.remove(member, ErrorCode.group_max_size_reached)
+        if group.state is GroupState.preparing:
+            self._rebalancing.go_on(turn, group)
+
+    def _join_anew(
+        self,
+        turn: Turn,
+        group: ClassicGroup,
+        request: JoinGroupRequest,
+        client: Client,
+        ticket: Ticket,
+    ) -> None:
+        """Somebody without a member id, or with one that it was just given."""
+        instance_id = request.group_instance_id
+        uuid = self._around.new_uuid
+        member_id = request.member_id or f"{instance_id or client.client_id}-{uuid()}"
+        current = group.instances.get(instance_id) if instance_id is not None else None
+        if current is not None:
+            member = joining_member(member_id, request, client)
+            self._replace(turn, group, group.members[current], member, client, ticket)
+        elif request.member_id or instance_id is not None or client.api_version < MEMBER_ID_SINCE:
+            if not group.members:
+                group.protocol_type = request.protocol_type
+            member = joining_member(member_id, request, client)
+            self._rebalancing.admit(turn, group, member, ticket)
+        else:
+            # KIP-394: a client whose first answer got lost would leave a member behind each time.
+            at_ms = turn.now_ms + request.session_timeout_ms
+            self._rebalancing.expect(group, member_id, at_ms)
+            turn.reply(ticket, _join_error(ErrorCode.member_id_required, member_id))
+
+    def _rejoin(
+        self, turn: Turn, group: ClassicGroup, request: JoinGroupRequest, ticket: Ticket
+    ) -> None:
+        member_id = request.member_id
+        try:
+            member = group.check_member(member_id, request.group_instance_id)
+        except Refused as refusal:
+            turn.reply(ticket, _join_error(refusal.code, member_id))
+            return
+        settled = group.state is GroupState.stable and group.leader != member_id
+        if member.is_as_in(protocols_of(request)) and (
+            settled or group.state is GroupState.completing
+        ):
+            # It may not have got its answer. (A leader that joins a stable group again wants a
+            # rebalance: it has seen something change that its subscription does not show.)
+            turn.reply(ticket, join_answer(group, member_id))
+            return
+        group.set_protocols(member, lambda member: member.update(request))
+        self._park_join(turn, group, member_id, ticket)
+        self._rebalancing.go_on(turn, group)
+
+    def _park_join(self, turn: Turn, group: ClassicGroup, member_id: str, ticket: Ticket) -> None:
+        """It asks again on a new connection: nobody hears the answer to the first request."""
+        turn.replies += group.refuse_join(member_id, ErrorCode.rebalance_in_progress, member_id)
+        group.joins[member_id] = ticket
+
+    def _replace(
+        self,
+        turn: Turn,
+        group: ClassicGroup,
+        old: Member,
+        new: Member,
+        client: Client,
+        ticket: Ticket,
+    ) -> None:
+        """A static member (KIP-345) has restarted: while its session lasts it takes its old place
+        and assignment, without a rebalance where one can be spared."""
+        rebalancing = self._rebalancing
+        new.assignment = old.assignment
+        rebalancing.arm(group, new, turn.now_ms + new.session_timeout_ms)
+        members = [*(one for one in group.members.values() if one is not old), new]
+        if group.state is not GroupState.stable or (
+            group.chosen_protocol(members) != group.protocol
+        ):
+            turn.replies += group.replace(old, new)
+            group.joins[new.member_id] = ticket
+            rebalancing.go_on(turn, group)
+            return
+        is_leader = group.leader == old.member_id
+        leader = new.member_id if is_leader else group.leader
+        assignments = {one.member_id: one.assignment for one in members}
+        turn.records.append(group.record(members, leader, assignments))
+        group.arriving = new
+        turn.failed = partial(self._not_replaced, group, ticket)
+        answer = join_answer(group, new.member_id)
+        if client.api_version >= SKIP_ASSIGNMENT_SINCE:
+            # KIP-814: a leader learns that it is one, but brings no assignment. Older versions are
+            # told the id of before, so that they take another for the leader.
+            answer.leader = leader or ""
+            answer.skip_assignment = is_leader
+            answer.members = shown_to_leader(group, members) if is_leader else []
+        turn.reply(ticket, answer)
+
+    def _not_replaced(
+        self, group: ClassicGroup, ticket: Ticket, code: ErrorCode
+    ) -> Sequence[Reply]:
+        assert group.arriving is not None, group
+        self._deadlines.cancel(group.arriving.session)
+        group.arriving = None
+        return [(ticket, _join_error(code, ""))]
+
+    # SyncGroup.
+
+    def sync(self, request: SyncGroupRequest, ticket: Ticket, now_ms: int) -> Outcome:
+        group = self._groups.get(request.group_id)
+        if group is None or group.is_empty():
+            return _sync_refused(ticket, ErrorCode.unknown_member_id)
+        if not isinstance(group, ClassicGroup):
+            if self.elsewhere is None:
+                return _sync_refused(ticket, ErrorCode.unknown_member_id)
+            return self.elsewhere.sync(group, request, ticket, now_ms)
+        try:
+            self._check_sync(group, request)
+        except Refused as refusal:
+            return _sync_refused(ticket, refusal.code)
+        self._rebalancing.synced(group, request.member_id)
+        if group.state is GroupState.stable:
+            assignment = group.members[request.member_id].assignment
+            return Outcome(replies=[(ticket, _sync_answer(group, assignment))])
+        turn = Turn(now_ms)
+        turn.replies += group.refuse_sync(request.member_id, ErrorCode.rebalance_in_progress)
+        group.syncs[request.member_id] = ticket
+        if request.member_id == group.leader:
+            self._assign(turn, group, request)
+        return turn.outcome()
+
+    def _check_sync(self, group: ClassicGroup, request: SyncGroupRequest) -> None:
+        group.check_member(request.member_id, request.group_instance_id)
+        group.check_generation(request.generation_id)
+        if request.protocol_type not in (None, group.protocol_type) or (
+            request.protocol_name not in (None, group.protocol)
+        ):
+            raise Refused(
+                ErrorCode.inconsistent_group_protocol,
+                f"group {group.group_id} uses {group.protocol} of type {group.protocol_type}",
+            )
+        if group.state is GroupState.preparing:
+            raise Refused(
+                ErrorCode.rebalance_in_progress, f"group {group.group_id} rebalances again"
+            )
+
+    def _assign(self, turn: Turn, group: ClassicGroup, request: SyncGroupRequest) -> None:
+        """The leader's word becomes a record; with it the group is stable."""
+        assignments = {one.member_id: bytes(one.assignment) for one in request.assignments}
+        turn.records.append(group.record(group.members.values(), group.leader, assignments))
+        tickets, group.syncs = group.syncs, {}
+        for member_id, waiting in tickets.items():
+            turn.reply(waiting, _sync_answer(group, assignments.get(member_id, b"")))
+            group.keep_alive(group.members[member_id], turn.now_ms)
+        turn.failed = partial(self._rebalancing.assignment_lost, group, turn.now_ms, tickets)
+
+    # Heartbeat.
+
+    def heartbeat(self, request: HeartbeatRequest, ticket: Ticket, now_ms: int) -> Outcome:
+        group = self._groups.get(request.group_id)
+        if not isinstance(group, ClassicGroup):
+            if group is None or self.elsewhere is None:
+                return _beat(ticket, ErrorCode.unknown_member_id)
+            return self.elsewhere.heartbeat(group, request, ticket, now_ms)
+        try:
+            member = group.check_member(request.member_id, request.group_instance_id)
+            group.check_generation(request.generation_id)
+        except Refused as refusal:
+            return _beat(ticket, refusal.code)
+        group.keep_alive(member, now_ms)
+        if group.state is GroupState.preparing:
+            return _beat(ticket, ErrorCode.rebalance_in_progress)
+        return _beat(ticket, ErrorCode.none)
+
+    # LeaveGroup.
+
+    def leave(self, request: LeaveGroupRequest, ticket: Ticket, now_ms: int) -> Outcome:
+        group = self._groups.get(request.group_id)
+        if not isinstance(group, ClassicGroup):
+            if group is not None and self.elsewhere is not None:
+                return self.elsewhere.leave(group, request, ticket, now_ms)
+            group = self.new_group(request.group_id)
+        turn = Turn(now_ms)
+        size = len(group.members)
+        answers = [self._leave(turn, group, leaving) for leaving in request.members]
+        if len(group.members) < size or group.state is GroupState.preparing:
+            self._rebalancing.go_on(turn, group)
+        turn.reply(ticket, LeaveGroupResponse(members=answers))
+        return turn.outcome()
+
+    def _leave(self, turn: Turn, group: ClassicGroup, leaving: MemberIdentity) -> MemberResponse:
+        answer = MemberResponse(
+            member_id=leaving.member_id, group_instance_id=leaving.group_instance_id
+        )
+        if leaving.member_id and group.drop_pending(leaving.member_id):
+            return answer
+        member_id = leaving.member_id
+        if not member_id and leaving.group_instance_id is not None:
+            # An administrator removes a static member, whatever its member id is.
+            member_id = group.instances.get(leaving.group_instance_id, "")
+        try:
+            member = group.check_member(member_id, leaving.group_instance_id)
+        except Refused as refusal:
+            answer.error_code = refusal.code
+            return answer
+        turn.replies += group.remove(member, ErrorCode.unknown_member_id)
+        return answer
+
+    # The life of the shard.
+
+    def new_group(self, group_id: str) -> ClassicGroup:
+        return ClassicGroup(group_id, self._deadlines, self._around.wall_ms)
+
+    def replays(self) -> Mapping[type[Message], Replay]:
+        return {GroupMetadataKey: self._replay}
+
+    def _replay(self, key: GroupMetadataKey, value: GroupMetadataValue | None) -> None:
+        group = self._groups.get(key.group)
+        if value is None:
+            if isinstance(group, ClassicGroup):
+                group.bury()
+                del self._groups[key.group]
+            return
+        if not isinstance(group, ClassicGroup):
+            group = self._groups[key.group] = self.new_group(key.group)
+        group.take(value)
+
+    def on_loaded(self, now_ms: int) -> Outcome:
+        turn = Turn(now_ms)
+        for group in list(self._groups.values()):
+            if isinstance(group, ClassicGroup):
+                self._open(turn, group)
+        return turn.outcome()
+
+    def _open(self, turn: Turn, group: ClassicGroup) -> None:
+        """Its members have the length of a session to find us."""
+        for member in group.members.values():
+            self._rebalancing.arm(group, member, turn.now_ms + member.session_timeout_ms)
+        if len(group.members) > self._around.config().group_max_size:
+            self._rebalancing.begin(turn, group)
+
+    def take_over(self, group_id: str, now_ms: int) -> Outcome:
+        """A group of another kind has just become a classic one, by its records: its members join
+        anew."""
+        group = self._groups[group_id]
+        assert isinstance(group, ClassicGroup), group
+        turn = Turn(now_ms)
+        self._open(turn, group)
+        if group.state is GroupState.stable:
+            self._rebalancing.begin(turn, group)
+        return turn.outcome()
+
+    def on_unloaded(self) -> Sequence[Reply]:
+        return [
+            reply
+            for group in self._groups.values()
+            if isinstance(group, ClassicGroup)
+            for reply in group.refuse_all(ErrorCode.not_coordinator)
+        ]
+
+    def on_image(self, delta: MetadataDelta) -> Outcome:
+        """Consumers of classic groups see for themselves when topics change."""
+        return NOTHING
+
+    def statistics(self) -> dict[str, int]:
+        counts = {f"classic_groups_{state.name}": 0 for state in GroupState}
+        members = 0
+        for group in self._groups.values():
+            if isinstance(group, ClassicGroup):
+                counts[f"classic_groups_{group.state.name}"] += 1
+                members += len(group.members)
+        return {**counts, "classic_members": members}
+
+
+def _join_error(code: ErrorCode, member_id: str) -> JoinGroupResponse:
+    return JoinGroupResponse(error_code=code, member_id=member_id, leader="")
+
+
+def _join_refused(ticket: Ticket, code: ErrorCode, member_id: str) -> Outcome:
+    return Outcome(replies=[(ticket, _join_error(code, member_id))], waits=False)
+
+
+def _sync_refused(ticket: Ticket, code: ErrorCode) -> Outcome:
+    return Outcome(replies=[(ticket, SyncGroupResponse(error_code=code))], waits=False)
+
+
+def _sync_answer(group: ClassicGroup, assignment: bytes) -> SyncGroupResponse:
+    return SyncGroupResponse(
+        protocol_type=group.protocol_type, protocol_name=group.protocol, assignment=assignment
+    )
+
+
+def _beat(ticket: Ticket, code: ErrorCode) -> Outcome:
+    return Outcome(replies=((ticket, HeartbeatResponse(error_code=code)),), waits=False)

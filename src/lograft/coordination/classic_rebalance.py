@@ -1,0 +1,230 @@
+"""The course of a rebalance: when it begins, whom it waits for and how long, when it is over.
+
+Every method adds what it brings about to a `Turn`, the outcome of one command in the making.
+"""
+
+from collections.abc import Callable, Iterable, Sequence
+from functools import partial
+from typing import Final
+
+from lograft.coordination.classic_group import ClassicGroup
+from lograft.coordination.classic_member import Member
+from lograft.coordination.classic_states import Cause, GroupState
+from lograft.coordination.deadlines import Deadlines
+from lograft.coordination.types import NOTHING, Outcome, Record, Reply, Ticket
+from lograft.model.broker_configs import BrokerConfig
+from lograft.model.errors import ErrorCode
+from lograft.wire.message import Message
+from lograft.wire.messages.join_group import JoinGroupResponse, JoinGroupResponseMember
+
+#: How long the first JoinGroup of a member may be parked before it has to ask again.
+NEW_MEMBER_JOIN_TIMEOUT_MS: Final = 5 * 60 * 1000
+
+
+class Turn:
+    """What one command, or one deadline, brings about."""
+
+    __slots__ = ("failed", "now_ms", "records", "replies")
+
+    def __init__(self, now_ms: int) -> None:
+        self.now_ms = now_ms
+        self.records: list[Record] = []
+        self.replies: list[Reply] = []
+        self.failed: Callable[[ErrorCode], Sequence[Reply]] | None = None
+
+    def reply(self, ticket: Ticket, message: Message) -> None:
+        self.replies.append((ticket, message))
+
+    def outcome(self) -> Outcome:
+        if not self.records and not self.replies:
+            return NOTHING
+        # Without records the replies tell of soft state only.
+        return Outcome(
+            records=self.records,
+            replies=self.replies,
+            failed=self.failed,
+            waits=bool(self.records),
+        )
+
+
+def shown_to_leader(
+    group: ClassicGroup, members: Iterable[Member]
+) -> list[JoinGroupResponseMember]:
+    """All that it needs to compute the assignment."""
+    assert group.protocol is not None, group
+    return [
+        JoinGroupResponseMember(
+            member_id=member.member_id,
+            group_instance_id=member.instance_id,
+            metadata=member.protocols[group.protocol],
+        )
+        for member in members
+    ]
+
+
+def join_answer(group: ClassicGroup, member_id: str) -> JoinGroupResponse:
+    is_leader = group.leader == member_id
+    return JoinGroupResponse(
+        generation_id=group.generation,
+        protocol_type=group.protocol_type,
+        protocol_name=group.protocol,
+        leader=group.leader or "",
+        member_id=member_id,
+        members=shown_to_leader(group, group.members.values()) if is_leader else [],
+    )
+
+
+class Rebalancing:
+    """For all classic groups of a shard."""
+
+    def __init__(self, deadlines: Deadlines[Outcome], config: Callable[[], BrokerConfig]) -> None:
+        self._deadlines = deadlines
+        self._config = config
+
+    # Members come and go.
+
+    def admit(self, turn: Turn, group: ClassicGroup, member: Member, ticket: Ticket) -> None:
+        """A new member; its answer comes when all have joined."""
+        member.is_new = True
+        if group.state is GroupState.preparing and group.is_initial:
+            group.has_grown = True
+        group.add(member)
+        group.joins[member.member_id] = ticket
+        self.arm(group, member, turn.now_ms + NEW_MEMBER_JOIN_TIMEOUT_MS)
+        self.go_on(turn, group)
+
+    def arm(self, group: ClassicGroup, member: Member, at_ms: int) -> None:
+        """Its session ends then, unless something is heard of it."""
+        assert member.session is None, member
+        member.session = self._deadlines.add(at_ms, partial(self._session_over, group, member))
+
+    def expect(self, group: ClassicGroup, member_id: str, at_ms: int) -> None:
+        """Somebody was given this id and should join with it."""
+        group.pending[member_id] = self._deadlines.add(
+            at_ms, partial(self._pending_over, group, member_id)
+        )
+
+    def _session_over(self, group: ClassicGroup, member: Member, now_ms: int) -> Outcome:
+        waits = member.member_id in group.joins or member.member_id in group.syncs
+        if waits and not member.is_new:
+            return NOTHING  # It cannot speak; its session begins again with our answer.
+        turn = Turn(now_ms)
+        turn.replies += group.remove(member, ErrorCode.unknown_member_id)
+        self.go_on(turn, group)
+        return turn.outcome()
+
+    def _pending_over(self, group: ClassicGroup, member_id: str, now_ms: int) -> Outcome:
+        turn = Turn(now_ms)
+        group.drop_pending(member_id)
+        if group.state is GroupState.preparing:
+            self.go_on(turn, group)
+        return turn.outcome()
+
+    # The phases.
+
+    def go_on(self, turn: Turn, group: ClassicGroup) -> None:
+        """Somebody joined, changed or left: a rebalance begins, or perhaps its first phase ends."""
+        if group.state is not GroupState.preparing:
+            self.begin(turn, group)
+        elif group.has_all_joined and not group.is_initial:
+            self.complete(turn, group)
+
+    def begin(self, turn: Turn, group: ClassicGroup) -> None:
+        group.is_initial = group.state is GroupState.empty
+        if group.state is GroupState.completing:
+            self._call_off(turn, group, ErrorCode.rebalance_in_progress)
+        self._deadlines.cancel(group.sync_deadline)
+        group.move(Cause.rebalance)
+        if group.is_initial:
+            delay_ms = self._config().group_initial_rebalance_delay_ms
+            self._delay(turn, group, delay_ms, group.rebalance_timeout_ms - delay_ms)
+        elif group.has_all_joined:
+            self.complete(turn, group)
+        else:
+            self._wait_for_joins(turn, group)
+
+    def complete(self, turn: Turn, group: ClassicGroup) -> None:
+        """No more joins are waited for: a generation begins with those that came. Static members
+        that did not come remain until their session ends."""
+        self._deadlines.cancel(group.join_deadline)
+        for member in list(group.members.values()):
+            if member.member_id not in group.joins and not member.is_static:
+                group.remove(member, ErrorCode.unknown_member_id)
+        if group.members and not group.elect():
+            self._wait_for_joins(turn, group)  # Only static members, none of them here.
+            return
+        group.begin_generation()
+        if not group.members:
+            turn.records.append(group.empty_record())
+            return
+        for member in group.members.values():
+            ticket = group.joins.pop(member.member_id, None)
+            if ticket is not None:
+                turn.reply(ticket, join_answer(group, member.member_id))
+            group.keep_alive(member, turn.now_ms)
+            member.is_new = False
+            group.unsynced[member.member_id] = None
+        group.sync_deadline = self._deadlines.add(
+            turn.now_ms + group.rebalance_timeout_ms,
+            partial(self._sync_over, group, group.generation),
+        )
+
+    def synced(self, group: ClassicGroup, member_id: str) -> None:
+        group.unsynced.pop(member_id, None)
+        if not group.unsynced:
+            self._deadlines.cancel(group.sync_deadline)
+
+    def assignment_lost(
+        self, group: ClassicGroup, now_ms: int, tickets: dict[str, Ticket], code: ErrorCode
+    ) -> list[Reply]:
+        """The record with the assignment could not be written: all join again."""
+        turn = Turn(now_ms)
+        group.syncs.update(tickets)
+        self._call_off(turn, group, code)
+        self.go_on(turn, group)
+        assert not turn.records, group
+        return turn.replies
+
+    def _call_off(self, turn: Turn, group: ClassicGroup, code: ErrorCode) -> None:
+        for member in group.members.values():
+            member.assignment = b""
+            if member.member_id in group.syncs:
+                turn.replies += group.refuse_sync(member.member_id, code)
+                group.keep_alive(member, turn.now_ms)
+
+    # Waiting.
+
+    def _wait_for_joins(self, turn: Turn, group: ClassicGroup) -> None:
+        group.join_deadline = self._deadlines.add(
+            turn.now_ms + group.rebalance_timeout_ms, partial(self._joins_over, group)
+        )
+
+    def _joins_over(self, group: ClassicGroup, now_ms: int) -> Outcome:
+        turn = Turn(now_ms)
+        self.complete(turn, group)
+        return turn.outcome()
+
+    def _delay(self, turn: Turn, group: ClassicGroup, delay_ms: int, rest_ms: int) -> None:
+        group.has_grown = False
+        group.join_deadline = self._deadlines.add(
+            turn.now_ms + delay_ms, partial(self._delay_over, group, delay_ms, max(rest_ms, 0))
+        )
+
+    def _delay_over(self, group: ClassicGroup, delay_ms: int, rest_ms: int, now_ms: int) -> Outcome:
+        """As long as members come, the first generation is put off, up to the rebalance timeout."""
+        turn = Turn(now_ms)
+        if group.has_grown and rest_ms:
+            again_ms = min(self._config().group_initial_rebalance_delay_ms, rest_ms)
+            self._delay(turn, group, again_ms, rest_ms - delay_ms)
+        else:
+            self.complete(turn, group)
+        return turn.outcome()
+
+    def _sync_over(self, group: ClassicGroup, generation: int, now_ms: int) -> Outcome:
+        """Who has not asked for its assignment by now is not there any more."""
+        turn = Turn(now_ms)
+        assert generation == group.generation, (generation, group)
+        for member_id in list(group.unsynced):
+            turn.replies += group.remove(group.members[member_id], ErrorCode.unknown_member_id)
+        self.go_on(turn, group)
+        return turn.outcome()
