@@ -237,6 +237,9 @@ class Node:
             halt=self._halt,
         )
         link.call_here = Router(broker, listener=controller_listener, role="controller").call
+        broker.brokers.call_here = Router(
+            broker, listener=config.inter_broker_listener_name, role="broker", link=link
+        ).call
         self._broker, self._controller, self._directory_ids = broker, controller, directory_ids
         self._assigner = assigner = DirectoryAssigner(
             config.node_id,
@@ -364,6 +367,7 @@ class Node:
         await broker.load(epoch)
         await broker.logs.mark_running(epoch)
         assert self._peers is not None
+        broker.brokers.start(self._peers)
         broker.replicas.start(self._peers, broker.link)
         self._spawn(registration.run(), name="broker registration")
         self._spawn(self._assigner.run(), name="directory assignment")

@@ -68,6 +68,7 @@ CODE_OF: Final[dict[type[LograftError], ErrorCode]] = {
     broker.WaitTimedOut: ErrorCode.request_timed_out,
     broker.NotEnoughReplicas: ErrorCode.not_enough_replicas,
     broker.NotEnoughReplicasAfterAppend: ErrorCode.not_enough_replicas_after_append,
+    broker.NeedsCoordinator: ErrorCode.unknown_server_error,
     broker.OffsetNotAvailable: ErrorCode.offset_not_available,
     broker.FetchSessionNotFound: ErrorCode.fetch_session_id_not_found,
     broker.InvalidFetchSessionEpoch: ErrorCode.invalid_fetch_session_epoch,

@@ -3,8 +3,10 @@
 acks=0 has no answer, and closes the connection on an error, which is all that such a producer can
 notice. acks=1 answers when the leader has written, acks=-1 when the records are committed; a topic
 with flush.messages=1 is fsynced before either. One partition's error never spoils another's.
-v7: zstd. v8: error sentences. v10: the new leader with NOT_LEADER_OR_FOLLOWER (KIP-951).
-v13: topic ids.
+The first batch of a transaction in a partition waits for the word of its coordinator
+(`produce_transactions`). v7: zstd. v8: error sentences. v10: the new leader with
+NOT_LEADER_OR_FOLLOWER (KIP-951). v11: TRANSACTION_ABORTABLE. v12: adds its partitions to the
+transaction by itself (KIP-890). v13: topic ids.
 """
 
 from collections.abc import Coroutine
@@ -12,19 +14,21 @@ from typing import Any, Final, NamedTuple
 
 from lograft.api.context import Api, Context
 from lograft.api.errors import code_of
+from lograft.api.produce_transactions import check_open, verify
 from lograft.broker.broker import Broker
-from lograft.broker.errors import InvalidTopic, PartitionMissing, PartitionOpening
+from lograft.broker.errors import (
+    InvalidTopic,
+    NeedsCoordinator,
+    PartitionMissing,
+    PartitionOpening,
+)
 from lograft.broker.partition import Partition
 from lograft.broker.topic_creation import grow_on_demand
 from lograft.model.errors import ErrorCode, LograftError
 from lograft.model.exchange import CloseConnection
 from lograft.model.types import INTERNAL_TOPICS, NO_OFFSET, Epoch, Offset
-from lograft.storage.errors import (
-    InvalidRecord,
-    InvalidTransactionState,
-    NeedsWorker,
-    UnsupportedCompression,
-)
+from lograft.storage.errors import InvalidRecord, NeedsWorker, UnsupportedCompression
+from lograft.storage.producers import Verification
 from lograft.storage.types import AppendResult
 from lograft.storage.validation import AppendRules
 from lograft.wire.batches import CODEC_MASK, HEADER_SIZE, MAGIC, TRANSACTIONAL_FLAG
@@ -67,7 +71,8 @@ class Pending(NamedTuple):
 
 
 class Deferred(NamedTuple):
-    """Not yet appended: its partition is being made, or a worker must look at its records."""
+    """Not yet appended: its partition is being made, a worker must look at its records, or a
+    coordinator must be asked about its transaction."""
 
     answer: PartitionProduceResponse
     topic: TopicProduceData
@@ -95,9 +100,11 @@ def handle(
             try:
                 partition = _partition_of(broker, topic, data.index, version)
                 records = _checked(context, partition, data)
+                if records[ATTRIBUTES_AT] & TRANSACTIONAL_FLAG:
+                    check_open(partition, records)
                 result = append(partition, records, now_ms, acks)
                 _fill(answer, partition, result, acks, pending)
-            except (PartitionOpening, PartitionMissing, NeedsWorker):
+            except (PartitionOpening, PartitionMissing, NeedsWorker, NeedsCoordinator):
                 if data.records is None:
                     failed = InvalidRecord(NO_BATCH)
                     _refuse(answer, failed)
@@ -211,8 +218,6 @@ def _checked(context: Context, partition: Partition, data: PartitionProduceData)
     attributes = records[ATTRIBUTES_AT]
     if attributes & CODEC_MASK == Codec.zstd and context.api_version < ZSTD_SINCE:
         raise UnsupportedCompression(f"zstd needs Produce version {ZSTD_SINCE} or later")
-    if attributes & TRANSACTIONAL_FLAG:
-        raise InvalidTransactionState("this broker has no transaction coordinator yet")
     if partition.topic in INTERNAL_TOPICS and context.client_id != ADMIN_CLIENT_ID:
         raise InvalidTopic(f"clients cannot write to the internal topic {partition.topic}")
     return records
@@ -225,11 +230,14 @@ def append(
     acks: int,
     *,
     checked_by: AppendRules | None = None,
+    verification: Verification | None = None,
 ) -> AppendResult:
     """Raises what is wrong; then nothing was appended."""
     if acks == ACKS_ALL:
         partition.check_append(acks_all=True)
-    return partition.append(records, now_ms=now_ms, checked_by=checked_by)
+    return partition.append(
+        records, now_ms=now_ms, checked_by=checked_by, verification=verification
+    )
 
 
 def is_acknowledged(partition: Partition, end: Offset, acks: int) -> bool:
@@ -260,11 +268,19 @@ async def _finish(
 ) -> ProduceResponse | None:
     clock = context.broker.clock
     deadline_ms = clock.mono_ms() + max(0, request.timeout_ms)
+    ready: list[tuple[PartitionProduceResponse, Partition, memoryview]] = []
     for answer, topic, data in deferred:
         try:
             partition = await _made(context, topic, data.index, deadline_ms)
-            records = _checked(context, partition, data)
-            result = await _append_checked(context, partition, records, request.acks)
+            ready.append((answer, partition, _checked(context, partition, data)))
+        except LograftError as error:
+            _refuse(answer, error)
+    words = await verify(context, request, [(partition, data) for _, partition, data in ready])
+    for (answer, partition, records), word in zip(ready, words, strict=True):
+        try:
+            if isinstance(word, LograftError):
+                raise word
+            result = await _append_checked(context, partition, records, request.acks, word)
             _fill(answer, partition, result, request.acks, pending)
         except LograftError as error:
             _refuse(answer, error)
@@ -285,7 +301,11 @@ async def _finish(
 
 
 async def _append_checked(
-    context: Context, partition: Partition, records: memoryview, acks: int
+    context: Context,
+    partition: Partition,
+    records: memoryview,
+    acks: int,
+    verification: Verification | None,
 ) -> AppendResult:
     """Once a worker has looked at the records, where that takes long. (Again, should the topic's
     settings change meanwhile.) Requests behind this one wait, so their order stays."""
@@ -294,7 +314,9 @@ async def _append_checked(
     while True:
         now_ms = broker.clock.wall_ms()
         try:
-            return append(partition, records, now_ms, acks, checked_by=checked_by)
+            return append(
+                partition, records, now_ms, acks, checked_by=checked_by, verification=verification
+            )
         except NeedsWorker:
             check = partition.leader_log().batch_check(records, now_ms)
             records, checked_by = await broker.runtime.workers.run(check)

@@ -35,6 +35,7 @@ from collections.abc import Awaitable, Callable, Mapping, Sequence
 from typing import Final, NamedTuple, Protocol, TypeVar
 from uuid import UUID
 
+from lograft.broker.broker_link import BrokerLink
 from lograft.broker.controller_link import ControllerLink
 from lograft.broker.errors import (
     NotLeader,
@@ -53,6 +54,7 @@ from lograft.broker.raft_driver import ReplicaView
 from lograft.broker.replica_selection import is_rack_aware, nearest_replica
 from lograft.broker.replicas import Replicas
 from lograft.broker.snapshots import Quorum, Snapshot
+from lograft.broker.transaction_verification import TransactionVerification
 from lograft.consensus import messages as raft_messages
 from lograft.consensus.types import ReplicaKey, VoterSet
 from lograft.metadata.delta import MetadataDelta
@@ -198,6 +200,18 @@ class Broker:
             cluster_id=cluster_id,
             config=lambda: self.config,
             image=lambda: self.image,
+        )
+        #: The way to other brokers, and to this one.
+        self.brokers = BrokerLink(
+            config.node_id,
+            listener=config.inter_broker_listener_name,
+            image=lambda: self.image,
+        )
+        self.verification = TransactionVerification(
+            self.brokers,
+            runtime.clock,
+            coordinator_of=self.transaction_coordinator,
+            config=lambda: self.config,
         )
         self._housekeeping = Housekeeping(runtime, self.logs)
         self._cleaner = LogCleaner(runtime, self.logs)
@@ -442,6 +456,10 @@ class Broker:
             return PartitionMissing(topic.name, index)
         return UnknownPartition(f"{topic.name} has no partition {index}")
 
+    def transaction_coordinator(self, transactional_id: str) -> NodeId | None:
+        """The broker that keeps the transactions of this id; None if nobody does now."""
+        return None
+
     def leads_any(self, node_id: int) -> bool:
         return self.image.leader_counts.get(node_id, 0) > 0
 
@@ -474,6 +492,7 @@ class Broker:
             **self.replicas.statistics(),
             **self.logs.statistics(),
             **self._cleaner.statistics(),
+            **self.verification.statistics(),
         }
 
 

@@ -44,6 +44,11 @@ class NotEnoughReplicasAfterAppend(LograftError):
     """The ISR shrank below min.insync.replicas after the records were written."""
 
 
+class NeedsCoordinator(LograftError):
+    """Nothing is wrong, but a batch begins a transaction here: its coordinator must be asked before
+    it is appended."""
+
+
 class OffsetNotAvailable(LograftError):
     """A new leader does not know yet how far its predecessor had committed (KIP-207), or a
     follower not yet that a record that its reader knows of is committed (KIP-392)."""

@@ -57,6 +57,8 @@ class BrokerConfig:
     dynamic_default: Mapping[str, str]
     dynamic_broker: Mapping[str, str]
 
+    add_partitions_to_txn_retry_backoff_max_ms: int
+    add_partitions_to_txn_retry_backoff_ms: int
     authorizer_class_name: str
     auto_create_partitions_enable: bool
     auto_create_partitions_max: int
@@ -160,6 +162,7 @@ class BrokerConfig:
     telemetry_max_bytes: int
     transaction_abort_timed_out_transaction_cleanup_interval_ms: int
     transaction_max_timeout_ms: int
+    transaction_partition_verification_enable: bool
     transaction_remove_expired_transaction_cleanup_interval_ms: int
     transaction_state_log_min_isr: int
     transaction_state_log_num_partitions: int

@@ -22,6 +22,9 @@ from lograft.wire.batches import SEQUENCE_MAX
 BATCHES_KEPT: Final = 5
 #: The first transaction version whose markers bring the producer's next epoch.
 EPOCH_BUMPED_SINCE: Final = 2
+#: Questions to coordinators that a partition remembers; the oldest is forgotten, and its batch
+#: refused.
+VERIFICATIONS_MAX: Final = 10_000
 #: An epoch cannot grow beyond it: the producer gets a new id instead.
 EPOCH_MAX: Final = 2**15 - 1
 
@@ -231,6 +234,8 @@ class ProducerStates:
             return None
         known = self._verifications.get(producer_id)
         if known is None:
+            if len(self._verifications) == VERIFICATIONS_MAX:
+                del self._verifications[next(iter(self._verifications))]
             known = Verification(epoch, sequence, adds=adds, began_ms=now_ms)
             self._verifications[producer_id] = known
         elif epoch > known.epoch:

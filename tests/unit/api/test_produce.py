@@ -190,7 +190,7 @@ def old_format() -> bytes:
         (
             batch_of(b"1", transactional=True, producer_id=1, producer_epoch=0, base_sequence=0),
             13,
-            ErrorCode.invalid_txn_state,
+            ErrorCode.transactional_id_authorization_failed,
         ),
     ],
 )

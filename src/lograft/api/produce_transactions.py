@@ -1,0 +1,113 @@
+"""The batches of transactions in a Produce request: who must ask the coordinator, and what then.
+
+Only the first batch of a transaction in a partition asks; the log knows of the others. One question
+for all partitions of a request that begin. Errors of the coordinator that pass by themselves become
+NOT_ENOUGH_REPLICAS, as in Kafka: every producer repeats its batch then, without looking for a new
+leader first.
+"""
+
+from collections.abc import Sequence
+from typing import Final
+
+from lograft.api.context import Context
+from lograft.broker.errors import NeedsCoordinator
+from lograft.broker.partition import Partition
+from lograft.metadata.errors import Refused
+from lograft.model.errors import ErrorCode, LograftError
+from lograft.model.types import TopicPartition
+from lograft.storage.producers import UNVERIFIED, Verification
+from lograft.wire.batches import TRANSACTIONAL_FLAG, unpack_header
+from lograft.wire.messages.produce import ProduceRequest
+
+#: From here on producers know TRANSACTION_ABORTABLE.
+ABORTABLE_SINCE: Final = 11
+#: From here on producers leave adding partitions to the broker.
+ADDS_SINCE: Final = 12
+PASSING: Final = frozenset(
+    {
+        ErrorCode.concurrent_transactions,
+        ErrorCode.network_exception,
+        ErrorCode.coordinator_load_in_progress,
+        ErrorCode.coordinator_not_available,
+        ErrorCode.not_coordinator,
+    }
+)
+_ATTRIBUTES, _PRODUCER_ID, _PRODUCER_EPOCH, _BASE_SEQUENCE = 5, 9, 10, 11
+
+
+def check_open(partition: Partition, records: memoryview) -> None:
+    """Raises NeedsCoordinator unless the batch's transaction is open in the partition."""
+    fields = unpack_header(records)
+    producer_id, epoch = fields[_PRODUCER_ID], fields[_PRODUCER_EPOCH]
+    producers = partition.leader_log().producers
+    # Without a producer id it is refused by the log, whoever agrees.
+    if producer_id >= 0 and not producers.has_open_transaction(producer_id, epoch):
+        raise NeedsCoordinator(f"a transaction begins in {partition.topic_partition}")
+
+
+async def verify(
+    context: Context, request: ProduceRequest, batches: Sequence[tuple[Partition, memoryview]]
+) -> list[Verification | LograftError | None]:
+    """For each batch: what to append it with, or why that must not be."""
+    broker, version = context.broker, context.api_version
+    words: list[Verification | LograftError | None] = [None] * len(batches)
+    asked: dict[int, TopicPartition] = {}
+    producer: tuple[int, int] | None = None
+    for slot, (partition, records) in enumerate(batches):
+        fields = unpack_header(records)
+        mine = (fields[_PRODUCER_ID], fields[_PRODUCER_EPOCH])
+        if not fields[_ATTRIBUTES] & TRANSACTIONAL_FLAG or mine[0] < 0:
+            continue
+        producer = producer or mine
+        try:
+            _check_request(request, mine == producer)
+            if version < ADDS_SINCE and not broker.config.transaction_partition_verification_enable:
+                words[slot] = UNVERIFIED
+                continue
+            word = partition.leader_log().producers.begin_verification(
+                *mine,
+                fields[_BASE_SEQUENCE],
+                adds=version >= ADDS_SINCE,
+                now_ms=broker.clock.wall_ms(),
+            )
+        except LograftError as error:
+            words[slot] = error
+            continue
+        words[slot] = word
+        if word is not None:
+            asked[slot] = partition.topic_partition
+    if not asked:
+        return words
+    assert producer is not None
+    assert request.transactional_id is not None
+    found = await broker.verification.verify(
+        request.transactional_id, producer, list(asked.values()), adds=version >= ADDS_SINCE
+    )
+    for slot, partition_name in asked.items():
+        if found[partition_name]:
+            words[slot] = _told(found[partition_name], version)
+    return words
+
+
+def _check_request(request: ProduceRequest, is_same_producer: bool) -> None:
+    if request.transactional_id is None:
+        raise Refused(
+            ErrorCode.transactional_id_authorization_failed,
+            "a batch of a transaction in a request that does not say whose it is",
+        )
+    if not is_same_producer:
+        raise Refused(
+            ErrorCode.invalid_producer_id_mapping,
+            "a request holds the transactions of more than one producer",
+        )
+
+
+def _told(code: ErrorCode, version: int) -> Refused:
+    if code in PASSING:
+        return Refused(
+            ErrorCode.not_enough_replicas,
+            f"the coordinator of the transaction cannot be asked now: {code.name}",
+        )
+    if code is ErrorCode.transaction_abortable and version < ABORTABLE_SINCE:
+        code = ErrorCode.invalid_txn_state
+    return Refused(code, f"the coordinator of the transaction says {code.name}")

@@ -1,0 +1,154 @@
+"""Asks the coordinator of a transaction whether it may write to partitions of this broker.
+
+Without this a batch that comes late, when its transaction is over, would begin one that nobody
+ends (KIP-890). Producers of the older protocol have added their partitions themselves: the
+coordinator only looks (`verify_only`). For those of the newer one the question adds them.
+
+The answer is a matter of the moment: `storage/producers.py: Verification` sees to it that a marker
+which comes between the answer and the append makes the answer worthless.
+"""
+
+import asyncio
+from collections.abc import Callable, Sequence
+from typing import Final
+
+from lograft.broker.broker_link import BrokerLink
+from lograft.broker.errors import PeerLost, PeerUnreachable
+from lograft.model.broker_configs import BrokerConfig
+from lograft.model.errors import ErrorCode
+from lograft.model.seams import Clock
+from lograft.model.types import NodeId, TopicPartition
+from lograft.wire.messages.add_partitions_to_txn import (
+    AddPartitionsToTxnRequest,
+    AddPartitionsToTxnResponse,
+    AddPartitionsToTxnTopic,
+    AddPartitionsToTxnTransaction,
+)
+
+#: Knows TRANSACTION_ABORTABLE.
+VERSION: Final = 5
+LANE: Final = "transactions"
+#: What a producer's batch may meet has other names than what its coordinator may.
+RENAMED: Final = {
+    ErrorCode.producer_fenced: ErrorCode.invalid_producer_epoch,
+    # This broker may not ask: its clients cannot mend that.
+    ErrorCode.cluster_authorization_failed: ErrorCode.invalid_txn_state,
+}
+
+
+class TransactionVerification:
+    def __init__(
+        self,
+        link: BrokerLink,
+        clock: Clock,
+        *,
+        coordinator_of: Callable[[str], NodeId | None],
+        config: Callable[[], BrokerConfig],
+    ) -> None:
+        """`coordinator_of` gives the broker that leads a transactional id's partition of
+        __transaction_state; None if nobody does."""
+        self._link = link
+        self._clock = clock
+        self._coordinator_of = coordinator_of
+        self._config = config
+        self._requests = 0
+        self._repeats = 0
+
+    async def verify(
+        self,
+        transactional_id: str,
+        producer: tuple[int, int],
+        partitions: Sequence[TopicPartition],
+        *,
+        adds: bool,
+    ) -> dict[TopicPartition, ErrorCode]:
+        """What the coordinator says of each partition. `producer`: its id and epoch. Where it has
+        to be asked again soon, because the transaction before is not quite over, that happens here
+        if the question adds partitions: the producer waits longer, and with its whole batch."""
+        config = self._config()
+        request = _request_of(transactional_id, producer, partitions, adds=adds)
+        patience_ms = min(
+            config.add_partitions_to_txn_retry_backoff_max_ms, config.request_timeout_ms
+        )
+        deadline_ms = self._clock.mono_ms() + patience_ms
+        self._requests += 1
+        while True:
+            found = await self._ask(transactional_id, request, partitions)
+            if (
+                not adds
+                or ErrorCode.concurrent_transactions not in found.values()
+                or self._clock.mono_ms() >= deadline_ms
+            ):
+                return found
+            self._repeats += 1
+            await asyncio.sleep(config.add_partitions_to_txn_retry_backoff_ms / 1000)
+
+    async def _ask(
+        self,
+        transactional_id: str,
+        request: AddPartitionsToTxnRequest,
+        partitions: Sequence[TopicPartition],
+    ) -> dict[TopicPartition, ErrorCode]:
+        coordinator = self._coordinator_of(transactional_id)
+        if coordinator is None:
+            return dict.fromkeys(partitions, ErrorCode.coordinator_not_available)
+        try:
+            response = await self._link.request(
+                coordinator,
+                request,
+                VERSION,
+                AddPartitionsToTxnResponse,
+                timeout_ms=self._config().request_timeout_ms,
+                lane=LANE,
+            )
+        except (PeerUnreachable, PeerLost):
+            return dict.fromkeys(partitions, ErrorCode.network_exception)
+        if response.error_code:
+            return dict.fromkeys(partitions, _renamed(response.error_code))
+        found = {
+            TopicPartition(topic.name, answer.partition_index): _renamed(
+                answer.partition_error_code
+            )
+            for transaction in response.results_by_transaction
+            for topic in transaction.topic_results
+            for answer in topic.results_by_partition
+        }
+        # What was not answered was not allowed.
+        return {each: found.get(each, ErrorCode.invalid_txn_state) for each in partitions}
+
+    def statistics(self) -> dict[str, int]:
+        return {
+            "transaction_verifications": self._requests,
+            "transaction_verification_repeats": self._repeats,
+        }
+
+
+def _request_of(
+    transactional_id: str,
+    producer: tuple[int, int],
+    partitions: Sequence[TopicPartition],
+    *,
+    adds: bool,
+) -> AddPartitionsToTxnRequest:
+    topics: dict[str, list[int]] = {}
+    for topic, index in partitions:
+        topics.setdefault(topic, []).append(index)
+    return AddPartitionsToTxnRequest(
+        transactions=[
+            AddPartitionsToTxnTransaction(
+                transactional_id=transactional_id,
+                producer_id=producer[0],
+                producer_epoch=producer[1],
+                verify_only=not adds,
+                topics=[
+                    AddPartitionsToTxnTopic(name=name, partitions=indexes)
+                    for name, indexes in topics.items()
+                ],
+            )
+        ]
+    )
+
+
+def _renamed(code: int) -> ErrorCode:
+    known = ErrorCode(code)
+    return RENAMED.get(known, known)

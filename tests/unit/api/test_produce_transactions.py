@@ -1,0 +1,272 @@
+import asyncio
+from collections.abc import Callable
+
+import pytest
+
+from lograft.broker.errors import PeerLost
+from lograft.broker.transaction_verification import TransactionVerification
+from lograft.model.errors import ErrorCode
+from lograft.model.exchange import Waiting
+from lograft.model.types import NodeId
+from lograft.storage.types import TransactionEnd
+from lograft.wire.message import Message
+from lograft.wire.messages.add_partitions_to_txn import (
+    AddPartitionsToTxnPartitionResult,
+    AddPartitionsToTxnRequest,
+    AddPartitionsToTxnResponse,
+    AddPartitionsToTxnResult,
+    AddPartitionsToTxnTopicResult,
+)
+from lograft.wire.messages.produce import (
+    PartitionProduceData,
+    ProduceRequest,
+    ProduceResponse,
+    TopicProduceData,
+)
+from tests.unit.broker.bench import Bench, batch_of, run
+
+NOW_MS = 1_767_225_600_000
+
+
+class StandInCoordinator:
+    """Agrees with everything, or with what a test has laid ready."""
+
+    def __init__(self, bench: Bench) -> None:
+        self.asked: list[tuple[bool, list[tuple[str, int]]]] = []
+        self.codes: list[ErrorCode] = []
+        self.meanwhile: Callable[[], None] = lambda: None
+        self.lost = False
+        broker = bench.broker
+        broker.brokers.call_here = self._answer
+        broker.verification = TransactionVerification(
+            broker.brokers,
+            broker.clock,
+            coordinator_of=lambda _: NodeId(1),
+            config=lambda: broker.config,
+        )
+
+    async def _answer(self, message: Message, version: int) -> Message:
+        assert isinstance(message, AddPartitionsToTxnRequest)
+        (transaction,) = message.transactions
+        names = [(topic.name, index) for topic in transaction.topics for index in topic.partitions]
+        self.asked.append((transaction.verify_only, names))
+        await asyncio.sleep(0.001)
+        self.meanwhile()
+        if self.lost:
+            raise PeerLost("gone")
+        code = self.codes.pop(0) if self.codes else ErrorCode.none
+        return AddPartitionsToTxnResponse(
+            results_by_transaction=[
+                AddPartitionsToTxnResult(
+                    transactional_id=transaction.transactional_id,
+                    topic_results=[
+                        AddPartitionsToTxnTopicResult(
+                            name=topic.name,
+                            results_by_partition=[
+                                AddPartitionsToTxnPartitionResult(
+                                    partition_index=index, partition_error_code=code
+                                )
+                                for index in topic.partitions
+                            ],
+                        )
+                        for topic in transaction.topics
+                    ],
+                )
+            ]
+        )
+
+
+def request_of(
+    bench: Bench,
+    sequence: int,
+    *,
+    partitions: tuple[int, ...] = (0,),
+    transactional_id: str | None = "t",
+    epoch: int = 0,
+    first_producer: int = 7,
+    same_producer: bool = True,
+) -> ProduceRequest:
+    return ProduceRequest(
+        transactional_id=transactional_id,
+        acks=-1,
+        timeout_ms=1000,
+        topic_data=[
+            TopicProduceData(
+                name="a",
+                topic_id=bench.topic_id("a"),
+                partition_data=[
+                    PartitionProduceData(
+                        index=index,
+                        records=batch_of(
+                            b"v",
+                            producer_id=first_producer + (0 if same_producer else index),
+                            producer_epoch=epoch,
+                            base_sequence=sequence,
+                            transactional=True,
+                        ),
+                    )
+                    for index in partitions
+                ],
+            )
+        ],
+    )
+
+
+async def produce(bench: Bench, request: ProduceRequest, version: int = 12) -> list[ErrorCode]:
+    response = await bench.ask(request, version, ProduceResponse)
+    return [ErrorCode(a.error_code) for a in response.responses[0].partition_responses]
+
+
+OK = ErrorCode.none
+
+
+@pytest.mark.parametrize("version", [3, 8, 9, 10, 11, 12, 13])
+def test_only_the_first_batch_of_a_transaction_asks(version: int) -> None:
+    async def scenario(bench: Bench) -> None:
+        (partition,) = await bench.create_topic("a")
+        coordinator = StandInCoordinator(bench)
+        for sequence in range(3):
+            assert await produce(bench, request_of(bench, sequence), version) == [OK]
+        assert coordinator.asked == [(version < 12, [("a", 0)])]
+        partition.append_marker(TransactionEnd(7, 0, True, 1), now_ms=NOW_MS)
+        assert await produce(bench, request_of(bench, 3), version) == [OK]
+        assert len(coordinator.asked) == 2
+        assert partition.last_stable_offset == 4
+
+    run(scenario)
+
+
+def test_one_question_for_all_partitions_that_begin() -> None:
+    async def scenario(bench: Bench) -> None:
+        await bench.create_topic("a", partitions=3)
+        coordinator = StandInCoordinator(bench)
+        assert await produce(bench, request_of(bench, 0, partitions=(1,))) == [OK]
+        assert await produce(bench, request_of(bench, 1, partitions=(1,))) == [OK]
+        mixed = request_of(bench, 0, partitions=(0, 2))
+        mixed.topic_data[0].partition_data += (
+            request_of(bench, 2, partitions=(1,)).topic_data[0].partition_data
+        )
+        assert await produce(bench, mixed) == [OK, OK, OK]
+        assert coordinator.asked == [(False, [("a", 1)]), (False, [("a", 0), ("a", 2)])]
+
+    run(scenario)
+
+
+def test_later_requests_of_the_connection_wait_for_the_answer() -> None:
+    async def scenario(bench: Bench) -> None:
+        await bench.create_topic("a")
+        StandInCoordinator(bench)
+        first = bench.send(request_of(bench, 0), 12)
+        assert isinstance(first, Waiting)
+        assert not first.lets_next
+        await first.answer
+        second = bench.send(request_of(bench, 1), 12)
+        assert not isinstance(second, Waiting), "the transaction is open"
+
+    run(scenario)
+
+
+@pytest.mark.parametrize(
+    ("code", "version", "told"),
+    [
+        (ErrorCode.transaction_abortable, 12, ErrorCode.transaction_abortable),
+        (ErrorCode.transaction_abortable, 11, ErrorCode.transaction_abortable),
+        (ErrorCode.transaction_abortable, 10, ErrorCode.invalid_txn_state),
+        (ErrorCode.invalid_txn_state, 12, ErrorCode.invalid_txn_state),
+        (ErrorCode.producer_fenced, 11, ErrorCode.invalid_producer_epoch),
+        (ErrorCode.invalid_producer_id_mapping, 12, ErrorCode.invalid_producer_id_mapping),
+        (ErrorCode.coordinator_load_in_progress, 11, ErrorCode.not_enough_replicas),
+        (ErrorCode.not_coordinator, 12, ErrorCode.not_enough_replicas),
+        (ErrorCode.concurrent_transactions, 11, ErrorCode.not_enough_replicas),
+    ],
+)
+def test_what_the_producer_is_told(code: ErrorCode, version: int, told: ErrorCode) -> None:
+    async def scenario(bench: Bench) -> None:
+        (partition,) = await bench.create_topic("a")
+        coordinator = StandInCoordinator(bench)
+        coordinator.codes = [code]
+        assert await produce(bench, request_of(bench, 0), version) == [told]
+        assert partition.high_watermark == 0
+        assert len(coordinator.asked) == 1
+        assert await produce(bench, request_of(bench, 0), version) == [OK]
+
+    run(scenario)
+
+
+def test_a_coordinator_that_does_not_answer_makes_the_producer_try_again() -> None:
+    async def scenario(bench: Bench) -> None:
+        (partition,) = await bench.create_topic("a")
+        coordinator = StandInCoordinator(bench)
+        coordinator.lost = True
+        assert await produce(bench, request_of(bench, 0)) == [ErrorCode.not_enough_replicas]
+        assert partition.high_watermark == 0
+
+    run(scenario)
+
+
+def test_a_transaction_before_that_is_not_quite_over_is_waited_for() -> None:
+    async def scenario(bench: Bench) -> None:
+        await bench.create_topic("a")
+        coordinator = StandInCoordinator(bench)
+        coordinator.codes = [ErrorCode.concurrent_transactions] * 2
+        assert await produce(bench, request_of(bench, 0)) == [OK]
+        assert len(coordinator.asked) == 3
+        coordinator.codes = [ErrorCode.concurrent_transactions] * 100
+        request = request_of(bench, 0, first_producer=8)
+        assert await produce(bench, request) == [ErrorCode.not_enough_replicas]
+        assert 4 < len(coordinator.asked) < 12
+
+    run(scenario)
+
+
+def test_a_marker_between_the_answer_and_the_append() -> None:
+    """KAFKA-14884: the batch would begin a transaction that nobody ends."""
+
+    async def scenario(bench: Bench) -> None:
+        (partition,) = await bench.create_topic("a")
+        coordinator = StandInCoordinator(bench)
+        abort = TransactionEnd(7, 0, False, 1)
+        coordinator.meanwhile = lambda: partition.append_marker(abort, now_ms=NOW_MS) and None
+        assert await produce(bench, request_of(bench, 0), 11) == [ErrorCode.invalid_txn_state]
+        assert partition.leader_log().producers.open_transactions == 0
+        assert partition.last_stable_offset == 1
+        coordinator.meanwhile = lambda: None
+        assert await produce(bench, request_of(bench, 0), 11) == [OK]
+
+    run(scenario)
+
+
+def test_a_broker_may_be_told_not_to_ask_but_must_add() -> None:
+    async def scenario(bench: Bench) -> None:
+        await bench.create_topic("a")
+        coordinator = StandInCoordinator(bench)
+        assert await produce(bench, request_of(bench, 0), 11) == [OK]
+        assert coordinator.asked == []
+        request = request_of(bench, 0, first_producer=8)
+        assert await produce(bench, request, 12) == [OK]
+        assert len(coordinator.asked) == 1
+
+    run(scenario, transaction_partition_verification_enable="false")
+
+
+def test_requests_that_do_not_say_whose_or_too_many() -> None:
+    async def scenario(bench: Bench) -> None:
+        await bench.create_topic("a", partitions=2)
+        StandInCoordinator(bench)
+        nobody = request_of(bench, 0, transactional_id=None)
+        refused = ErrorCode.transactional_id_authorization_failed
+        assert await produce(bench, nobody) == [refused]
+        two = request_of(bench, 0, partitions=(0, 1), same_producer=False)
+        assert await produce(bench, two) == [OK, ErrorCode.invalid_producer_id_mapping]
+        unnamed = request_of(bench, 0, first_producer=-1)
+        assert await produce(bench, unnamed) == [ErrorCode.invalid_record]
+
+    run(scenario)
+
+
+def test_without_a_coordinator_producers_try_again() -> None:
+    async def scenario(bench: Bench) -> None:
+        await bench.create_topic("a")
+        assert await produce(bench, request_of(bench, 0)) == [ErrorCode.not_enough_replicas]
+
+    run(scenario)
