@@ -3,12 +3,15 @@
 One connection for each (listener, address, lane). A server answers the requests of a connection in
 order, so whoever asks long polls does so in a lane of its own.
 
+`request` is awaited. `ask` is told by a call, inside the read that brings the answer: for streams
+of many answers, whose records are then used where they were received.
+
 Never retries: what to do about an unknown outcome is the caller's decision.
 """
 
 import asyncio
 from collections.abc import Callable
-from typing import Final, NamedTuple, TypeVar
+from typing import Any, Final, NamedTuple, Protocol, TypeVar
 
 from lograft.broker.errors import PeerLost, PeerUnreachable
 from lograft.model.seams import Address, Channel, Runtime, Transport
@@ -70,6 +73,44 @@ class Peers:
         finally:
             self._forget_if_idle(key, found)
 
+    def ask(
+        self,
+        to: Address,
+        message: Message,
+        version: int,
+        asker: "Asker[R]",
+        *,
+        timeout_ms: int,
+        lane: str = "",
+        listener: str = "",
+    ) -> None:
+        """As `request`, but the asker is called: later, once, in the turn of the loop in which the
+        answer comes. Records in the answer are views that are void after the call."""
+        key = LaneKey(listener, to, lane)
+        lane_of = self._lanes.get(key)
+        if lane_of is None or not lane_of.ask(message, version, asker, timeout_ms=timeout_ms):
+            work = self._ask_first(key, message, version, asker, timeout_ms)
+            self._runtime.spawn(work, name=f"ask {to}")
+
+    async def _ask_first(
+        self, key: LaneKey, message: Message, version: int, asker: "Asker[R]", timeout_ms: int
+    ) -> None:
+        """The lane has to be connected first."""
+        try:
+            answer: R = await self.request(
+                key.address,
+                message,
+                version,
+                asker.answer_kind,
+                timeout_ms=timeout_ms,
+                lane=key.lane,
+                listener=key.listener,
+            )
+        except (PeerUnreachable, PeerLost) as error:
+            asker.on_failed(error)
+        else:
+            asker.on_answer(answer)
+
     async def knock(
         self, to: Address, *, timeout_ms: int, lane: str = "", listener: str = ""
     ) -> None:
@@ -110,6 +151,16 @@ class Peers:
         return {"peer_connections": len(self._lanes)}
 
 
+class Asker(Protocol[R]):
+    """Whoever is told by a call."""
+
+    answer_kind: type[R]
+
+    def on_answer(self, answer: R) -> None: ...
+
+    def on_failed(self, error: PeerUnreachable | PeerLost) -> None: ...
+
+
 class Lane:
     """One connection to one address, made when it is needed."""
 
@@ -137,11 +188,7 @@ class Lane:
         try:
             async with asyncio.timeout(timeout_ms / 1000):
                 sent_on = await self._connected(timeout_ms)
-                self._correlation_id = number = (self._correlation_id + 1) & 0x7FFF_FFFF
-                frame = frame_request(
-                    message, version, correlation_id=number, client_id=self._client_id
-                )
-                data = await sent_on.send(number, frame)
+                data = await sent_on.request(*self._frame(message, version))
         except TimeoutError:
             if sent_on is None:
                 raise PeerUnreachable(self._address, "no connection in time") from None
@@ -151,12 +198,25 @@ class Lane:
         finally:
             self._users -= 1
         try:
-            header_version = response_header_version(message.KEY, version)
-            _, position = read_response_header(data, header_version)
-            return read_all(answer, version, data, position)
+            return read_answer(answer, version, data)
         except WireError as error:
             sent_on.abort()
-            raise PeerLost(f"{self._address} gave an answer that cannot be read: {error}") from None
+            raise unreadable(self._address, error) from None
+
+    def ask(self, message: Message, version: int, asker: Asker[R], *, timeout_ms: int) -> bool:
+        """False: there is no connection that takes it, and nothing has happened."""
+        connection = self._connection
+        if connection is None or connection.is_closed or connection.in_flight >= IN_FLIGHT_MAX:
+            return False
+        number, frame = self._frame(message, version)
+        connection.ask(number, frame, _Call(connection, self._address, version, asker), timeout_ms)
+        return True
+
+    def _frame(self, message: Message, version: int) -> tuple[int, bytes]:
+        self._correlation_id = number = (self._correlation_id + 1) & 0x7FFF_FFFF
+        return number, frame_request(
+            message, version, correlation_id=number, client_id=self._client_id
+        )
 
     async def knock(self, timeout_ms: int) -> None:
         self._users += 1
@@ -191,12 +251,85 @@ class Lane:
             connection.abort()
 
 
+def read_answer(answer: type[R], version: int, data: bytes | memoryview) -> R:
+    _, position = read_response_header(data, response_header_version(answer.KEY, version))
+    return read_all(answer, version, data, position)
+
+
+def unreadable(address: Address, error: WireError) -> PeerLost:
+    return PeerLost(f"{address} gave an answer that cannot be read: {error}")
+
+
+class _Waiter(Protocol):
+    """Of one answer; called once, with the frame or with what went wrong."""
+
+    def on_frame(self, frame: memoryview) -> None: ...
+
+    def on_lost(self, error: PeerLost) -> None: ...
+
+
+class _Awaited:
+    __slots__ = ("future",)
+
+    def __init__(self) -> None:
+        self.future: asyncio.Future[bytes] = asyncio.get_running_loop().create_future()
+
+    def on_frame(self, frame: memoryview) -> None:
+        # Nobody waits: whoever did was cancelled.
+        if not self.future.done():
+            self.future.set_result(bytes(frame))
+
+    def on_lost(self, error: PeerLost) -> None:
+        if not self.future.done():
+            self.future.set_exception(error)
+
+
+class _Call:
+    __slots__ = ("_address", "_asker", "_connection", "_timer", "_version")
+
+    def __init__(
+        self, connection: "_Connection", address: Address, version: int, asker: Asker[Any]
+    ) -> None:
+        self._connection = connection
+        self._address = address
+        self._version = version
+        self._asker = asker
+        self._timer: asyncio.TimerHandle | None = None
+
+    def begin(self, timeout_ms: int) -> None:
+        loop = asyncio.get_running_loop()
+        self._timer = loop.call_later(timeout_ms / 1000, self._on_time, timeout_ms)
+
+    def on_frame(self, frame: memoryview) -> None:
+        self._stop_timer()
+        try:
+            answer = read_answer(self._asker.answer_kind, self._version, frame)
+        except WireError as error:
+            self._connection.abort()
+            self._asker.on_failed(unreadable(self._address, error))
+            return
+        self._asker.on_answer(answer)
+
+    def on_lost(self, error: PeerLost) -> None:
+        self._stop_timer()
+        self._asker.on_failed(error)
+
+    def _on_time(self, timeout_ms: int) -> None:
+        # The answers behind this one would be late too.
+        self._connection.abort(f"no answer within {timeout_ms} ms")
+
+    def _stop_timer(self) -> None:
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
+
+
 class _Connection:
     def __init__(self, channel: Channel, address: Address) -> None:
         self._channel = channel
         self._address = address
         self._frames = FrameBuffer(FRAME_BYTES_MAX)
-        self._waiting: dict[int, asyncio.Future[bytes]] = {}
+        self._waiting: dict[int, _Waiter] = {}
         self.is_closed = False
         channel.start(self)
 
@@ -204,19 +337,23 @@ class _Connection:
     def in_flight(self) -> int:
         return len(self._waiting)
 
-    async def send(self, number: int, frame: bytes) -> bytes:
-        waiting: asyncio.Future[bytes] = asyncio.get_running_loop().create_future()
-        self._waiting[number] = waiting
+    async def request(self, number: int, frame: bytes) -> bytes:
+        waiter = self._waiting[number] = _Awaited()
         try:
             self._channel.send([frame])
-            return await waiting
+            return await waiter.future
         finally:
             self._waiting.pop(number, None)
 
-    def abort(self) -> None:
+    def ask(self, number: int, frame: bytes, call: _Call, timeout_ms: int) -> None:
+        self._waiting[number] = call
+        call.begin(timeout_ms)
+        self._channel.send([frame])
+
+    def abort(self, reason: str = "closed") -> None:
         if not self.is_closed:
             self._channel.abort()
-            self.on_closed(None)
+            self._end(reason)
 
     def get_buffer(self) -> memoryview:
         return self._frames.get_buffer()
@@ -224,19 +361,19 @@ class _Connection:
     def on_received(self, count: int) -> None:
         try:
             for frame in self._frames.received(count):
-                waiting = self._waiting.get(int.from_bytes(frame[:4], "big"))
-                # Nobody waits: whoever did was cancelled.
-                if waiting is not None and not waiting.done():
-                    waiting.set_result(bytes(frame))
+                waiter = self._waiting.pop(int.from_bytes(frame[:4], "big"), None)
+                if waiter is not None:
+                    waiter.on_frame(frame)
         except FrameTooLarge:
             self.abort()
 
     def on_drained(self) -> None: ...
 
     def on_closed(self, error: Exception | None) -> None:
+        self._end("closed" if error is None else str(error))
+
+    def _end(self, reason: str) -> None:
         self.is_closed = True
         waiting, self._waiting = self._waiting, {}
-        for future in waiting.values():
-            if not future.done():
-                reason = "closed" if error is None else str(error)
-                future.set_exception(PeerLost(f"connection to {self._address} lost: {reason}"))
+        for waiter in waiting.values():
+            waiter.on_lost(PeerLost(f"connection to {self._address} lost: {reason}"))

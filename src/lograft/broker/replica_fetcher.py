@@ -7,6 +7,9 @@ next request goes out at once, and the leader answers the parked one (`follower_
 
 What is asked stays asked: a partition without news is not in the answer and goes on waiting in the
 session with its fetch.
+
+No task: an answer is used inside the read that brought it, and where nothing has to be flushed the
+next request leaves in the same turn of the loop.
 """
 
 import asyncio
@@ -24,7 +27,7 @@ from lograft.broker.peers import Peers
 from lograft.broker.replication_throttle import PAUSE_MS, ReplicationThrottle
 from lograft.model.broker_configs import BrokerConfig
 from lograft.model.errors import ErrorCode
-from lograft.model.seams import Address, Clock, FileSlice
+from lograft.model.seams import Address, Clock, FileSlice, Spawn
 from lograft.model.types import NO_OFFSET, BrokerEpoch, NodeId, Offset
 from lograft.replication.types import FollowerFetch
 from lograft.wire.message import Records
@@ -73,6 +76,7 @@ class Surroundings(NamedTuple):
 
     me: NodeId
     clock: Clock
+    spawn: Spawn
     peers: Peers
     config: Callable[[], BrokerConfig]
     broker_epoch: Callable[[], BrokerEpoch]
@@ -85,7 +89,7 @@ class Surroundings(NamedTuple):
 
 
 class ReplicaFetcher:
-    """A `following.Stream`. `run` is a task, started IN_FLIGHT_MAX times."""
+    """A `following.Stream`."""
 
     def __init__(self, leader: NodeId, around: Surroundings) -> None:
         self.leader = leader
@@ -105,7 +109,10 @@ class ReplicaFetcher:
         self._generation = 0
         self._numbers = 0
         self._in_flight = 0
-        self._wake = asyncio.Event()
+        #: A look is on its way, in the loop's next turn.
+        self._looks_soon = False
+        self._retry_timer: asyncio.TimerHandle | None = None
+        self._is_stopped = False
         self._failures = 0
         #: The newest request that was answered, and when: a partition that it was about and that
         #: is not in the answer has nothing new.
@@ -126,32 +133,49 @@ class ReplicaFetcher:
                 # The leader may have answered what nobody will hear.
                 self._session[followed.key] = None
             self._due[followed.key] = None
-            self._wake.set()
+            self._look_soon()
 
     def consider(self, followed: Following) -> None:
         if self.followed.get(followed.key) is followed and followed.key not in self._awaiting:
             self._due[followed.key] = None
-            self._wake.set()
+            self._look_soon()
+
+    def fail(self, error: Exception) -> None:
+        self.stop()
+        self._around.spawn(_raise(error), name=f"fetch from {self.leader}")
+
+    def stop(self) -> None:
+        """Nothing is fetched any more, and no answer counts."""
+        self._is_stopped = True
+        self._generation += 1
+        if self._retry_timer is not None:
+            self._retry_timer.cancel()
 
     # The stream.
 
-    async def run(self) -> None:
-        while True:
-            now_ms = self._around.clock.mono_ms()
-            request = self._next_request(now_ms)
-            if request is not None:
-                await self._exchange(request)
-                continue
-            self._wake.clear()
-            try:
-                async with asyncio.timeout(self._idle_s(now_ms)):
-                    await self._wake.wait()
-            except TimeoutError:
-                pass
+    def _look_soon(self) -> None:
+        """In the next turn: whoever else is ready in this one goes with the same request."""
+        if not self._looks_soon:
+            self._looks_soon = True
+            asyncio.get_running_loop().call_soon(self._look)
 
-    def _idle_s(self, now_ms: int) -> float | None:
-        """Until the next retry is due."""
-        return max(1, self._retries[0][0] - now_ms) / 1000 if self._retries else None
+    def _look(self) -> None:
+        """Sends what there is to ask for."""
+        self._looks_soon = False
+        if self._is_stopped:
+            return
+        now_ms = self._around.clock.mono_ms()
+        request = self._next_request(now_ms)
+        while request is not None:
+            self._send(request)
+            request = self._next_request(now_ms)
+        if self._retry_timer is not None:
+            self._retry_timer.cancel()
+            self._retry_timer = None
+        if self._retries:
+            wait_ms = max(1, self._retries[0][0] - now_ms)
+            loop = asyncio.get_running_loop()
+            self._retry_timer = loop.call_later(wait_ms / 1000, self._look)
 
     def _next_request(self, now_ms: int) -> FetchRequest | None:
         """None: nothing to ask for now, or what is under way has to come back first."""
@@ -236,38 +260,41 @@ class ReplicaFetcher:
             self._session_epoch = 1 if self._session_epoch == EPOCH_MAX else self._session_epoch + 1
         return request
 
-    async def _exchange(self, request: FetchRequest) -> None:
+    def _send(self, request: FetchRequest) -> None:
         around = self._around
-        generation, number = self._generation, self._numbers
+        exchange = Exchange(self, self._generation, self._numbers)
         address = around.address_of(self.leader)
-        is_lost = False
         self._in_flight += 1
-        try:
-            if address is None:
-                raise PeerLost(f"broker {self.leader} has no address for brokers")
-            config = around.config()
-            response = await around.peers.request(
-                address,
-                request,
-                FETCH_VERSION,
-                FetchResponse,
-                timeout_ms=config.replica_socket_timeout_ms,
-                lane=FETCH_LANE,
-                listener=config.inter_broker_listener_name,
-            )
-        except (PeerUnreachable, PeerLost) as error:
-            if generation == self._generation:
-                self._on_failed(error)
-                is_lost = isinstance(error, PeerLost)
-        else:
-            if generation == self._generation:
-                self._on_response(response, number)
-        finally:
-            self._in_flight -= 1
-            self._wake.set()
-        if is_lost and address is not None:
-            # Beside the stream: the next request does not wait for it.
-            await self._knock(address)
+        if address is None:
+            error = PeerLost(f"broker {self.leader} has no address for brokers")
+            asyncio.get_running_loop().call_soon(exchange.on_failed, error)
+            return
+        config = around.config()
+        around.peers.ask(
+            address,
+            request,
+            FETCH_VERSION,
+            exchange,
+            timeout_ms=config.replica_socket_timeout_ms,
+            lane=FETCH_LANE,
+            listener=config.inter_broker_listener_name,
+        )
+
+    def on_answer(self, response: FetchResponse, exchange: "Exchange") -> None:
+        self._in_flight -= 1
+        if exchange.generation == self._generation:
+            self._on_response(response, exchange.number)
+        self._look()
+
+    def on_failed(self, error: PeerUnreachable | PeerLost, exchange: "Exchange") -> None:
+        self._in_flight -= 1
+        if exchange.generation == self._generation:
+            self._on_failed(error)
+            address = self._around.address_of(self.leader)
+            if isinstance(error, PeerLost) and address is not None:
+                # Beside the stream: the next request does not wait for it.
+                self._around.spawn(self._knock(address), name=f"knock at {self.leader}")
+        self._look_soon()
 
     def _on_response(self, response: FetchResponse, number: int) -> None:
         """Synchronous: the records are used before anything else happens."""
@@ -395,6 +422,33 @@ class ReplicaFetcher:
             "awaited": len(self._awaiting),
             "fetches": self._numbers,
         }
+
+
+class Exchange:
+    """A request and its answer: a `peers.Asker`."""
+
+    __slots__ = ("_fetcher", "generation", "number")
+
+    answer_kind = FetchResponse
+
+    def __init__(self, fetcher: ReplicaFetcher, generation: int, number: int) -> None:
+        self._fetcher = fetcher
+        self.generation = generation
+        self.number = number
+
+    def on_answer(self, answer: FetchResponse) -> None:
+        try:
+            self._fetcher.on_answer(answer, self)
+        except Exception as error:
+            # A bug: as in a task, it ends the node.
+            self._fetcher.fail(error)
+
+    def on_failed(self, error: PeerUnreachable | PeerLost) -> None:
+        self._fetcher.on_failed(error, self)
+
+
+async def _raise(error: Exception) -> None:
+    raise error
 
 
 def _forgotten(keys: list[Key]) -> list[ForgottenTopic]:

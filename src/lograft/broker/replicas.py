@@ -16,7 +16,7 @@ from lograft.broker.log_manager import LogManager
 from lograft.broker.partition import Partition
 from lograft.broker.peers import Peers
 from lograft.broker.raft_partitions import RaftPartitions
-from lograft.broker.replica_fetcher import IN_FLIGHT_MAX, ReplicaFetcher, Surroundings
+from lograft.broker.replica_fetcher import ReplicaFetcher, Surroundings
 from lograft.broker.replication_throttle import FOLLOWER_RATE, LEADER_RATE, ReplicationThrottle
 from lograft.metadata.image import MetadataImage
 from lograft.model.broker_configs import BrokerConfig
@@ -105,6 +105,7 @@ class Replicas:
         self._around = Surroundings(
             self._me,
             self._runtime.clock,
+            self._runtime.spawn,
             peers,
             self._config,
             lambda: self._broker_epoch,
@@ -126,6 +127,8 @@ class Replicas:
     def stop(self) -> None:
         """Nothing is fetched or proposed any more."""
         self.raft.stop()
+        for fetcher in self._fetchers.values():
+            fetcher.stop()
         for task in self._tasks:
             task.cancel()
 
@@ -214,10 +217,6 @@ class Replicas:
         if found is None:
             assert self._around is not None
             found = self._fetchers[leader] = ReplicaFetcher(leader, self._around)
-            self._tasks += [
-                self._runtime.spawn(found.run(), name=f"fetch from {leader}")
-                for _ in range(IN_FLIGHT_MAX)
-            ]
         return found
 
     def _on_lost(self, partition: Partition, records: int) -> None:

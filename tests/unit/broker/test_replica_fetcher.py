@@ -5,11 +5,18 @@ from collections.abc import Callable, Coroutine
 from typing import Any, cast
 from uuid import UUID
 
+import pytest
+
 from lograft.broker.doubts import Doubts
 from lograft.broker.errors import PeerLost
 from lograft.broker.following import Following
 from lograft.broker.peers import Peers
-from lograft.broker.replica_fetcher import IN_FLIGHT_MAX, ReplicaFetcher, Surroundings
+from lograft.broker.replica_fetcher import (
+    IN_FLIGHT_MAX,
+    Exchange,
+    ReplicaFetcher,
+    Surroundings,
+)
 from lograft.broker.replication_throttle import FOLLOWER_RATE, ReplicationThrottle
 from lograft.model.errors import ErrorCode
 from lograft.model.seams import Address
@@ -46,21 +53,20 @@ class FakePeers:
 
     def __init__(self) -> None:
         self.sent: list[FetchRequest] = []
-        self.open: list[asyncio.Future[FetchResponse]] = []
+        self.open: list[Exchange] = []
 
-    async def request(self, to: Address, message: FetchRequest, *_: Any, **__: Any) -> Any:
+    def ask(
+        self, to: Address, message: FetchRequest, version: int, asker: Exchange, **_: Any
+    ) -> None:
         self.sent.append(message)
-        future: asyncio.Future[FetchResponse] = asyncio.get_running_loop().create_future()
-        self.open.append(future)
-        return await future
+        self.open.append(asker)
 
     async def knock(self, to: Address, **_: Any) -> None:
-        """Nobody knows whether somebody is there."""
-        await asyncio.sleep(3600)
+        """Somebody is there."""
 
     def answer(self, *partitions: PartitionData, error: int = 0, session: int = SESSION) -> None:
         topics = [FetchableTopicResponse(topic_id=TOPIC, partitions=list(partitions))]
-        self.open.pop(0).set_result(
+        self.open.pop(0).on_answer(
             FetchResponse(
                 error_code=error, session_id=session, responses=topics if partitions else []
             )
@@ -111,7 +117,7 @@ class FakeFollowed:
 
 
 class Bench:
-    def __init__(self) -> None:
+    def __init__(self, tasks: asyncio.TaskGroup) -> None:
         self.peers, self.clock = FakePeers(), FakeClock()
         self.gone: list[NodeId] = []
         config = make_config()
@@ -120,6 +126,7 @@ class Bench:
             Surroundings(
                 NodeId(1),
                 self.clock,
+                lambda work, *, name: tasks.create_task(work, name=name),
                 cast(Peers, self.peers),
                 lambda: config,
                 lambda: BrokerEpoch(5),
@@ -143,12 +150,10 @@ class Bench:
 
 def run(scenario: Callable[[Bench], Coroutine[Any, Any, None]]) -> None:
     async def live() -> None:
-        bench = Bench()
-        async with asyncio.TaskGroup() as group:
-            tasks = [group.create_task(bench.fetcher.run()) for _ in range(IN_FLIGHT_MAX)]
+        async with asyncio.TaskGroup() as tasks:
+            bench = Bench(tasks)
             await scenario(bench)
-            for task in tasks:
-                task.cancel()
+            bench.fetcher.stop()
 
     asyncio.run(live())
 
@@ -252,7 +257,7 @@ def test_after_a_lost_connection_all_is_asked_again_later() -> None:
     async def scenario(bench: Bench) -> None:
         one = bench.follow(0)
         await turn()
-        bench.peers.open.pop(0).set_exception(PeerLost("gone"))
+        bench.peers.open.pop(0).on_failed(PeerLost("gone"))
         await turn()
         assert one.unanswered == 1
         assert len(bench.peers.sent) == 1
@@ -264,3 +269,40 @@ def test_after_a_lost_connection_all_is_asked_again_later() -> None:
         assert bench.peers.sent[1].session_epoch == 0
 
     run(scenario)
+
+
+def test_the_next_request_leaves_with_the_answer() -> None:
+    async def scenario(bench: Bench) -> None:
+        bench.follow(0)
+        await turn()
+        bench.peers.answer(data(0, records=b"x"))
+        assert bench.told(1) == {0: 1}
+
+    run(scenario)
+
+
+def test_after_a_stop_nothing_is_asked_and_no_answer_counts() -> None:
+    async def scenario(bench: Bench) -> None:
+        one = bench.follow(0)
+        await turn()
+        bench.fetcher.stop()
+        bench.peers.answer(data(0, records=b"x"))
+        bench.follow(1)
+        await turn()
+        assert len(bench.peers.sent) == 1
+        assert one.answers == []
+
+    run(scenario)
+
+
+def test_a_bug_in_the_handling_of_an_answer_ends_the_node() -> None:
+    async def scenario(bench: Bench) -> None:
+        one = bench.follow(0)
+        await turn()
+        one._asked = None
+        bench.peers.answer(data(0, records=b"x"))
+        await turn()
+
+    with pytest.raises(ExceptionGroup) as ended:
+        run(scenario)
+    assert ended.group_contains(AssertionError, match="an answer to something else")
