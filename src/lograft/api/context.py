@@ -5,14 +5,16 @@ from enum import IntEnum
 from typing import TYPE_CHECKING, Final
 
 from lograft.api.types import Api
+from lograft.model.exchange import Answer, Parked
 from lograft.model.seams import Address
 from lograft.wire.apis import ApiSpec
+from lograft.wire.message import Message
 
 if TYPE_CHECKING:
     from lograft.api.router import Router
     from lograft.broker.broker import Broker
 
-__all__ = ["ANONYMOUS", "Api", "Context", "Resource", "authorize"]
+__all__ = ["ANONYMOUS", "Api", "Context", "ParkedResponse", "Resource", "authorize"]
 
 #: The principal of a listener that does not ask who you are.
 ANONYMOUS: Final = "User:ANONYMOUS"
@@ -71,6 +73,15 @@ class Context:
         #: requests has already happened (Produce has appended): the connection's next requests are
         #: then handled while this one waits.
         self.lets_next = False
+
+
+class ParkedResponse(Parked):
+    """What a handler returns in place of a coroutine if its response comes by a call."""
+
+    __slots__ = ("frame",)
+
+    #: Makes the answer of the response; given by the router.
+    frame: Callable[[Message], Answer]
 
 
 class Resource(IntEnum):

@@ -12,7 +12,7 @@ from collections.abc import Coroutine, Iterable
 from typing import Any, Final
 
 from lograft.api import follower_fetch
-from lograft.api.context import Api, Context
+from lograft.api.context import Api, Context, ParkedResponse
 from lograft.api.errors import code_of
 from lograft.api.quorum import fetch_metadata
 from lograft.broker.broker import Broker
@@ -62,7 +62,7 @@ HINTED_ERRORS: Final = (ErrorCode.not_leader_or_follower, ErrorCode.fenced_leade
 
 def handle(
     context: Context, request: FetchRequest
-) -> FetchResponse | Coroutine[Any, Any, FetchResponse]:
+) -> FetchResponse | ParkedResponse | Coroutine[Any, Any, FetchResponse]:
     if context.role == "controller":
         # The next request of that replica may be the one that ends the wait of this one.
         context.lets_next = True

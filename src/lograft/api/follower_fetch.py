@@ -6,24 +6,24 @@ how far it has come, which may commit records. It goes on in the same session al
 before. A fetch of the cluster's metadata is not one of these: that is the quorum's.
 """
 
-from collections.abc import Coroutine
+import asyncio
+from collections.abc import Callable
 from typing import Any, Final
 
-from lograft.api.context import Context
+from lograft.api.context import Context, ParkedResponse
 from lograft.api.errors import code_of
 from lograft.broker.broker import Broker
 from lograft.broker.fetch_sessions import NO_SESSION, TOPIC_IDS_SINCE, Wanted
 from lograft.broker.follower_sessions import FollowerSession, Poll
 from lograft.model.errors import LograftError
+from lograft.model.exchange import Answer, Parked
 from lograft.model.types import BrokerEpoch, NodeId
 from lograft.wire.messages.fetch import FetchableTopicResponse, FetchRequest, FetchResponse
 
 NO_BROKER_EPOCH: Final = -1
 
 
-def handle(
-    context: Context, request: FetchRequest, node_id: int
-) -> FetchResponse | Coroutine[Any, Any, FetchResponse]:
+def handle(context: Context, request: FetchRequest, node_id: int) -> FetchResponse | ParkedResponse:
     broker: Broker = context.broker
     state = request.replica_state
     by_id = context.api_version >= TOPIC_IDS_SINCE
@@ -47,9 +47,8 @@ def handle(
     )
     session.look(poll, now_ms=broker.clock.mono_ms())
     if _may_answer(session, request, poll):
-        return _answer(broker, session, poll)
-    context.lets_next = True
-    return _wait(broker, session, request, poll, session.epoch)
+        return _answer(session, poll)
+    return ParkedPoll(broker, session, request, poll)
 
 
 def _may_answer(session: FollowerSession, request: FetchRequest, poll: Poll) -> bool:
@@ -61,31 +60,77 @@ def _may_answer(session: FollowerSession, request: FetchRequest, poll: Poll) -> 
     )
 
 
-async def _wait(
-    broker: Broker, session: FollowerSession, request: FetchRequest, poll: Poll, epoch: int
-) -> FetchResponse:
-    """`epoch`: of the session when the request had come; another one means that the next has come
-    too."""
-    clock = broker.clock
-    deadline_ms = clock.mono_ms() + request.max_wait_ms
-    try:
+class ParkedPoll(ParkedResponse):
+    """Stands in its session until that has something to say, the next request of the session
+    comes, or its time is over."""
+
+    __slots__ = (
+        "_broker",
+        "_epoch",
+        "_is_over",
+        "_look",
+        "_poll",
+        "_request",
+        "_session",
+        "_timer",
+    )
+
+    lets_next = True
+
+    def __init__(
+        self, broker: Broker, session: FollowerSession, request: FetchRequest, poll: Poll
+    ) -> None:
+        self._broker = broker
+        self._session = session
+        self._request = request
+        self._poll = poll
+        #: Of the session now; another one means that its next request has come.
+        self._epoch = session.epoch
+        self._is_over = False
+        self._look: Callable[[], None] | None = None
+        self._timer: asyncio.TimerHandle | None = None
+
+    def begin(self, look: Callable[[], None]) -> None:
+        self._look = look
+        loop = asyncio.get_running_loop()
+        self._timer = loop.call_later(self._request.max_wait_ms / 1000, self._on_time)
+        self._session.park(self)
+
+    def wake(self) -> None:
+        """In the next turn: whatever else is appended in this one goes with the same answer."""
+        assert self._look is not None
+        asyncio.get_running_loop().call_soon(self._look)
+
+    def _on_time(self) -> None:
+        self._is_over = True
+        assert self._look is not None
+        self._look()
+
+    def answer(self) -> Answer | Parked:
+        session = self._session
         # The next request of the session takes over what there is to say.
-        while session.epoch == epoch and (wait_ms := deadline_ms - clock.mono_ms()) > 0:
-            if not session.has_due:
-                await session.park(wait_ms=wait_ms)
-            if session.epoch == epoch:
-                session.look(poll, now_ms=clock.mono_ms())
-                if _may_answer(session, request, poll):
-                    break
-    except BaseException:
-        # The connection is gone, and with it whoever would go on with the session.
-        broker.follower_sessions.close(session.session_id)
-        session.close()
-        raise
-    return _answer(broker, session, poll)
+        if session.epoch == self._epoch and not self._is_over:
+            session.look(self._poll, now_ms=self._broker.clock.mono_ms())
+            if not _may_answer(session, self._request, self._poll):
+                session.park(self)
+                return self
+        self._stop()
+        return self.frame(_answer(session, self._poll))
+
+    def cancel(self) -> None:
+        """The connection is gone, and with it whoever would go on with the session."""
+        self._stop()
+        self._broker.follower_sessions.close(self._session.session_id)
+        self._session.close()
+
+    def _stop(self) -> None:
+        self._session.leave(self)
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
 
 
-def _answer(broker: Broker, session: FollowerSession, poll: Poll) -> FetchResponse:
+def _answer(session: FollowerSession, poll: Poll) -> FetchResponse:
     session.tell_watermarks(poll)
     response = FetchResponse(session_id=session.session_id)
     topics: dict[Any, FetchableTopicResponse] = {}

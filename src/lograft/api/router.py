@@ -9,11 +9,12 @@ logged by the connection, in one line.
 import logging
 import pkgutil
 from collections.abc import Callable, Coroutine
+from functools import partial
 from importlib import import_module
 from typing import TYPE_CHECKING, Any, Final, Protocol, cast
 
 from lograft import api
-from lograft.api.context import ANONYMOUS, Context
+from lograft.api.context import ANONYMOUS, Context, ParkedResponse
 from lograft.api.errors import code_of
 from lograft.api.fetch_patterns import FRAME_BYTES_MIN, FetchPatterns
 from lograft.api.forwarding import FORWARDED, forward_frame, read_answer
@@ -54,7 +55,8 @@ NOBODY: Final = Address("", 0)
 
 logger = logging.getLogger(__name__)
 
-Handle = Callable[[Context, Any], Message | Coroutine[Any, Any, Message | None] | None]
+Outcome = Message | ParkedResponse | Coroutine[Any, Any, Message | None] | None
+Handle = Callable[[Context, Any], Outcome]
 ErrorResponse = Callable[[Any, ErrorCode, str], Message]
 
 
@@ -200,6 +202,7 @@ class Router:
         route.requests += 1
         try:
             outcome = route.handle(context, request)
+            assert not isinstance(outcome, ParkedResponse), "replicas fetch over connections"
             if outcome is None or type(outcome) is route.response_kind:
                 return outcome
             return await cast(Coroutine[Any, Any, Message | None], outcome)
@@ -318,12 +321,15 @@ class Session:
         header: RequestHeader,
         context: Context,
         request: Message,
-        outcome: Message | Coroutine[Any, Any, Message | None] | None,
+        outcome: Outcome,
     ) -> Reply:
         if outcome is None:
             return None
         if type(outcome) is route.response_kind:
             return self._answer(route, header, context, request, outcome)
+        if isinstance(outcome, ParkedResponse):
+            outcome.frame = partial(self._answer, route, header, context, request)
+            return outcome
         work = cast(Coroutine[Any, Any, Message | None], outcome)
         return Waiting(self._finish(route, header, context, request, work), context.lets_next, work)
 

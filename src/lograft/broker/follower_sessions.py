@@ -14,7 +14,7 @@ Sessions of consumers are in `fetch_sessions`; a follower's cannot be evicted by
 
 import asyncio
 from collections.abc import Callable
-from typing import Final
+from typing import Final, Protocol
 from uuid import UUID
 
 from lograft.broker.errors import FetchSessionNotFound, InvalidFetchSessionEpoch
@@ -94,6 +94,11 @@ class Poll:
         self.is_urgent = False
 
 
+class ParkedFollower(Protocol):
+    def wake(self) -> None:
+        """There may be something to say: look, in the next turn of the loop."""
+
+
 class FollowerSession:
     """A `partition.LogWatcher`."""
 
@@ -124,7 +129,8 @@ class FollowerSession:
         self._watermarks: dict[Key, Entry] = {}
         #: Throttled: looked at again after a while.
         self._held_back: dict[Key, asyncio.TimerHandle] = {}
-        self._parked: asyncio.Future[None] | None = None
+        #: To be woken once when there is something to say.
+        self._parked: ParkedFollower | None = None
         self._swept_ms = 0
         #: Consumers read from followers: these should hear of commits at once.
         self.hurries_watermarks = False
@@ -187,18 +193,21 @@ class FollowerSession:
 
     def interrupt(self) -> None:
         """Whoever is parked looks again."""
-        if self._parked is not None and not self._parked.done():
-            self._parked.set_result(None)
+        parked, self._parked = self._parked, None
+        if parked is not None:
+            parked.wake()
 
-    async def park(self, *, wait_ms: int) -> None:
-        loop = asyncio.get_running_loop()
-        self.interrupt()
-        parked = self._parked = loop.create_future()
-        timer = loop.call_later(wait_ms / 1000, _finish, parked)
-        try:
-            await parked
-        finally:
-            timer.cancel()
+    def park(self, poll: "ParkedFollower") -> None:
+        if self._parked is not poll:
+            self.interrupt()
+            self._parked = poll
+        if self._due:
+            # Something came between its look and now.
+            self.interrupt()
+
+    def leave(self, poll: "ParkedFollower") -> None:
+        if self._parked is poll:
+            self._parked = None
 
     def look(self, poll: Poll, *, now_ms: int) -> None:
         """Adds to the poll's answers what there is to say now."""
@@ -231,11 +240,6 @@ class FollowerSession:
             if id(entry.wanted) in answered or leader.high_watermark <= entry.watermark_told:
                 continue
             poll.answers.append((entry.wanted, self._data(entry, entry.partition, leader)))
-
-    @property
-    def has_due(self) -> bool:
-        """Something came between the first look and the wait."""
-        return bool(self._due)
 
     @property
     def tells_at_once(self) -> bool:
@@ -490,8 +494,3 @@ def refused(wanted: Wanted, code: int) -> PartitionData:
         aborted_transactions=None,
         records=b"",
     )
-
-
-def _finish(parked: "asyncio.Future[None]") -> None:
-    if not parked.done():
-        parked.set_result(None)

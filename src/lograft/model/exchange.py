@@ -31,10 +31,12 @@ class Waiting(NamedTuple):
 
 
 class Parked:
-    """An answer that comes by a call instead of a task: for long polls, of which there may be many.
-    Requests behind it wait."""
+    """An answer that comes by a call instead of a task: for long polls, of which there may be many,
+    and for acknowledgements. Requests behind it wait, unless it `lets_next`."""
 
     __slots__ = ()
+
+    lets_next: bool = False
 
     def begin(self, look: Callable[[], None]) -> None:
         """Called once, before anything else runs. `look` is to be called, by the loop and not

@@ -326,34 +326,39 @@ class Connection:
     def _park(self, parked: Parked) -> None:
         slot = _Slot(parked=parked)
         self._slots.append(slot)
-        self._blocker = slot
+        if not parked.lets_next:
+            self._blocker = slot
         parked.begin(partial(self._on_look, slot))
 
     def _on_look(self, slot: _Slot) -> None:
         """A parked request may have come to its end."""
-        if self._closing or slot.parked is None:
-            return
+        if not self._closing and slot.parked is not None and self._has_ended(slot, slot.parked):
+            self._on_done(slot)
+
+    def _has_ended(self, slot: _Slot, parked: Parked) -> bool:
         try:
-            reply = slot.parked.answer()
+            reply = parked.answer()
         except (WireError, CloseConnection) as error:
             self._close_bad(error)
-            return
+            return False
         except Exception as error:
             logger.exception("%s: a request of %s failed", self._name, self._channel.peer)
             self._close_bad(error)
-            return
-        if reply is slot.parked:
-            return
+            return False
+        if reply is parked:
+            return False
         slot.parked = None
         if isinstance(reply, Parked):
             slot.parked = reply
             reply.begin(partial(self._on_look, slot))
-        elif isinstance(reply, Waiting):
+            return False
+        if isinstance(reply, Waiting):
             slot.waiting = reply
             self._start(slot, reply)
-        else:
-            slot.answer = reply
-            self._on_done(slot)
+            return False
+        slot.answer = reply
+        slot.done = True
+        return True
 
     def _wait_for(self, reply: Waiting) -> None:
         slot = _Slot(waiting=reply)
@@ -393,10 +398,18 @@ class Connection:
         if self._blocker is slot:
             self._blocker = None
         slots = self._slots
-        while slots and slots[0].done:
-            answer = slots.popleft().answer
-            if answer is not None:
-                self._put(answer)
+        while slots:
+            first = slots[0]
+            if not first.done:
+                # What ended the one before may have ended this one too: their answers go together.
+                parked = first.parked
+                if parked is None or not parked.lets_next or not self._has_ended(first, parked):
+                    break
+                if self._closing:
+                    return
+            slots.popleft()
+            if first.answer is not None:
+                self._put(first.answer)
         self._handle_frames()
 
     def _put(self, answer: bytes | Answer) -> None:

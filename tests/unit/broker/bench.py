@@ -351,8 +351,9 @@ async def unparked(parked: Parked) -> Answer | None:
             await changed.wait()
             changed.clear()
             reply = parked.answer()
-    finally:
+    except BaseException:
         parked.cancel()
+        raise
     told = as_told(reply)
     return await told.answer if isinstance(told, Waiting) else told
 
