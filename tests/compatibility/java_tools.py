@@ -1,10 +1,11 @@
 """Runs Kafka's own command line tools, many in one JVM (tools/kafka/ToolRunner.java)."""
 
 import base64
+import json
 import subprocess
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Final
+from typing import Any, Final
 
 from tests.compatibility.servers import SMALL_JVM, java_command
 from tools.kafka_jars import KAFKA_VERSION, REPOSITORY, ensure_program
@@ -15,6 +16,7 @@ ALONE_SECONDS_MAX: Final = 60
 PACKAGES: Final = {
     "ConfigCommand": "kafka.admin",
     "ConsoleConsumer": "org.apache.kafka.tools.consumer",
+    "ConsumerGroupCommand": "org.apache.kafka.tools.consumer.group",
     "MetadataShell": "org.apache.kafka.shell",
     "ReassignPartitionsCommand": "org.apache.kafka.tools.reassign",
     "StorageTool": "kafka.tools",
@@ -31,12 +33,36 @@ class ToolRun:
         return self.text.splitlines()
 
 
+class Background:
+    """A tool that runs until it is stopped and says what it does as lines of JSON."""
+
+    def __init__(self, command: list[str], log: Path) -> None:
+        self._log = log
+        with log.open("wb") as out:
+            self._process = subprocess.Popen(command, stdout=out, stderr=subprocess.STDOUT)
+
+    def said(self) -> list[dict[str, Any]]:
+        """All whole lines so far."""
+        lines = self._log.read_text().split("\n")[:-1]
+        return [json.loads(line) for line in lines if line.startswith("{")]
+
+    def stop(self) -> list[dict[str, Any]]:
+        self._process.terminate()
+        try:
+            self._process.wait(timeout=ALONE_SECONDS_MAX)
+        finally:
+            self._process.kill()
+        return self.said()
+
+
 class JavaTools:
     """A JVM that waits for orders."""
 
     def __init__(self, folder: Path, version: str = KAFKA_VERSION) -> None:
         ensure_program("javac", package="default-jdk-headless")
         self.version = version
+        self._folder = folder
+        self._started = 0
         self._errors = (folder / f"java-tools-{version}.log").open("wb")
         self._process = subprocess.Popen(
             [*java_command(SMALL_JVM, version), str(RUNNER)],
@@ -74,6 +100,11 @@ class JavaTools:
             timeout=ALONE_SECONDS_MAX,
         )
         return ToolRun(done.returncode, done.stdout)
+
+    def start_alone(self, tool: str, *arguments: str) -> Background:
+        self._started += 1
+        command = [*java_command(SMALL_JVM, self.version), self._class_of(tool), *arguments]
+        return Background(command, self._folder / f"{tool}-{self._started}.out")
 
     def _class_of(self, tool: str) -> str:
         if self.version.startswith("3."):
