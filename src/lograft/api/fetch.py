@@ -29,6 +29,7 @@ from lograft.broker.fetch_sessions import (
 from lograft.broker.partition import Partition
 from lograft.broker.waiting import wait_any
 from lograft.model.errors import DiskFailed, ErrorCode, LograftError
+from lograft.model.seams import FileSlice
 from lograft.model.types import NO_EPOCH, NO_OFFSET, Epoch, Offset
 from lograft.replication.roles import Watermarked
 from lograft.storage.errors import OffsetOutOfRange
@@ -237,7 +238,9 @@ class Fetch:
                 # A slice ends with its segment: more bytes would not make it longer.
                 self._urgent = True
         if self._committed_only:
-            answer.aborted_transactions = [] if part is None else _aborted(partition, offset, bound)
+            answer.aborted_transactions = (
+                [] if part is None else _aborted(partition, part, offset, bound)
+            )
         return answer
 
 
@@ -258,9 +261,11 @@ async def _wait(
     return _answer(context, session, incremental, fetch.answers)
 
 
-def _aborted(partition: Partition, start: Offset, end: Offset) -> list[AbortedTransaction]:
+def _aborted(
+    partition: Partition, part: FileSlice, offset: Offset, bound: Offset
+) -> list[AbortedTransaction]:
     try:
-        found = partition.serving_log().aborted_transactions(start, end)
+        found = partition.serving_log().aborted_in(part, offset, bound)
     except DiskFailed as error:
         partition.on_disk_failed(error)
         raise

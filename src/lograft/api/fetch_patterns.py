@@ -170,8 +170,7 @@ class FetchPatterns:
             )
             if part is None and not final:
                 return NOTHING
-            has_aborted = pattern.committed_only and log.aborted_transactions(offset, bound)
-            if part is not None and has_aborted:
+            if part is not None and pattern.committed_only and log.aborted_in(part, offset, bound):
                 return None
         except LograftError:
             return None

@@ -9,7 +9,7 @@ position of the batch): whoever follows one can prove it against the batch it po
 import struct
 import sys
 from array import array
-from bisect import bisect_right
+from bisect import bisect_left, bisect_right
 from typing import Final
 
 from lograft.model.seams import Disk, File
@@ -57,6 +57,15 @@ class OffsetIndex:
             self.load()
         slot = bisect_right(self._offsets, relative) - 1
         if slot < 0:
+            return None
+        return self._offsets[slot] + self.base_offset, self._positions[slot]
+
+    def first_at(self, position: int) -> tuple[int, int] | None:
+        """The first entry at or behind a position in the log, as (offset, position)."""
+        if self._stored and (not self._positions or position < self._positions[0]):
+            self.load()
+        slot = bisect_left(self._positions, position)
+        if slot == len(self._positions):
             return None
         return self._offsets[slot] + self.base_offset, self._positions[slot]
 

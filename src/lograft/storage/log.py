@@ -432,6 +432,18 @@ class Log:
             raise self.disk_failed(error) from error
         return found
 
+    def aborted_in(self, part: FileSlice, offset: int, bound: int) -> list[AbortedTransaction]:
+        """Those whose records may lie in what `read(offset, bound=bound)` gave: a reader far back
+        is not told of all that was aborted since."""
+        segment = self.segment_of(offset)
+        try:
+            if segment.is_open and segment.file is part.file:
+                end = segment.bound_at(part.position + part.size)
+                bound = bound if end is None else min(bound, end)
+        except OSError as error:
+            raise self.disk_failed(error) from error
+        return self.aborted_transactions(offset, bound)
+
     @property
     def first_unstable_offset(self) -> Offset | None:
         """The first offset of the oldest open transaction."""

@@ -248,6 +248,13 @@ class Segment:
         entry = self.offset_index.lookup(offset)
         return 0 if entry is None else entry[1]
 
+    def bound_at(self, position: int) -> int | None:
+        """An offset that no batch before `position` reaches, not far above; None: not known."""
+        entry = self.offset_index.first_at(position)
+        if entry is None or entry[1] < position or not self._proves(*entry):
+            return None
+        return entry[0]
+
     def _proves(self, offset: int, position: int) -> bool:
         """Whether a batch that ends at `offset` begins at `position`, as an index entry says."""
         if position + HEADER_SIZE > self.size:

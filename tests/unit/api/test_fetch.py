@@ -9,7 +9,7 @@ from lograft.model.exchange import Answer, Waiting
 from lograft.model.seams import FileSlice
 from lograft.model.types import Offset
 from lograft.storage.producers import UNVERIFIED
-from lograft.storage.types import Origin
+from lograft.storage.types import Origin, TransactionEnd
 from lograft.wire.batches import Record, build_batch, iterate_headers
 from lograft.wire.messages.fetch import (
     FetchPartition,
@@ -325,6 +325,29 @@ def test_read_committed_stops_at_open_transactions_and_names_aborted_ones() -> N
         assert values_of(answer)[:1] == [1]
         assert answer.aborted_transactions is not None
         assert [(a.producer_id, a.first_offset) for a in answer.aborted_transactions] == [(7, 1)]
+
+    run(scenario)
+
+
+def test_the_end_of_a_transaction_completes_a_poll_for_many_bytes() -> None:
+    """The marker is small; what it makes readable is not."""
+
+    async def scenario(bench: Bench) -> None:
+        (partition,) = await bench.create_topic("a")
+        big = batch_of(
+            bytes(5000), transactional=True, producer_id=7, producer_epoch=0, base_sequence=0
+        )
+        partition.append(
+            memoryview(bytearray(big)), now_ms=1_767_225_600_000, verification=UNVERIFIED
+        )
+        request = request_of(bench, isolation_level=1, max_wait_ms=9000, min_bytes=4000)
+        poll = asyncio.ensure_future(fetch(bench, request))
+        await asyncio.sleep(0.1)
+        assert not poll.done()
+        partition.append_marker(TransactionEnd(7, 0, True, 1), now_ms=1_767_225_600_000)
+        await asyncio.sleep(0.1)
+        assert poll.done()
+        assert values_of(poll.result()[0])[:1] == [0]
 
     run(scenario)
 

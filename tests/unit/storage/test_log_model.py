@@ -12,6 +12,7 @@ from lograft.storage.log import Log
 from lograft.storage.markers import read_marker
 from lograft.storage.producers import UNVERIFIED, ProducerBatch, ProducerStates
 from lograft.storage.types import AbortedTransaction, FixedLogConfig, Origin
+from lograft.wire.batches import iterate_headers
 from tests.unit.storage.logs import NOW_MS, flush, make_batch, make_marker, open_log, read_all
 from tests.unit.storage.memory_disk import MemoryDisk, PowerLost
 
@@ -337,6 +338,18 @@ class LogMachine(RuleBasedStateMachine):
                 assert self.log.epoch_for_offset(entry.base) == entry.epoch
         assert start <= end
         assert self.log.durable_offset <= end
+
+    @rule(back=st.integers(0, 30), bytes_max=st.integers(1, 600))
+    def readers_hear_of_what_was_aborted(self, back: int, bytes_max: int) -> None:
+        offset = max(self.log.log_start_offset, self.log.end_offset - back)
+        part = self.log.read(offset, bytes_max=bytes_max)
+        if part is None:
+            return
+        data = part.file.pread(part.size, part.position)
+        last = max((h.last_offset for _, h in iterate_headers(data)), default=offset)
+        told = self.log.aborted_in(part, offset, self.log.end_offset)
+        every = self.log.aborted_transactions(offset, self.log.end_offset)
+        assert {a for a in every if a.first_offset <= last} <= set(told) <= set(every)
 
     @invariant()
     def finds_timestamps(self) -> None:

@@ -1,3 +1,5 @@
+from array import array
+
 import pytest
 
 from lograft.model.types import Offset
@@ -11,7 +13,7 @@ from lograft.storage.errors import (
 from lograft.storage.log import Log
 from lograft.storage.producer_snapshots import decode_snapshot, encode_snapshot
 from lograft.storage.producers import UNVERIFIED, ProducerStates, Verification
-from lograft.storage.types import AppendResult, Origin, TransactionEnd
+from lograft.storage.types import AppendResult, FixedLogConfig, Origin, TransactionEnd
 from tests.unit.storage.logs import NOW_MS, make_batch, make_marker, open_log
 from tests.unit.storage.memory_disk import MemoryDisk
 
@@ -155,6 +157,33 @@ def test_aborts_are_indexed(log: Log) -> None:
     (aborted,) = log.aborted_transactions(0, 10)
     assert aborted == (5, 0, 2, 3)
     assert log.aborted_transactions(3, 10) == []
+
+
+def test_a_reader_far_back_is_not_told_of_all_that_was_aborted_since() -> None:
+    log = open_log(MemoryDisk(), FixedLogConfig(index_interval_bytes=300))
+    for i in range(100):
+        send(log, i, transactional=True)
+        end(log, commit=False)
+    for _ in range(2):
+        part = log.read(20, bytes_max=400)
+        assert part is not None
+        told = log.aborted_in(part, 20, log.end_offset)
+        assert [a.first_offset for a in told][:3] == [20, 22, 24]
+        assert len(told) < 10
+        log.roll(NOW_MS)
+
+
+def test_a_lying_index_hides_no_abort() -> None:
+    log = open_log(MemoryDisk(), FixedLogConfig(index_interval_bytes=300))
+    for i in range(100):
+        send(log, i, transactional=True)
+        end(log, commit=False)
+    index = log.active.offset_index
+    index._offsets[:] = array("I", [0] * len(index))
+    part = log.read(20, bytes_max=400)
+    assert part is not None
+    told = log.aborted_in(part, 20, log.end_offset)
+    assert [a.first_offset for a in told][:3] == [20, 22, 24]
 
 
 def test_old_coordinators_are_fenced(log: Log) -> None:
