@@ -1,12 +1,20 @@
-"""FindCoordinator, versions 0-6: COORDINATOR_NOT_AVAILABLE until there are coordinators.
+"""FindCoordinator, versions 0-6: which broker coordinates a group or a transactional id.
 
-v1: transactions (key type 1). v4: several keys in one request. v6: share groups (key type 2).
+It leads the partition of the internal topic that the key belongs to. The first who asks causes the
+topic to be created. COORDINATOR_NOT_AVAILABLE: it cannot be created now, or nobody leads.
+v1: transactions (key type 1). v4: several keys in one request. v6: share groups (key type 2), which
+this broker does not have yet.
 """
 
-from typing import Final
+from typing import Any, Final
 
 from lograft.api.context import Api, Context
-from lograft.model.errors import ErrorCode
+from lograft.api.errors import code_of
+from lograft.broker.broker import Broker
+from lograft.broker.coordinator_runtime import CoordinatorRuntime
+from lograft.coordination.errors import CoordinatorNotAvailable
+from lograft.metadata.errors import Refused
+from lograft.model.errors import ErrorCode, LograftError
 from lograft.model.types import NO_NODE
 from lograft.wire.messages.find_coordinator import (
     Coordinator,
@@ -23,25 +31,49 @@ SHARE_SINCE: Final = 6
 BATCHES_SINCE: Final = 4
 
 
-def handle(context: Context, request: FindCoordinatorRequest) -> FindCoordinatorResponse:
-    known = (
-        (GROUP, TRANSACTION, SHARE) if context.api_version >= SHARE_SINCE else (GROUP, TRANSACTION)
-    )
-    if request.key_type in known:
-        code = ErrorCode.coordinator_not_available
-        message = "This broker has no coordinators yet."
-    else:
-        code = ErrorCode.invalid_request
-        message = f"There is no coordinator of type {request.key_type}."
-    if context.api_version < BATCHES_SINCE:
+async def handle(context: Context, request: FindCoordinatorRequest) -> FindCoordinatorResponse:
+    if context.api_version >= BATCHES_SINCE:
         return FindCoordinatorResponse(
-            error_code=code, error_message=message, node_id=NO_NODE, host="", port=-1
+            coordinators=[
+                await _find(context, request.key_type, key) for key in request.coordinator_keys
+            ]
         )
+    found = await _find(context, request.key_type, request.key)
     return FindCoordinatorResponse(
-        coordinators=[
-            Coordinator(
-                key=key, node_id=NO_NODE, host="", port=-1, error_code=code, error_message=message
-            )
-            for key in request.coordinator_keys
-        ]
+        error_code=found.error_code,
+        error_message=found.error_message,
+        node_id=found.node_id,
+        host=found.host,
+        port=found.port,
     )
+
+
+async def _find(context: Context, key_type: int, key: str) -> Coordinator:
+    broker = context.broker
+    try:
+        coordinators = _coordinators(broker, key_type, context.api_version)
+        await broker.internal_topics.ensure(coordinators.topic)
+        index = coordinators.partition_of(key)
+        topic = broker.image.topic(coordinators.topic)
+        state = None if topic is None else topic.partitions.get(index)
+        end = None if state is None else broker.endpoint_of(state.leader, context.listener)
+        if state is None or end is None:
+            raise CoordinatorNotAvailable(f"nobody leads {coordinators.topic}-{index} now")
+    except LograftError as error:
+        return Coordinator(
+            key=key,
+            node_id=NO_NODE,
+            host="",
+            port=-1,
+            error_code=code_of(error),
+            error_message=str(error),
+        )
+    return Coordinator(key=key, node_id=state.leader, host=end.host, port=end.port)
+
+
+def _coordinators(broker: Broker, key_type: int, version: int) -> CoordinatorRuntime[Any]:
+    if key_type == GROUP:
+        return broker.groups
+    if key_type == TRANSACTION or (key_type == SHARE and version >= SHARE_SINCE):
+        raise CoordinatorNotAvailable("this broker has no such coordinators yet")
+    raise Refused(ErrorCode.invalid_request, f"there is no coordinator of type {key_type}")

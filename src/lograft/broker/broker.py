@@ -26,7 +26,7 @@ partition whose log is still being made lets its requests wait.
 
 What `api/` uses: `config`, `image`, `cluster_id`, `node_id`, `partitions` (PartitionTable),
 `logs` (LogManager), `controller_here`, `link`, `fetch_sessions`, `producer_ids`, `runtime`,
-`clock`.
+`clock`, `groups` (CoordinatorRuntime), `internal_topics`.
 """
 
 import asyncio
@@ -37,6 +37,7 @@ from uuid import UUID
 
 from lograft.broker.broker_link import BrokerLink
 from lograft.broker.controller_link import ControllerLink
+from lograft.broker.coordinators import Coordinators
 from lograft.broker.errors import (
     NotLeader,
     PartitionMissing,
@@ -46,6 +47,7 @@ from lograft.broker.errors import (
 from lograft.broker.fetch_sessions import FetchSessions
 from lograft.broker.follower_sessions import FollowerSessions
 from lograft.broker.housekeeping import Housekeeping
+from lograft.broker.internal_topics import InternalTopics
 from lograft.broker.log_cleaner import LogCleaner
 from lograft.broker.log_manager import LogManager
 from lograft.broker.partition import Partition
@@ -226,6 +228,12 @@ class Broker:
             throttle=self.replicas.sending,
             hurries_watermarks=self.selects_by_rack,
         )
+        self.coordinators = Coordinators(
+            runtime, config=lambda: self.config, image=lambda: self.image
+        )
+        self.groups = self.coordinators.groups
+        self.replicas.on_role = self.coordinators.on_role
+        self.internal_topics = InternalTopics(self)
         self._loaded = False
         #: Of this broker's registration as the image has it.
         self._registered = NO_BROKER_EPOCH
@@ -260,6 +268,7 @@ class Broker:
 
     async def stop(self) -> None:
         """Every log is closed cleanly; nothing may be appended any more."""
+        self.coordinators.stop()
         self.replicas.stop()
         for task in self._tasks:
             task.cancel()
@@ -287,6 +296,7 @@ class Broker:
             self._apply(delta)
             if self.node_id in delta.brokers:
                 self._follow_registration()
+            self.coordinators.on_image(delta)
         self.replicas.doubts.on_image()
         if self._image_waits:
             self._image_waits = [wait for wait in self._image_waits if not self._is_over(wait)]
@@ -493,6 +503,7 @@ class Broker:
             **self.logs.statistics(),
             **self._cleaner.statistics(),
             **self.verification.statistics(),
+            **self.coordinators.statistics(),
         }
 
 

@@ -98,6 +98,8 @@ class Replicas:
         self._tasks: list[Task] = []
         self._records_lost = 0
         self._failed = 0
+        #: Told of every partition whose role changed, after it is dealt with here.
+        self.on_role: Callable[[Partition], None] | None = None
 
     def start(self, peers: Peers, link: ControllerRequests) -> None:
         """Other brokers and the controller can be reached from now on."""
@@ -211,6 +213,8 @@ class Replicas:
                 on_lost=self._on_lost,
             )
             fetcher.follow(partition.following)
+        if self.on_role is not None:
+            self.on_role(partition)
 
     def _fetcher(self, leader: NodeId) -> ReplicaFetcher:
         found = self._fetchers.get(leader)

@@ -5,7 +5,6 @@ its groups in `groups` and its timers in `deadlines`. What concerns all groups i
 """
 
 from collections.abc import Callable, Sequence
-from typing import Final
 
 from lograft.coordination.classic_groups import ClassicGroups
 from lograft.coordination.deadlines import Deadlines
@@ -20,8 +19,6 @@ from lograft.model.types import NO_PRODUCER_EPOCH, NO_PRODUCER_ID, Offset
 from lograft.wire.message import Message
 from lograft.wire.records.offset_commit_key import OffsetCommitKey
 from lograft.wire.records.offset_commit_value import OffsetCommitValue
-
-OFFSETS_TOPIC: Final = "__consumer_offsets"
 
 
 class GroupShard:

@@ -78,6 +78,11 @@ class OffsetTable:
             for producer in self._pending_by.get(group_id, ())
         )
 
+    def holds(self, group_id: str, topic: str, partition: int) -> bool:
+        """Committed or pending."""
+        known = self.get(group_id, topic, partition)
+        return known is not None or self.is_pending(group_id, topic, partition)
+
     def has_pending(self, group_id: str) -> bool:
         return group_id in self._pending_by
 

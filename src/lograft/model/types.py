@@ -31,10 +31,11 @@ ZERO_UUID: Final = UUID(int=0)
 #: Topic id of ``__cluster_metadata``: fixed by the protocol.
 METADATA_TOPIC_ID: Final = UUID(int=1)
 METADATA_TOPIC: Final = "__cluster_metadata"
+#: The logs of the coordinators.
+OFFSETS_TOPIC: Final = "__consumer_offsets"
+TRANSACTIONS_TOPIC: Final = "__transaction_state"
 #: Topics that the brokers keep for themselves: clients may read them, not write them.
-INTERNAL_TOPICS: Final = frozenset(
-    ("__consumer_offsets", "__transaction_state", "__share_group_state")
-)
+INTERNAL_TOPICS: Final = frozenset((OFFSETS_TOPIC, TRANSACTIONS_TOPIC, "__share_group_state"))
 
 
 class ReplicationMode(IntEnum):

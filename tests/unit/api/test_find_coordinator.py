@@ -1,7 +1,9 @@
 import pytest
 
 from lograft.model.errors import ErrorCode
+from lograft.model.types import OFFSETS_TOPIC
 from lograft.wire.messages.find_coordinator import (
+    Coordinator,
     FindCoordinatorRequest,
     FindCoordinatorResponse,
 )
@@ -10,31 +12,64 @@ from tests.unit.broker.bench import Bench, run
 GROUP, TRANSACTION, SHARE = range(3)
 
 
-@pytest.mark.parametrize("version", range(7))
-def test_there_are_no_coordinators_yet(version: int) -> None:
-    async def scenario(bench: Bench) -> None:
-        async def codes(key_type: int) -> list[int]:
-            request = FindCoordinatorRequest()
-            if version >= 1:
-                request.key_type = key_type
-            if version >= 4:
-                request.coordinator_keys = ["a", "b"]
-            else:
-                request.key = "a"
-            response = await bench.ask(request, version, FindCoordinatorResponse)
-            if version < 4:
-                assert response.node_id == -1
-                return [response.error_code]
-            assert [coordinator.key for coordinator in response.coordinators] == ["a", "b"]
-            return [coordinator.error_code for coordinator in response.coordinators]
+async def find(bench: Bench, version: int, key_type: int) -> list[Coordinator]:
+    request = FindCoordinatorRequest()
+    if version >= 1:
+        request.key_type = key_type
+    if version >= 4:
+        request.coordinator_keys = ["a", "b"]
+    else:
+        request.key = "a"
+    response = await bench.ask(request, version, FindCoordinatorResponse)
+    if version >= 4:
+        return response.coordinators
+    return [
+        Coordinator(
+            key="a",
+            node_id=response.node_id,
+            host=response.host,
+            port=response.port,
+            error_code=response.error_code,
+        )
+    ]
 
-        assert set(await codes(GROUP)) == {ErrorCode.coordinator_not_available}
-        if version >= 1:
-            assert set(await codes(TRANSACTION)) == {ErrorCode.coordinator_not_available}
-            expected = (
-                ErrorCode.coordinator_not_available if version >= 6 else ErrorCode.invalid_request
-            )
-            assert set(await codes(SHARE)) == {expected}
-            assert set(await codes(9)) == {ErrorCode.invalid_request}
+
+@pytest.mark.parametrize("version", range(7))
+def test_the_first_who_asks_makes_the_topic(version: int) -> None:
+    async def scenario(bench: Bench) -> None:
+        assert OFFSETS_TOPIC not in bench.broker.image.topic_ids
+        found = await find(bench, version, GROUP)
+        assert [one.key for one in found] == ["a", "b"][: len(found)]
+        for one in found:
+            assert (one.error_code, one.node_id, one.port) == (0, 1, 9092)
+        topic = bench.broker.image.topic(OFFSETS_TOPIC)
+        assert topic is not None
+        assert len(topic.partitions) == 3
+        assert bench.broker.topic_config(OFFSETS_TOPIC).cleanup_compact
+
+    run(scenario, offsets_topic_num_partitions="3", offsets_topic_replication_factor="1")
+
+
+def test_too_few_brokers_for_the_topic() -> None:
+    async def scenario(bench: Bench) -> None:
+        (found, _) = await find(bench, 6, GROUP)
+        assert found.error_code == ErrorCode.coordinator_not_available
+        assert found.node_id == -1
+        assert OFFSETS_TOPIC in (found.error_message or "")
+
+    run(scenario)
+
+
+@pytest.mark.parametrize("version", range(1, 7))
+def test_what_this_broker_does_not_coordinate(version: int) -> None:
+    async def scenario(bench: Bench) -> None:
+        async def codes(key_type: int) -> set[int]:
+            return {one.error_code for one in await find(bench, version, key_type)}
+
+        expected = (
+            ErrorCode.coordinator_not_available if version >= 6 else ErrorCode.invalid_request
+        )
+        assert await codes(SHARE) == {expected}
+        assert await codes(9) == {ErrorCode.invalid_request}
 
     run(scenario)

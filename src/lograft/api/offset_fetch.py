@@ -1,0 +1,124 @@
+"""OffsetFetch, versions 1-10: where groups stand, of some topics or of all.
+
+A group or partition without an offset answers -1, which is no error.
+v2: all topics (null), an error for the group. v5: leader epochs. v7: require_stable: partitions
+with an open transaction answer UNSTABLE_OFFSET_COMMIT. v8: several groups. v9: member epochs of the
+new protocol. v10: topic ids.
+"""
+
+from typing import Final
+
+from lograft.api.context import Api, Context
+from lograft.api.errors import code_of
+from lograft.api.topic_names import name_topics
+from lograft.coordination.offset_fetch import fetch_offsets
+from lograft.metadata.image import MetadataImage
+from lograft.model.errors import ErrorCode, LograftError
+from lograft.model.types import NO_EPOCH, NO_OFFSET
+from lograft.wire.messages.offset_fetch import (
+    OffsetFetchRequest,
+    OffsetFetchRequestGroup,
+    OffsetFetchRequestTopics,
+    OffsetFetchResponse,
+    OffsetFetchResponseGroup,
+    OffsetFetchResponsePartition,
+    OffsetFetchResponsePartitions,
+    OffsetFetchResponseTopic,
+    OffsetFetchResponseTopics,
+)
+
+API: Final = Api(key=9, versions=range(1, 11))
+
+GROUP_ERRORS_SINCE: Final = 2
+GROUPS_SINCE: Final = 8
+TOPIC_IDS_SINCE: Final = 10
+
+
+async def handle(context: Context, request: OffsetFetchRequest) -> OffsetFetchResponse:
+    version = context.api_version
+    if version >= GROUPS_SINCE:
+        return OffsetFetchResponse(
+            groups=[
+                await _fetch(context, asked, request.require_stable) for asked in request.groups
+            ]
+        )
+    topics = None
+    if request.topics is not None:
+        topics = [
+            OffsetFetchRequestTopics(name=topic.name, partition_indexes=topic.partition_indexes)
+            for topic in request.topics
+        ]
+    asked = OffsetFetchRequestGroup(group_id=request.group_id, topics=topics)
+    found = await _fetch(context, asked, request.require_stable)
+    if found.error_code and version < GROUP_ERRORS_SINCE:
+        code = ErrorCode(found.error_code)
+        found.topics = [_refused(topic, code) for topic in topics or ()]
+    return OffsetFetchResponse(
+        error_code=found.error_code, topics=[_before_groups(topic) for topic in found.topics]
+    )
+
+
+async def _fetch(
+    context: Context, asked: OffsetFetchRequestGroup, require_stable: bool
+) -> OffsetFetchResponseGroup:
+    by_id = context.api_version >= TOPIC_IDS_SINCE
+    image = context.broker.image
+    refused: list[tuple[OffsetFetchRequestTopics, ErrorCode]] = []
+    if asked.topics is not None and by_id:
+        asked.topics, refused = name_topics(image, asked.topics, by_id=True)
+    try:
+        reply: OffsetFetchResponseGroup = await context.broker.groups.ask(
+            asked.group_id,
+            lambda shard, ticket, _: fetch_offsets(
+                shard, asked, ticket, require_stable=require_stable
+            ),
+        )
+    except LograftError as error:
+        return OffsetFetchResponseGroup(group_id=asked.group_id, error_code=code_of(error))
+    if by_id and asked.topics is None:
+        reply.topics = _with_ids(image, reply.topics)
+    reply.topics += (_refused(topic, code) for topic, code in refused)
+    return reply
+
+
+def _with_ids(
+    image: MetadataImage, topics: list[OffsetFetchResponseTopics]
+) -> list[OffsetFetchResponseTopics]:
+    """Offsets of topics that are gone cannot be told by id."""
+    known = [topic for topic in topics if topic.name in image.topic_ids]
+    for topic in known:
+        topic.topic_id = image.topic_ids[topic.name]
+    return known
+
+
+def _refused(topic: OffsetFetchRequestTopics, code: ErrorCode) -> OffsetFetchResponseTopics:
+    return OffsetFetchResponseTopics(
+        name=topic.name,
+        topic_id=topic.topic_id,
+        partitions=[
+            OffsetFetchResponsePartitions(
+                partition_index=partition,
+                committed_offset=NO_OFFSET,
+                committed_leader_epoch=NO_EPOCH,
+                metadata="",
+                error_code=code,
+            )
+            for partition in topic.partition_indexes
+        ],
+    )
+
+
+def _before_groups(topic: OffsetFetchResponseTopics) -> OffsetFetchResponseTopic:
+    return OffsetFetchResponseTopic(
+        name=topic.name,
+        partitions=[
+            OffsetFetchResponsePartition(
+                partition_index=found.partition_index,
+                committed_offset=found.committed_offset,
+                committed_leader_epoch=found.committed_leader_epoch,
+                metadata=found.metadata,
+                error_code=found.error_code,
+            )
+            for found in topic.partitions
+        ],
+    )

@@ -1,0 +1,137 @@
+"""Records of an internal topic as batches of its log, and back."""
+
+import logging
+from collections.abc import Iterator, Sequence
+from typing import Final, NamedTuple, TypeAlias
+
+from lograft.coordination.types import Record
+from lograft.model.seams import Buffer
+from lograft.model.types import NO_PRODUCER_EPOCH, NO_PRODUCER_ID, Offset
+from lograft.storage.markers import marker_key, marker_value, read_marker
+from lograft.wire import batches
+from lograft.wire.batches import build_batch, iterate_headers, iterate_records
+from lograft.wire.record_frames import (
+    Coordinator,
+    UnknownRecord,
+    decode_coordinator_key,
+    decode_coordinator_value,
+    encode_coordinator_key,
+    encode_coordinator_value,
+)
+
+LOGGER: Final = logging.getLogger(__name__)
+#: What one batch may unpack to; a coordinator writes one of a megabyte at most.
+BATCH_BYTES_MAX: Final = 100 << 20
+
+
+class Written(NamedTuple):
+    """A record as the log has it."""
+
+    record: Record
+    offset: Offset
+    #: -1: outside of transactions.
+    producer_id: int
+    producer_epoch: int
+
+
+class Ended(NamedTuple):
+    """A marker: a producer's transaction is over."""
+
+    producer_id: int
+    producer_epoch: int
+    committed: bool
+
+
+class Passed(NamedTuple):
+    """Everything of the batch before this offset has been given."""
+
+    next_offset: Offset
+
+
+LogEntry: TypeAlias = Written | Ended | Passed
+
+
+def records_batch(
+    records: Sequence[Record],
+    *,
+    wall_ms: int,
+    producer: tuple[int, int] | None = None,
+    compression: int = 0,
+) -> bytearray:
+    producer_id, producer_epoch = producer or (NO_PRODUCER_ID, NO_PRODUCER_EPOCH)
+    return bytearray(
+        build_batch(
+            [
+                batches.Record(
+                    index,
+                    wall_ms,
+                    encode_coordinator_key(key),
+                    None if value is None else encode_coordinator_value(value, version),
+                )
+                for index, (key, value, version) in enumerate(records)
+            ],
+            producer_id=producer_id,
+            producer_epoch=producer_epoch,
+            transactional=producer is not None,
+            compression=compression,
+        )
+    )
+
+
+def marker_batch(
+    *,
+    producer_id: int,
+    producer_epoch: int,
+    coordinator_epoch: int,
+    committed: bool,
+    wall_ms: int,
+) -> bytearray:
+    key, value = marker_key(commit=committed), marker_value(coordinator_epoch)
+    return bytearray(
+        build_batch(
+            [batches.Record(0, wall_ms, key, value)],
+            producer_id=producer_id,
+            producer_epoch=producer_epoch,
+            transactional=True,
+            control=True,
+        )
+    )
+
+
+def read_log(topic: Coordinator, data: Buffer) -> Iterator[LogEntry]:
+    """Everything in the whole batches of a slice of the log. A record that this release does not
+    know is left out, as Kafka does after a downgrade."""
+    view = memoryview(data)
+    for position, header in iterate_headers(view):
+        batch = view[position : position + header.size_bytes]
+        if header.is_control:
+            marker = read_marker(batch)
+            if marker is not None:
+                yield Ended(header.producer_id, header.producer_epoch, marker.commit)
+        else:
+            producer_id, producer_epoch = header.producer_id, header.producer_epoch
+            if not header.is_transactional:
+                producer_id, producer_epoch = NO_PRODUCER_ID, NO_PRODUCER_EPOCH
+            for raw in iterate_records(batch, bytes_max=BATCH_BYTES_MAX):
+                record = _decoded(topic, raw)
+                if record is not None:
+                    yield Written(record, Offset(raw.offset), producer_id, producer_epoch)
+        yield Passed(Offset(header.last_offset + 1))
+
+
+def _decoded(topic: Coordinator, raw: batches.Record) -> Record | None:
+    if raw.key is None:
+        LOGGER.warning("a record of an internal topic at offset %d has no key", raw.offset)
+        return None
+    key = decode_coordinator_key(topic, raw.key)
+    if isinstance(key, UnknownRecord):
+        LOGGER.warning("record type %d at offset %d is not known here", key.type, raw.offset)
+        return None
+    if raw.value is None:
+        return Record(key, None)
+    value = decode_coordinator_value(topic, key, raw.value)
+    if isinstance(value, UnknownRecord):
+        kind = type(key).__name__
+        LOGGER.warning("version %d of %s is not known here", value.version, kind)
+        return None
+    return Record(key, value)

@@ -1,0 +1,291 @@
+"""Runs coordinators: one core for each partition of an internal topic that this broker leads.
+
+`ask` brings a request to the core of its key. The core decides at once, in the order of the calls;
+its records are appended and replayed before anything else runs, and its reply is given when all
+that it rests on is committed (coordinator_shard.py). A broker that becomes leader of a partition
+first replays its log, in slices, so that the loop stays responsive; until then it answers
+CoordinatorLoading.
+
+Told by the broker: `on_role` when a partition of the topic is led here, or no longer; `on_image`
+when the metadata moved.
+"""
+
+import asyncio
+import logging
+from collections.abc import Awaitable, Callable
+from functools import lru_cache
+from typing import Any, Final, Generic, NamedTuple, TypeVar
+
+from lograft.broker.coordinator_records import Ended, Passed, Written, read_log
+from lograft.broker.coordinator_shard import Shard, ShardSettings, as_told
+from lograft.broker.errors import WaitTimedOut
+from lograft.broker.partition import Partition
+from lograft.coordination.errors import (
+    CoordinatorLoading,
+    CoordinatorNotAvailable,
+    NotCoordinator,
+)
+from lograft.coordination.types import Core, Effect, Outcome, Ticket
+from lograft.metadata.delta import MetadataDelta
+from lograft.metadata.image import MetadataImage
+from lograft.model.broker_configs import BrokerConfig
+from lograft.model.errors import LograftError
+from lograft.model.seams import FileSlice, Runtime
+from lograft.model.types import Epoch
+from lograft.wire.message import Message
+from lograft.wire.record_frames import Coordinator
+
+LOGGER: Final = logging.getLogger(__name__)
+C = TypeVar("C", bound=Core)
+
+#: Of the log, read at once while loading.
+LOAD_BYTES: Final = 1 << 20
+#: After so many entries the loop gets its turn.
+ENTRIES_PER_TURN: Final = 500
+
+
+class CoordinatorKind(NamedTuple, Generic[C]):
+    """What makes the coordinators of groups differ from those of transactions."""
+
+    topic: str
+    frames: Coordinator
+    #: For a partition led in this epoch.
+    make_core: Callable[[int, Epoch], C]
+    #: What the topic is created with.
+    partition_count: Callable[[BrokerConfig], int]
+    compression: Callable[[BrokerConfig], int]
+    #: Does what a core wants done; must not ask a coordinator before it returns.
+    on_effect: Callable[[Effect], None]
+
+
+class CoordinatorRuntime(Generic[C]):
+    def __init__(
+        self,
+        kind: CoordinatorKind[C],
+        runtime: Runtime,
+        *,
+        config: Callable[[], BrokerConfig],
+        image: Callable[[], MetadataImage],
+    ) -> None:
+        self.topic = kind.topic
+        self._kind = kind
+        self._runtime = runtime
+        self._config = config
+        self._image = image
+        self._settings = ShardSettings(
+            commit_timeout_ms=lambda: config().offsets_commit_timeout_ms,
+            compression=lambda: kind.compression(config()),
+            on_effect=kind.on_effect,
+        )
+        #: By partition: what this broker leads, loaded or not.
+        self._shards: dict[int, Shard[C]] = {}
+        self._loads = 0
+        self._load_ms = 0
+        self._requests = 0
+
+    # ── which coordinator ────────────────────────────────────────────────────────────────────
+
+    @property
+    def partition_count(self) -> int:
+        topic = self._image().topic(self.topic)
+        return (
+            self._kind.partition_count(self._config()) if topic is None else len(topic.partitions)
+        )
+
+    def partition_of(self, key: str) -> int:
+        return key_hash(key) % self.partition_count
+
+    def _shard(self, index: int) -> Shard[C]:
+        shard = self._shards.get(index)
+        if shard is None:
+            raise NotCoordinator(f"this broker does not lead {self.topic}-{index}")
+        if not shard.is_loaded:
+            raise CoordinatorLoading(f"{self.topic}-{index} is being loaded")
+        return shard
+
+    # ── asking ───────────────────────────────────────────────────────────────────────────────
+
+    def ask_now(
+        self, key: str, decide: Callable[[C, Ticket, int], Outcome]
+    ) -> Message | Awaitable[Message]:
+        """As `ask`, without a task or a future where the reply is there at once."""
+        self._requests += 1
+        return self._shard(self.partition_of(key)).ask(decide)
+
+    async def ask(
+        self,
+        key: str,
+        decide: Callable[[C, Ticket, int], Outcome],
+        *,
+        timeout_ms: int | None = None,
+    ) -> Any:
+        """The reply of the core that `key` belongs to. Raises NotCoordinator, CoordinatorLoading,
+        CoordinatorNotAvailable, and what the decision raises."""
+        found = self.ask_now(key, decide)
+        if isinstance(found, Message):
+            return found
+        try:
+            async with asyncio.timeout(None if timeout_ms is None else timeout_ms / 1000):
+                return await found
+        except TimeoutError:
+            raise CoordinatorNotAvailable(f"no answer within {timeout_ms} ms") from None
+
+    async def ask_every(self, decide: Callable[[C, Ticket, int], Outcome]) -> list[Any]:
+        """The replies of all partitions led here. Raises CoordinatorLoading if one is not loaded:
+        an answer without it would not be true."""
+        self._requests += 1
+        found = [self._shard(index).ask(decide) for index in sorted(self._shards)]
+        return [one if isinstance(one, Message) else await one for one in found]
+
+    async def append_marker(
+        self,
+        index: int,
+        *,
+        producer_id: int,
+        producer_epoch: int,
+        coordinator_epoch: int,
+        committed: bool,
+    ) -> None:
+        """Ends a producer's transaction in a partition of this topic; returns when that is
+        committed."""
+        shard = self._shard(index)
+        try:
+            end = shard.append_marker(
+                producer_id=producer_id,
+                producer_epoch=producer_epoch,
+                coordinator_epoch=coordinator_epoch,
+                committed=committed,
+            )
+            await shard.partition.wait_committed(
+                end,
+                timeout_ms=self._config().offsets_commit_timeout_ms,
+                leader_epoch=shard.leader_epoch,
+            )
+        except WaitTimedOut as error:
+            raise CoordinatorNotAvailable(str(error)) from None
+        except LograftError as error:
+            raise as_told(error) from None
+
+    # ── told by the broker ───────────────────────────────────────────────────────────────────
+
+    def on_role(self, partition: Partition) -> None:
+        """The partition of this topic has a new role, or is ready to serve, or is gone."""
+        index = partition.index
+        shard = self._shards.get(index)
+        if shard is not None:
+            if shard.is_of(partition):
+                return
+            if partition is not shard.partition and partition.leader is None:
+                return  # of an older topic of this name
+            del self._shards[index]
+            shard.close()
+            LOGGER.info("%s: another broker coordinates it now", partition.topic_partition)
+        leader = partition.leader
+        if leader is None or not partition.serves or partition.deleted or partition.offline:
+            return
+        core = self._kind.make_core(index, leader.leader_epoch)
+        shard = Shard(partition, core, clock=self._runtime.clock, settings=self._settings)
+        self._shards[index] = shard
+        self._runtime.spawn(self._load(shard), name=f"load {partition.topic_partition}")
+
+    def on_image(self, delta: MetadataDelta) -> None:
+        for shard in list(self._shards.values()):
+            if shard.is_loaded:
+                shard.apply(shard.core.on_image(delta))
+
+    def stop(self) -> None:
+        shards, self._shards = self._shards, {}
+        for shard in shards.values():
+            shard.close()
+
+    # ── loading ──────────────────────────────────────────────────────────────────────────────
+
+    async def _load(self, shard: Shard[C]) -> None:
+        partition, clock = shard.partition, self._runtime.clock
+        began_ms = clock.mono_ms()
+        try:
+            count = await self._replay(shard)
+        except LograftError as error:
+            if not shard.is_over:
+                # As Kafka: this broker is no coordinator of it until it leads it again.
+                LOGGER.error("%s cannot be loaded: %s", partition.topic_partition, error)
+                self._shards.pop(partition.index, None)
+                shard.close()
+            return
+        if count is None:
+            return
+        took_ms = clock.mono_ms() - began_ms
+        self._loads += 1
+        self._load_ms += took_ms
+        level = logging.INFO if count else logging.DEBUG
+        said = "%s: %d entries loaded in %d ms"
+        LOGGER.log(level, said, partition.topic_partition, count, took_ms)
+
+    async def _replay(self, shard: Shard[C]) -> int | None:
+        """From the start of the log to its end; returns how many entries there were. None: the
+        leadership ended before."""
+        partition = shard.partition
+        log = partition.leader_log()
+        offset, count = log.log_start_offset, 0
+        while offset < log.end_offset:
+            piece = partition.read(
+                offset, bytes_max=LOAD_BYTES, bound=log.end_offset, at_least_one=True
+            )
+            if piece is None:
+                break  # compaction has left nothing at the end
+            for entry in read_log(self._kind.frames, await self._read(partition, piece)):
+                if isinstance(entry, Passed):
+                    offset = entry.next_offset
+                else:
+                    _replay_entry(shard.core, entry)
+                count += 1
+                if count % ENTRIES_PER_TURN == 0:
+                    await asyncio.sleep(0)
+                if shard.is_over:
+                    return None
+        # Nothing was appended since the last look at the end: nothing was awaited.
+        shard.on_loaded(log.end_offset)
+        return count
+
+    async def _read(self, partition: Partition, piece: FileSlice) -> bytes:
+        try:
+            return await self._runtime.workers.run(
+                lambda: piece.file.pread(piece.size, piece.position)
+            )
+        except OSError as error:
+            failed = partition.leader_log().disk_failed(error)
+            partition.on_disk_failed(failed)
+            raise failed from error
+
+    def statistics(self) -> dict[str, int]:
+        loaded = [shard for shard in self._shards.values() if shard.is_loaded]
+        counts = {
+            "shards": len(loaded),
+            "shards_loading": len(self._shards) - len(loaded),
+            "shard_loads": self._loads,
+            "shard_load_ms": self._load_ms,
+            "coordinator_requests": self._requests,
+        }
+        for shard in loaded:
+            for name, count in shard.core.statistics().items():
+                counts[name] = counts.get(name, 0) + count
+        return counts
+
+
+def _replay_entry(core: Core, entry: Written | Ended) -> None:
+    if isinstance(entry, Ended):
+        core.replay_marker(entry.producer_id, entry.producer_epoch, committed=entry.committed)
+    else:
+        record, offset, producer_id, producer_epoch = entry
+        core.replay(record, offset=offset, producer_id=producer_id, producer_epoch=producer_epoch)
+
+
+@lru_cache(maxsize=1 << 14)
+def key_hash(key: str) -> int:
+    """Not negative; Java's hash of a string, which counts in 16-bit units."""
+    units = memoryview(key.encode("utf-16-le", "surrogatepass")).cast("H")
+    value = 0
+    for unit in units:
+        value = (31 * value + unit) & 0xFFFF_FFFF
+    signed = value - (1 << 32) if value >> 31 else value
+    return 0 if signed == -(1 << 31) else abs(signed)

@@ -1,0 +1,211 @@
+"""Committing and deleting offsets, as functions `(shard, request, …) → Outcome`.
+
+The topics of a request are those that exist: its handler has answered for the others. An error of
+the group (Refused) is told for all of them.
+"""
+
+from typing import Final
+
+from lograft.coordination.group import Group, PartitionCheck
+from lograft.coordination.group_shard import GroupShard
+from lograft.coordination.offset_records import offset_record, offset_tombstone
+from lograft.coordination.types import Outcome, Record, Ticket
+from lograft.metadata.errors import Refused
+from lograft.model.errors import ErrorCode
+from lograft.model.types import NO_TIMESTAMP
+from lograft.wire.messages.offset_commit import (
+    OffsetCommitRequest,
+    OffsetCommitResponse,
+    OffsetCommitResponsePartition,
+    OffsetCommitResponseTopic,
+)
+from lograft.wire.messages.offset_delete import (
+    OffsetDeleteRequest,
+    OffsetDeleteResponse,
+    OffsetDeleteResponsePartition,
+    OffsetDeleteResponseTopic,
+)
+from lograft.wire.messages.txn_offset_commit import (
+    TxnOffsetCommitRequest,
+    TxnOffsetCommitResponse,
+    TxnOffsetCommitResponsePartition,
+    TxnOffsetCommitResponseTopic,
+)
+
+#: From this version of OffsetCommit on clients know GROUP_ID_NOT_FOUND.
+GROUP_ID_NOT_FOUND_SINCE: Final = 9
+#: Retention as the server has it.
+NO_RETENTION: Final = -1
+
+
+def commit_offsets(
+    shard: GroupShard,
+    request: OffsetCommitRequest,
+    ticket: Ticket,
+    *,
+    now_ms: int,
+    api_version: int,
+) -> Outcome:
+    group = _committed_to(
+        shard,
+        request.group_id,
+        epoch=request.generation_id_or_member_epoch,
+        knows_not_found=api_version >= GROUP_ID_NOT_FOUND_SINCE,
+    )
+    check = group.check_commit(
+        member_id=request.member_id,
+        instance_id=request.group_instance_id,
+        epoch=request.generation_id_or_member_epoch,
+        transactional=False,
+        api_version=api_version,
+    )
+    group.commit_seen(request.member_id, now_ms)
+    commit_ms = shard.around.wall_ms()
+    expire_ms = NO_TIMESTAMP
+    if request.retention_time_ms != NO_RETENTION:
+        expire_ms = commit_ms + request.retention_time_ms
+    records: list[Record] = []
+    topics = []
+    for topic in request.topics:
+        answers = []
+        for asked in topic.partitions:
+            code = _check_partition(
+                shard, check, topic.name, asked.partition_index, asked.committed_metadata
+            )
+            if code is ErrorCode.none:
+                records.append(
+                    offset_record(
+                        request.group_id,
+                        topic.name,
+                        asked.partition_index,
+                        offset=asked.committed_offset,
+                        leader_epoch=asked.committed_leader_epoch,
+                        metadata=asked.committed_metadata,
+                        commit_ms=commit_ms,
+                        expire_ms=expire_ms,
+                        topic_id=topic.topic_id,
+                    )
+                )
+            answers.append(
+                OffsetCommitResponsePartition(
+                    partition_index=asked.partition_index, error_code=code
+                )
+            )
+        topics.append(
+            OffsetCommitResponseTopic(name=topic.name, topic_id=topic.topic_id, partitions=answers)
+        )
+    return Outcome(records=records, replies=[(ticket, OffsetCommitResponse(topics=topics))])
+
+
+def commit_transactional_offsets(
+    shard: GroupShard,
+    request: TxnOffsetCommitRequest,
+    ticket: Ticket,
+    *,
+    now_ms: int,
+    api_version: int,
+) -> Outcome:
+    """They count once the producer's transaction is committed."""
+    group = _committed_to(
+        shard, request.group_id, epoch=request.generation_id, knows_not_found=False
+    )
+    try:
+        check = group.check_commit(
+            member_id=request.member_id,
+            instance_id=request.group_instance_id,
+            epoch=request.generation_id,
+            transactional=True,
+            api_version=api_version,
+        )
+    except Refused as error:
+        if error.code is ErrorCode.stale_member_epoch:
+            # Producers know the classic protocol's errors only.
+            raise Refused(ErrorCode.illegal_generation, error.message) from None
+        raise
+    commit_ms = shard.around.wall_ms()
+    records: list[Record] = []
+    topics = []
+    for topic in request.topics:
+        answers = []
+        for asked in topic.partitions:
+            code = _check_partition(
+                shard, check, topic.name, asked.partition_index, asked.committed_metadata
+            )
+            if code is ErrorCode.none:
+                records.append(
+                    offset_record(
+                        request.group_id,
+                        topic.name,
+                        asked.partition_index,
+                        offset=asked.committed_offset,
+                        leader_epoch=asked.committed_leader_epoch,
+                        metadata=asked.committed_metadata,
+                        commit_ms=commit_ms,
+                    )
+                )
+            answers.append(
+                TxnOffsetCommitResponsePartition(
+                    partition_index=asked.partition_index, error_code=code
+                )
+            )
+        topics.append(TxnOffsetCommitResponseTopic(name=topic.name, partitions=answers))
+    return Outcome(
+        records=records,
+        replies=[(ticket, TxnOffsetCommitResponse(topics=topics))],
+        producer=(request.producer_id, request.producer_epoch),
+    )
+
+
+def _committed_to(shard: GroupShard, group_id: str, *, epoch: int, knows_not_found: bool) -> Group:
+    """The group; for someone who is no member of any, an empty one that the first record makes."""
+    group = shard.groups.get(group_id)
+    if group is not None:
+        return group
+    if epoch < 0:
+        return shard.new_simple_group(group_id)
+    code = ErrorCode.group_id_not_found if knows_not_found else ErrorCode.illegal_generation
+    raise Refused(code, f"there is no group {group_id}")
+
+
+def _check_partition(
+    shard: GroupShard,
+    check: PartitionCheck | None,
+    topic: str,
+    partition: int,
+    metadata: str | None,
+) -> ErrorCode:
+    if check is not None:
+        check(topic, partition)
+    if metadata and len(metadata) > shard.around.config().offset_metadata_max_bytes:
+        return ErrorCode.offset_metadata_too_large
+    return ErrorCode.none
+
+
+def delete_offsets(shard: GroupShard, request: OffsetDeleteRequest, ticket: Ticket) -> Outcome:
+    """Of topics that nobody in the group reads."""
+    group = shard.group(request.group_id)
+    group.check_offset_delete()
+    records: list[Record] = []
+    topics = []
+    for topic in request.topics:
+        code = ErrorCode.none
+        if group.is_subscribed_to(topic.name):
+            code = ErrorCode.group_subscribed_to_topic
+        else:
+            records += (
+                offset_tombstone(request.group_id, topic.name, asked.partition_index)
+                for asked in topic.partitions
+                if shard.offsets.holds(request.group_id, topic.name, asked.partition_index)
+            )
+        topics.append(
+            OffsetDeleteResponseTopic(
+                name=topic.name,
+                partitions=[
+                    OffsetDeleteResponsePartition(
+                        partition_index=asked.partition_index, error_code=code
+                    )
+                    for asked in topic.partitions
+                ],
+            )
+        )
+    return Outcome(records=records, replies=[(ticket, OffsetDeleteResponse(topics=topics))])

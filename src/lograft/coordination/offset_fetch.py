@@ -1,0 +1,88 @@
+"""Where a group stands. Answered, like everything, once it is committed."""
+
+from uuid import UUID
+
+from lograft.coordination.group_shard import GroupShard
+from lograft.coordination.offset_table import Committed
+from lograft.coordination.types import Outcome, Ticket
+from lograft.model.errors import ErrorCode
+from lograft.model.types import NO_EPOCH, NO_OFFSET, ZERO_UUID
+from lograft.wire.messages.offset_fetch import (
+    OffsetFetchRequestGroup,
+    OffsetFetchResponseGroup,
+    OffsetFetchResponsePartitions,
+    OffsetFetchResponseTopics,
+)
+
+
+def fetch_offsets(
+    shard: GroupShard,
+    request: OffsetFetchRequestGroup,
+    ticket: Ticket,
+    *,
+    require_stable: bool,
+) -> Outcome:
+    """Without topics: all that the group has committed. A group that nobody knows has nothing,
+    which is no error. With `require_stable`, a partition for which a transaction is open answers
+    UNSTABLE_OFFSET_COMMIT: its position may be about to change."""
+    group = shard.groups.get(request.group_id)
+    if group is not None:
+        group.check_fetch(member_id=request.member_id, epoch=request.member_epoch)
+    table = shard.offsets
+
+    def answer(
+        topic: str, partition: int, topic_id: UUID = ZERO_UUID
+    ) -> OffsetFetchResponsePartitions:
+        if require_stable and table.is_pending(request.group_id, topic, partition):
+            return _answer(partition, None, ErrorCode.unstable_offset_commit)
+        committed = table.get(request.group_id, topic, partition)
+        if committed is not None and not _are_same(committed.topic_id, topic_id):
+            committed = None
+        return _answer(partition, committed)
+
+    if request.topics is None:
+        topics = [
+            OffsetFetchResponseTopics(
+                name=topic, partitions=[answer(topic, partition) for partition in partitions]
+            )
+            for topic, partitions in table.of(request.group_id).items()
+        ]
+    else:
+        topics = [
+            OffsetFetchResponseTopics(
+                name=asked.name,
+                topic_id=asked.topic_id,
+                partitions=[
+                    answer(asked.name, partition, asked.topic_id)
+                    for partition in asked.partition_indexes
+                ],
+            )
+            for asked in request.topics
+        ]
+    reply = OffsetFetchResponseGroup(group_id=request.group_id, topics=topics)
+    return Outcome(replies=[(ticket, reply)])
+
+
+def _are_same(committed: UUID, asked: UUID) -> bool:
+    """Whether the offset is of this topic, not of an earlier one of its name; as far as both are
+    told."""
+    return committed in (asked, ZERO_UUID) or asked == ZERO_UUID
+
+
+def _answer(
+    partition: int, committed: Committed | None, code: ErrorCode = ErrorCode.none
+) -> OffsetFetchResponsePartitions:
+    if committed is None:
+        return OffsetFetchResponsePartitions(
+            partition_index=partition,
+            committed_offset=NO_OFFSET,
+            committed_leader_epoch=NO_EPOCH,
+            metadata="",
+            error_code=code,
+        )
+    return OffsetFetchResponsePartitions(
+        partition_index=partition,
+        committed_offset=committed.offset,
+        committed_leader_epoch=committed.leader_epoch,
+        metadata=committed.metadata,
+    )

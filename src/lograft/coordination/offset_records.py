@@ -1,0 +1,55 @@
+"""Offsets as records of the log, in the versions that Kafka writes."""
+
+from typing import Final
+from uuid import UUID
+
+from lograft.coordination.offset_table import OffsetTable
+from lograft.coordination.types import Record
+from lograft.model.types import NO_TIMESTAMP, ZERO_UUID
+from lograft.wire.records.offset_commit_key import OffsetCommitKey
+from lograft.wire.records.offset_commit_value import OffsetCommitValue
+
+VALUE_VERSION: Final = 4
+#: The only one with an expiry of its own, which clients from before Kafka 2.1 ask for.
+EXPIRING_VALUE_VERSION: Final = 1
+
+
+def offset_record(
+    group_id: str,
+    topic: str,
+    partition: int,
+    *,
+    offset: int,
+    leader_epoch: int,
+    metadata: str | None,
+    commit_ms: int,
+    expire_ms: int = NO_TIMESTAMP,
+    topic_id: UUID = ZERO_UUID,
+) -> Record:
+    return Record(
+        OffsetCommitKey(group=group_id, topic=topic, partition=partition),
+        OffsetCommitValue(
+            offset=offset,
+            leader_epoch=leader_epoch,
+            metadata=metadata or "",
+            commit_timestamp=commit_ms,
+            expire_timestamp=expire_ms,
+            topic_id=topic_id,
+        ),
+        VALUE_VERSION if expire_ms == NO_TIMESTAMP else EXPIRING_VALUE_VERSION,
+    )
+
+
+def offset_tombstone(group_id: str, topic: str, partition: int) -> Record:
+    return Record(OffsetCommitKey(group=group_id, topic=topic, partition=partition), None)
+
+
+def offset_tombstones(table: OffsetTable, group_id: str) -> list[Record]:
+    """What takes all offsets of a group out of the log, those of open transactions too."""
+    places = {
+        (topic, partition): None
+        for topic, partitions in table.of(group_id).items()
+        for partition in partitions
+    }
+    places.update(dict.fromkeys(table.pending_positions(group_id)))
+    return [offset_tombstone(group_id, topic, partition) for topic, partition in places]

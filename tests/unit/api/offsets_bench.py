@@ -1,0 +1,105 @@
+"""Offsets in a broker on a bench, as clients commit and fetch them."""
+
+import asyncio
+from functools import partial
+from uuid import UUID
+
+from lograft.wire.messages.find_coordinator import FindCoordinatorRequest, FindCoordinatorResponse
+from lograft.wire.messages.offset_commit import (
+    OffsetCommitRequest,
+    OffsetCommitRequestPartition,
+    OffsetCommitRequestTopic,
+    OffsetCommitResponse,
+)
+from lograft.wire.messages.offset_fetch import (
+    OffsetFetchRequest,
+    OffsetFetchRequestGroup,
+    OffsetFetchResponse,
+    OffsetFetchResponseTopics,
+)
+from tests.unit.broker.bench import Bench, Scenario, run
+
+IDS_SINCE = 10
+run_coordinator = partial(
+    run, offsets_topic_num_partitions="2", offsets_topic_replication_factor="1"
+)
+
+
+async def commit(
+    bench: Bench, version: int, topic: str, positions: dict[int, int], **fields: object
+) -> dict[int, int]:
+    """The error code of each partition."""
+    asked = OffsetCommitRequestTopic(
+        partitions=[
+            OffsetCommitRequestPartition(
+                partition_index=partition,
+                committed_offset=offset,
+                committed_metadata=f"at {offset}",
+                committed_leader_epoch=3 if version >= 6 else -1,
+            )
+            for partition, offset in positions.items()
+        ]
+    )
+    if version >= IDS_SINCE:
+        asked.topic_id = bench.broker.image.topic_ids.get(topic, UUID(int=99))
+    else:
+        asked.name = topic
+    request = OffsetCommitRequest(group_id="g", topics=[asked], **fields)  # type: ignore[arg-type]
+    response = await bench.ask(request, version, OffsetCommitResponse)
+    (answer,) = response.topics
+    assert answer.topic_id == asked.topic_id
+    return {one.partition_index: one.error_code for one in answer.partitions}
+
+
+async def fetch_all(
+    bench: Bench, version: int
+) -> dict[str, dict[int, tuple[int, int, str | None]]]:
+    if version < 8:
+        old = OffsetFetchRequest(group_id="g", topics=None)
+        response = await bench.ask(old, version, OffsetFetchResponse)
+        assert response.error_code == 0
+        return {
+            topic.name: {
+                one.partition_index: (
+                    one.committed_offset,
+                    one.committed_leader_epoch,
+                    one.metadata,
+                )
+                for one in topic.partitions
+            }
+            for topic in response.topics
+        }
+    request = OffsetFetchRequest(groups=[OffsetFetchRequestGroup(group_id="g", topics=None)])
+    response = await bench.ask(request, version, OffsetFetchResponse)
+    (group,) = response.groups
+    assert (group.group_id, group.error_code) == ("g", 0)
+    return {name_of(bench, topic): positions_of(topic) for topic in group.topics}
+
+
+def name_of(bench: Bench, topic: OffsetFetchResponseTopics) -> str:
+    return topic.name or bench.broker.image.topics[topic.topic_id].name
+
+
+def positions_of(topic: OffsetFetchResponseTopics) -> dict[int, tuple[int, int, str | None]]:
+    return {
+        one.partition_index: (one.committed_offset, one.committed_leader_epoch, one.metadata)
+        for one in topic.partitions
+    }
+
+
+async def find(bench: Bench) -> None:
+    """As clients do: makes the internal topic, whose coordinators are loaded soon."""
+    request = FindCoordinatorRequest(coordinator_keys=["g"])
+    response = await bench.ask(request, 4, FindCoordinatorResponse)
+    assert response.coordinators[0].error_code == 0
+    while bench.broker.groups.statistics()["shards"] < 2:
+        await asyncio.sleep(0.001)
+
+
+def play(scenario: Scenario) -> None:
+    async def with_coordinator(bench: Bench) -> None:
+        await bench.create_topic("t", partitions=3)
+        await find(bench)
+        await scenario(bench)
+
+    run_coordinator(with_coordinator)

@@ -1,0 +1,76 @@
+import pytest
+
+from lograft.model.errors import ErrorCode
+from tests.unit.api.offsets_bench import IDS_SINCE, commit, fetch_all, find, play, run_coordinator
+from tests.unit.broker.bench import Bench, StandInController, new_machine, run
+
+
+@pytest.mark.parametrize("version", range(2, 11))
+def test_what_was_committed_is_found_again(version: int) -> None:
+    async def scenario(bench: Bench) -> None:
+        assert await commit(bench, version, "t", {0: 42, 2: 7}) == {0: 0, 2: 0}
+        epoch = 3 if version >= 6 else -1
+        expected = {"t": {0: (42, epoch, "at 42"), 2: (7, epoch, "at 7")}}
+        for fetch_version in range(5, 11):
+            assert await fetch_all(bench, fetch_version) == expected
+
+    play(scenario)
+
+
+@pytest.mark.parametrize("version", range(2, 11))
+def test_topics_that_do_not_exist(version: int) -> None:
+    async def scenario(bench: Bench) -> None:
+        unknown = ErrorCode.unknown_topic_or_partition
+        if version >= IDS_SINCE:
+            unknown = ErrorCode.unknown_topic_id
+        assert await commit(bench, version, "nowhere", {0: 1}) == {0: unknown}
+        assert await fetch_all(bench, 10) == {}
+
+    play(scenario)
+
+
+@pytest.mark.parametrize(("version", "code"), [(8, 22), (9, 69)])
+def test_a_member_of_no_group(version: int, code: int) -> None:
+    async def scenario(bench: Bench) -> None:
+        codes = await commit(
+            bench, version, "t", {0: 1, 1: 1}, generation_id_or_member_epoch=3, member_id="m"
+        )
+        assert codes == {0: code, 1: code}
+
+    play(scenario)
+
+
+def test_a_broker_that_is_not_the_coordinator() -> None:
+    async def scenario(bench: Bench) -> None:
+        await bench.create_topic("t")
+        assert await commit(bench, 9, "t", {0: 1}) == {0: ErrorCode.not_coordinator}
+
+    run(scenario)
+
+
+def test_metadata_may_not_be_long() -> None:
+    async def scenario(bench: Bench) -> None:
+        await bench.create_topic("t")
+        await find(bench)
+        codes = await commit(bench, 9, "t", {0: 1, 1: 1_000_000})
+        assert codes == {0: 0, 1: ErrorCode.offset_metadata_too_large}
+
+    run_coordinator(scenario, offset_metadata_max_bytes="8")
+
+
+def test_offsets_outlive_the_broker() -> None:
+    controller, machine = StandInController(), new_machine()
+
+    async def first(bench: Bench) -> None:
+        await bench.create_topic("t")
+        await find(bench)
+        for offset in range(10):
+            assert await commit(bench, 9, "t", {0: offset, 1: 5}) == {0: 0, 1: 0}
+
+    async def second(bench: Bench) -> None:
+        await find(bench)
+        assert await fetch_all(bench, 9) == {"t": {0: (9, 3, "at 9"), 1: (5, 3, "at 5")}}
+
+    run_coordinator(first, controller=controller, machine=machine, stop=False)
+    machine.kill()
+    run_coordinator(second, controller=controller, machine=machine)
