@@ -21,6 +21,7 @@ from lograft.simulation.hosts import Host
 SLOW: Final = (20, 200, 2_000)
 #: Fewer than the smallest batch has.
 LAST_BYTES: Final = 60
+METADATA: Final = f"{DATA}/__cluster_metadata-0"
 BROKEN: Final[tuple[Operation, ...]] = ("write", "fsync", "fsync_dir", "rename")
 
 
@@ -75,6 +76,8 @@ class FaultInjector:
                 self._disconnect(fault, node_id, host)
             case "rot":
                 self._rot(fault, node_id, host)
+            case "rot-metadata":
+                self._rot_metadata(fault, node_id, host)
             case "eio" | "full" | "slow-disk":
                 self._hurt_disk(fault, node_id, host)
             case "pause":
@@ -244,4 +247,18 @@ class FaultInjector:
             platter.flip_bit(path, position, fault.amount % 8)
             # The next life may find it out and end.
             host.is_disk_hurt = True
+        self._stay_down(fault, host)
+
+    def _rot_metadata(self, fault: ClusterFault, node_id: int, host: Host) -> None:
+        """A kill, and a bit of every snapshot of the metadata flips meanwhile. The node may do
+        without them, or refuse to start; it may not take a cluster that it cannot see for empty."""
+        if not host.is_up or not self._atlas.survives_loss_of(node_id):
+            return
+        host.end("kill")
+        platter = host.machine.platter
+        for name in sorted(platter.folder(METADATA).live):
+            path = f"{METADATA}/{name}"
+            size = len(platter.file(path).live)
+            if name.endswith(".checkpoint") and size:
+                host.damage(path, fault.amount * 101 % size, fault.amount % 8)
         self._stay_down(fault, host)

@@ -10,6 +10,7 @@ from random import Random
 from typing import Any, Final
 
 from lograft.broker import producer_ids
+from lograft.broker.broker import Broker
 from lograft.broker.following import Following
 from lograft.broker.raft_engine import RaftEngine
 from lograft.broker.replicas import BrokersSeen
@@ -104,6 +105,24 @@ def partitions(seed: int) -> ClusterOptions:
 
 def kills(seed: int) -> ClusterOptions:
     return _plan(seed, ("kill", "kill", "pause", "isolate"), ("leader", "follower"), 900)
+
+
+def failovers(seed: int) -> ClusterOptions:
+    """A leader dies and somebody is silent: the next one waits long for its followers, while
+    clients ask it for the end of the log."""
+    random = Random(f"{seed}:failovers")
+    faults = [
+        ClusterFault(at_ms, kind, target, 1_000, random.randint(1, 60))
+        for at_ms in (500, 2_500, 4_500)
+        for kind, target in (("kill", "leader"), ("pause", "follower"))
+    ]
+    return replace(_plan(seed, ("reset",), ("any",), 20_000), faults=faults, list_ms=(2, 10))
+
+
+def a_follower_dies(seed: int) -> ClusterOptions:
+    """Whatever it gives up, the others have: nothing but its folders shows it."""
+    faults = [ClusterFault(1_000, "kill", "follower", 500, 1)]
+    return replace(_plan(seed, ("reset",), ("any",), 20_000), faults=faults)
 
 
 def everything(seed: int) -> ClusterOptions:
@@ -270,7 +289,12 @@ CLUSTER_MUTANTS: Final[dict[str, ClusterMutant]] = {
     "latest offset told too soon": ClusterMutant(
         "a new leader tells its own watermark before it has caught up (KIP-207)",
         [(IsrLeader, "knows_latest", property(_true))],
-        kills,
+        failovers,
+    ),
+    "unknown logs are set aside too soon": ClusterMutant(
+        "a node takes topics for deleted that it has not read about yet",
+        [(Broker, "_config_of_found", _nothing)],
+        a_follower_dies,
     ),
     "repeats are appended": ClusterMutant(
         "sequences of idempotent producers are not checked",

@@ -13,7 +13,7 @@ from typing import Any, Final
 KINDS: Final = (
     "kill", "kill", "kill", "power", "power", "crash-kill", "crash-power", "pause", "pause",
     "isolate", "isolate", "cut-in", "cut-out", "bridge", "split", "slow-link", "slow-disk",
-    "eio", "full", "clock", "stop", "stop", "reset", "kill-all", "rolling", "rot",
+    "eio", "full", "clock", "stop", "stop", "reset", "kill-all", "rolling", "rot", "rot-metadata",
 )  # fmt: skip
 TARGETS: Final = ("leader", "leader", "leader", "controller", "controller", "follower", "any")
 #: Administrative steps (cluster_admin.py).
@@ -63,6 +63,8 @@ class ClusterOptions:
     compacted: bool = False
     #: Pauses between two sends of a producer, ms.
     pace_ms: tuple[int, ...] = (1, 20, 100)
+    #: Between two questions for the latest offset of a partition, ms: least and most.
+    list_ms: tuple[int, int] = (50, 1_000)
 
     def to_json(self) -> dict[str, Any]:
         return asdict(self)
@@ -74,6 +76,7 @@ class ClusterOptions:
         options.steps = [AdminStep(**each) for each in values["steps"]]
         options.modes = tuple(values["modes"])
         options.pace_ms = tuple(values["pace_ms"])
+        options.list_ms = tuple(values.get("list_ms", options.list_ms))
         return options
 
 
@@ -95,6 +98,7 @@ def draw_options(seed: int, *, nodes: int | None = None) -> ClusterOptions:
         faults=draw_faults(random, seconds, count, durable=durable),
         steps=draw_steps(random, seconds, random.choice((0, 0, 2, 4))),
         pace_ms=random.choice(((1, 20, 100), (20, 200), (100, 500))),
+        list_ms=random.choice(((5, 50), (50, 1_000), (50, 1_000), (50, 1_000))),
     )
 
 

@@ -36,6 +36,7 @@ from lograft.simulation.node_workload import (
 )
 from lograft.simulation.partition_watch import PartitionWatch
 from lograft.simulation.quorum_watch import QuorumWatch
+from lograft.simulation.routing import ClusterClient
 
 #: Virtual time within which a cluster must serve, after its start and after it was healed.
 LIVENESS_SECONDS: Final = 30
@@ -260,9 +261,12 @@ class ClusterRun(SimulatedCluster):
                 )
                 consumer.pauses = (0.01, 0.1, 0.3)
                 start(consumer.run(), f"c{number}")
-        sync, lazy = self.topics[:2]
+                lister = self._partition_admin(topic, partition).list_latest(
+                    topic, partition, pauses_ms=self.options.list_ms
+                )
+                start(lister, f"lister-{topic.name}-{partition}")
+        lazy = self.topics[1]
         start(admin.follow(self.options.steps), "admin")
-        start(self._partition_admin(sync, 0).list_latest(sync, 0), "lister")
         if random.random() < 0.5:
             start(self._partition_admin(lazy, 1).delete_records(lazy, 1, 10), "deleter")
 
@@ -276,17 +280,17 @@ class ClusterRun(SimulatedCluster):
         """L1: leaders everywhere, acks=all everywhere, within bounded time."""
         healed_ns = self.loop.now_ns
         deadline_ns = healed_ns + LIVENESS_SECONDS * 10**9
-        self.client("final")
-        life = self.client_hosts["final"].life
-        assert life is not None
+        # One client for all: it goes back to no leader older than the one that took its record.
+        client = self.client("final")
         for topic in self.topics:
             for partition in range(topic.partitions):
-                await self._until(deadline_ns, self._touch, life, topic, partition)
+                await self._until(deadline_ns, self._touch, client, topic, partition)
         self.report.healed_ms = (self.loop.now_ns - healed_ns) // 1_000_000
-        await self._until(deadline_ns, self._compare_topics, life, extras, invariant="M4")
+        await self._until(deadline_ns, self._compare_topics, client, extras, invariant="M4")
         for topic in self.topics:
             for partition in range(topic.partitions):
-                await self._until(deadline_ns, self._read, life, topic, partition)
+                await self._until(deadline_ns, self._read, client, topic, partition)
+        self.partition_watch.look_at_folders()
         for message in unlike_logs(self):
             self.violated("D7", message)
         for message in unlike_replays(self):
@@ -306,12 +310,12 @@ class ClusterRun(SimulatedCluster):
                     return
                 await asyncio.sleep(RETRY_SECONDS)
 
-    async def _touch(self, life: Life, topic: TopicPlan, partition: int) -> None:
+    async def _touch(self, client: ClusterClient, topic: TopicPlan, partition: int) -> None:
         """One acks=all record."""
         attempt = len(self.history.events)
         producer = PipelinedProducer(
             f"touch{attempt}",
-            self.client("final").partition(topic.name, partition),
+            client.partition(topic.name, partition),
             topic,
             partition,
             history=self.history,
@@ -325,8 +329,8 @@ class ClusterRun(SimulatedCluster):
         if code:
             raise Refused(code)
 
-    async def _compare_topics(self, life: Life, extras: dict[str, bool | None]) -> None:
-        client = self.client("final")
+    async def _compare_topics(self, client: ClusterClient, extras: dict[str, bool | None]) -> None:
+        client.look_again()
         names = await Admin(client, history=self.history, random=self._random).topic_names()
         # A node that was cut off may answer before it has caught up: asked again.
         for name, is_there in extras.items():
@@ -336,8 +340,8 @@ class ClusterRun(SimulatedCluster):
             if names.get(topic.name) != topic.topic_id:
                 raise NotSent(f"topic {topic.name} is {names.get(topic.name)}")
 
-    async def _read(self, life: Life, topic: TopicPlan, partition: int) -> None:
-        route = self.client("final").partition(topic.name, partition)
+    async def _read(self, client: ClusterClient, topic: TopicPlan, partition: int) -> None:
+        route = client.partition(topic.name, partition)
         reader = Reader(route, topic, partition, max(FETCH_VERSIONS))
         await read_partition(reader, history=self.history, violated=self.violated)
 

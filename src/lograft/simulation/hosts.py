@@ -10,6 +10,7 @@ from collections.abc import Sequence
 from random import Random
 from typing import Any, Final, Protocol
 
+from lograft.broker.errors import MetadataCorrupt
 from lograft.broker.formatting import FormatRequest, format_directories
 from lograft.model.broker_configs import BrokerConfig
 from lograft.model.errors import DiskFailed
@@ -48,6 +49,8 @@ class Host:
         # A restart after a failed fsync is taken for a reboot: see the storage torture.
         self.machine.platter.eviction_chance = 1.0
         self.is_disk_hurt = False
+        #: Flipped bits of its metadata: (path, position, bit). It may refuse to start with them.
+        self._damage: list[tuple[str, int, int]] = []
         self.starts = 0
         self.node: Node | None = None
         #: Set while the node serves.
@@ -59,6 +62,8 @@ class Host:
         self._random = random
         self._restart_seconds = restart_seconds
         self._supervisor: asyncio.Task[None] | None = None
+        #: The life that was asked to end in order.
+        self._stopping: Life | None = None
         self._life_ended = asyncio.Event()
         self._is_wanted = asyncio.Event()
         self._is_wanted.set()
@@ -151,6 +156,8 @@ class Host:
         self._end_soon()
 
     def _judge(self, error: BaseException | None) -> None:
+        if self._damage and isinstance(error, MetadataCorrupt):
+            return
         if not (self.is_disk_hurt and isinstance(error, DiskFailed | OSError)):
             self._observer.violated("L4", f"{self.name} failed: {error!r}")
 
@@ -186,10 +193,14 @@ class Host:
             life.disk.crash_after(operations, lambda: self.end(kind))
 
     async def stop(self) -> None:
-        """An orderly stop, as SIGTERM asks for it."""
+        """An orderly stop, as SIGTERM asks for it; a second one changes nothing."""
         life, node = self.machine.life, self.node
         if life is None or node is None:
             return
+        if self._stopping is life:
+            await self._life_ended.wait()
+            return
+        self._stopping = life
         self.serving.clear()
         stop = life.run(node.stop(), name="stop")
         ended = self._loop.create_task(self._life_ended.wait(), name="ended")
@@ -207,6 +218,11 @@ class Host:
             self._ended()
         ended.cancel()
 
+    def damage(self, path: str, position: int, bit: int) -> None:
+        self._loop.trace.event("damage", self.name, path, position)
+        self.machine.platter.flip_bit(path, position, bit)
+        self._damage.append((path, position, bit))
+
     def pause(self) -> None:
         if self.machine.life is not None:
             self._loop.trace.event("pause", self.name)
@@ -219,9 +235,15 @@ class Host:
             self._loop.resume(life.process)
 
     def calm(self) -> None:
-        """What was set but has not struck yet does not strike any more."""
+        """What was set but has not struck yet does not strike any more; a node that refuses to
+        start with what it has got gets its metadata back."""
         self.resume()
         self.machine.disk_slowness = 1
         if self.machine.life is not None:
             self.machine.life.disk.crash = None
             self.machine.life.disk.faults.clear()
+        if not self.serving.is_set():
+            for path, position, bit in self._damage:
+                if self.machine.platter.find(path) is not None:
+                    self.machine.platter.flip_bit(path, position, bit)
+            self._damage.clear()

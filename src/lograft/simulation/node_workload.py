@@ -435,17 +435,20 @@ class Admin:
         if answer.responses[0].error_code == 0:
             self.extras[name] = False
 
-    async def list_latest(self, topic: TopicPlan, partition: int) -> None:
+    async def list_latest(
+        self, topic: TopicPlan, partition: int, *, pauses_ms: tuple[int, int] = (50, 1_000)
+    ) -> None:
         tp = f"{topic.name}-{partition}"
+        name = f"lister-{tp}"
         while True:
-            await asyncio.sleep(self._random.uniform(0.05, 1))
-            self._history.record("lister", "invoke", "list_offsets", tp=tp, at="latest")
+            await asyncio.sleep(self._random.uniform(*pauses_ms) / 1000)
+            self._history.record(name, "invoke", "list_offsets", tp=tp, at="latest")
             try:
                 offset, epoch = await self.list_offset_and_epoch(topic, partition, LATEST)
             except (NotSent, OutcomeUnknown) as error:
-                self._history.record("lister", "fail", "list_offsets", error=str(error))
+                self._history.record(name, "fail", "list_offsets", error=str(error))
             else:
-                self._history.record("lister", "ok", "list_offsets", offset=offset, epoch=epoch)
+                self._history.record(name, "ok", "list_offsets", offset=offset, epoch=epoch)
 
     async def list_offset(self, topic: TopicPlan, partition: int, timestamp: int) -> int:
         return (await self.list_offset_and_epoch(topic, partition, timestamp))[0]

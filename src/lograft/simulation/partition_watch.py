@@ -1,4 +1,4 @@
-"""Looks at every replica of every partition whenever time is about to pass: D6, D8, D9, M6, M7.
+"""Looks at every replica of every partition whenever time is about to pass: D6, D8, D9, M6-M8.
 
 It also is the atlas of the faults: it knows where whole copies of what was committed are.
 """
@@ -12,7 +12,7 @@ from lograft.metadata.elections import controller_elects
 from lograft.metadata.image import MetadataImage
 from lograft.metadata.types import PartitionState
 from lograft.model.types import ReplicationMode
-from lograft.simulation.cluster import SimulatedCluster
+from lograft.simulation.cluster import DATA, SimulatedCluster
 from lograft.simulation.hosts import Host
 from lograft.simulation.quorum_watch import QuorumWatch, broker_of
 
@@ -38,6 +38,8 @@ class Marks:
     partition: object = None
     #: What it had when its leader heard of it, before a power loss.
     had: int = 0
+    #: Of its folder on the platter: one of the same name that was made anew is another.
+    folder: object = None
 
 
 @dataclass(slots=True)
@@ -142,6 +144,9 @@ class PartitionWatch:
         )
         if key not in self.names:
             self.names[key] = str(partition.topic_partition)
+        seen = self.replicas.get((node_id, key))
+        is_known = seen is not None and seen.partition is not None
+        marks.folder = seen.folder if seen and is_known else self._folder(node_id, key)
         self.replicas[node_id, key] = marks
         return marks
 
@@ -206,6 +211,10 @@ class PartitionWatch:
             for topic in image.topics.values()
             for index, state in topic.partitions.items()
         }
+        for (node_id, key), marks in self.replicas.items():
+            if node_id not in replicas_of(self._states.get(key)):
+                # Taken away: should it come back, it begins anew.
+                marks.partition = None
         for topic in image.topics.values():
             minimum = int(
                 image.config_of(2, topic.name).get("min.insync.replicas", self._default_minimum())
@@ -252,11 +261,25 @@ class PartitionWatch:
         broker = image.brokers.get(node_id)
         return broker is not None and broker.epoch >= self._boots.get(node_id, 0)
 
+    def look_at_folders(self) -> None:
+        """M8: what the metadata gives to a node is not taken away, whatever the node itself has
+        read of the metadata: its folder is there, under its name."""
+        for (node_id, key), marks in self.replicas.items():
+            state = self._states.get(key)
+            is_owed = node_id in replicas_of(state) and marks.partition is not None
+            if is_owed and self._folder(node_id, key) is not marks.folder:
+                self._violated("M8", f"node {node_id} has given up {self.names[key]}: {state}")
+
+    def _folder(self, node_id: int, key: Key) -> object:
+        platter = self._cluster.hosts[node_id].machine.platter
+        return platter.find(f"{DATA}/{self.names[key]}")
+
     # -- lives -------------------------------------------------------------------------------------
 
     def ends(self, node_id: int, kind: str) -> None:
         """Called just before a process ends."""
         self.look()
+        self.look_at_folders()
         host = self._cluster.hosts[node_id]
         if host.is_disk_hurt:
             kind = "hurt"
@@ -328,6 +351,10 @@ class PartitionWatch:
         # A killed process has everything too, but the cluster cannot know: it counts as lost until
         # it has caught up.
         return host.is_up and marks.life is host.life and self._is_registered(node_id, image)
+
+
+def replicas_of(state: PartitionState | None) -> tuple[int, ...]:
+    return () if state is None else state.replicas
 
 
 def wrong_with(state: PartitionState, image: MetadataImage, *, minimum: int) -> list[str]:
