@@ -40,8 +40,9 @@ committed (D8); recovery finds what was safe, producers are as in a replay (D9);
 a client (D10); the last value of a key survives compaction (D11); no duplicates, order, sequences
 and producer ids of idempotent producers (P1-P4); one leader an epoch, votes that stay, committed
 metadata on a majority of disks, equal images, metadata that never goes back, sound ISR and ELR, no
-membership in sync without the data, one voter change at a time (M1-M7, M9); a healed cluster serves
-within 30 seconds, a minority that is down stops nobody, and no node ends of itself (L1, L3, L4).
+membership in sync without the data, no data given up that the metadata does not take away, one
+voter change at a time (M1-M9); a healed cluster serves within 30 seconds, a minority that is down
+stops nobody, and no node ends of itself (L1, L3, L4).
 
 Bounds: any number of kills, pauses and partitions. Lossy crashes (power loss, failing disk) as many
 as promised: fewer than `min.insync.replicas` at a time in isr mode, any number where topics fsync
