@@ -96,9 +96,11 @@ def talk(recorder: Recorder, bootstrap: str, port: int, folder: Path) -> None:
         [foreign_programs.kcat(), "-b", bootstrap, "-t", TOPIC, "-P"], stdin=b"x\n"
     )
     recorder.source = "franz-go"
-    foreign_programs.run_json([str(foreign_programs.go_scenario()), bootstrap, "by-go"])
+    foreign_programs.run_json([str(foreign_programs.go_scenario()), "basics", bootstrap, "by-go"])
     recorder.source = "kafkajs"
-    foreign_programs.run_json(["node", str(foreign_programs.js_scenario()), bootstrap, "by-js"])
+    foreign_programs.run_json(
+        ["node", str(foreign_programs.js_scripts() / "scenario.mjs"), bootstrap, "by-js"]
+    )
     for version in (KAFKA_VERSION, OLD_KAFKA_VERSION):
         recorder.source = f"java {version}"
         with_java(bootstrap, folder, version)

@@ -31,8 +31,8 @@ def go_scenario() -> Path:
 
 
 @cache
-def js_scenario() -> Path:
-    """Node looks for packages beside the script, so the script goes where they are installed."""
+def js_scripts() -> Path:
+    """The folder to run them from: Node looks for packages beside a script."""
     ensure_program("node", package="nodejs")
     ensure_program("npm", package="npm")
     folder = CACHE / "js"
@@ -43,7 +43,7 @@ def js_scenario() -> Path:
     if not (folder / "node_modules" / "kafkajs").exists():
         quiet = ["--no-package-lock", "--no-audit", "--no-fund", "--silent"]
         run(["npm", "install", *quiet], folder=folder, seconds_max=BUILD_SECONDS_MAX)
-    return folder / "scenario.mjs"
+    return folder
 
 
 def run(

@@ -1,16 +1,19 @@
-"""kcat (C), franz-go (Go, by assignment) and kafkajs (produce and admin) against both servers."""
+"""kcat (C), franz-go (Go) and kafkajs against both servers."""
 
 import json
 from collections.abc import Callable
 
 import pytest
 
-from tests.compatibility.foreign_programs import go_scenario, js_scenario, kcat, run, run_json
+from tests.compatibility.foreign_programs import go_scenario, js_scripts, kcat, run, run_json
 from tests.compatibility.librdkafka import create_topic, produce, read
-from tests.compatibility.servers import NODE_ID, Server, is_full_run
+from tests.compatibility.servers import NODE_ID, Server, is_full_run, is_served
 
 pytestmark = [pytest.mark.interop, pytest.mark.timeout(600)]
 NewName = Callable[[], str]
+in_groups = pytest.mark.skipif(
+    not is_served("end_txn", "join_group", "consumer_group_describe"), reason="not served yet"
+)
 
 
 ALL_CODECS = ["none", "gzip", "snappy", "lz4", "zstd"]
@@ -47,7 +50,7 @@ def test_kcat_lists_and_queries(server: Server, new_topic: NewName) -> None:
 
 
 def test_franz_go(server: Server, new_topic: NewName) -> None:
-    assert run_json([str(go_scenario()), server.bootstrap, new_topic()]) == {
+    assert run_json([str(go_scenario()), "basics", server.bootstrap, new_topic()]) == {
         "produced": 1000,
         "consumed": 1000,
         "in_order": True,
@@ -60,9 +63,49 @@ def test_franz_go(server: Server, new_topic: NewName) -> None:
     }
 
 
+@in_groups
+@pytest.mark.parametrize("balancer", ["range", "cooperative", "server"])
+def test_franz_go_in_a_group(server: Server, new_topic: NewName, balancer: str) -> None:
+    order = [str(go_scenario()), "group", server.bootstrap, new_topic(), balancer]
+    assert run_json(order) == {
+        "read": 204,
+        "shared": [2, 2],
+        "read_by_heir": 2,
+        "alone_again": 4,
+        "state": "Stable",
+        "committed": 200,
+        "state_after": "Empty",
+        "deleted_groups": 1,
+    }
+
+
+@in_groups
+def test_franz_go_transacts(server: Server, new_topic: NewName) -> None:
+    seen = run_json([str(go_scenario()), "transact", server.bootstrap, new_topic()])
+    assert (seen["copied"], seen["once_each"], seen["position"]) == (200, True, 200)
+    assert seen["aborted"] >= 5
+    assert seen["state"] in ("PrepareCommit", "CompleteCommit"), "markers follow the answer"
+
+
+@in_groups
+def test_kafkajs_in_groups_and_transactions(server: Server, new_topic: NewName) -> None:
+    order = ["node", str(js_scripts() / "groups.mjs"), server.bootstrap, new_topic()]
+    assert run_json(order) == {
+        "shared": [0, 1, 2, 3],
+        "read": 104,
+        "described": "Stable",
+        "committed": [26, 26, 26, 26],
+        "reset": [0, 0, 0, 0],
+        "listed": True,
+        "position": 26,
+        "aborted": 0,
+        "deleted": 0,
+    }
+
+
 def test_kafkajs(server: Server, new_topic: NewName) -> None:
     topic = new_topic()
-    seen = run_json(["node", str(js_scenario()), server.bootstrap, topic])
+    seen = run_json(["node", str(js_scripts() / "scenario.mjs"), server.bootstrap, topic])
     assert (seen["created"], seen["createdAgain"]) == (True, False)
     assert seen["offsets"] == [0, 2, 4, 6]
     assert sorted((one["partition"], one["high"]) for one in seen["ends"]) == [(0, "0"), (1, "8")]

@@ -1,6 +1,8 @@
-// A franz-go client that creates, produces, reads by assignment and deletes, and says what it saw.
+// A franz-go client that does something with a new topic and says as JSON what it saw.
 //
-//	scenario BOOTSTRAP TOPIC
+//	scenario basics BOOTSTRAP TOPIC        creates, produces, reads by assignment, deletes
+//	scenario group BOOTSTRAP TOPIC [HOW]   subscribes, rebalances, commits; HOW: range, cooperative, server
+//	scenario transact BOOTSTRAP TOPIC      copies in transactions, some of them aborted
 package main
 
 import (
@@ -31,7 +33,17 @@ type report struct {
 func main() {
 	bounded, cancel := context.WithTimeout(context.Background(), 60*time.Second)
 	defer cancel()
-	seen, err := run(bounded, os.Args[1], os.Args[2])
+	var seen any
+	var err error
+	what, bootstrap, topic := os.Args[1], os.Args[2], os.Args[3]
+	switch what {
+	case "group":
+		seen, err = group(bounded, bootstrap, topic, os.Args[4])
+	case "transact":
+		seen, err = transact(bounded, bootstrap, topic)
+	default:
+		seen, err = basics(bounded, bootstrap, topic)
+	}
 	if err != nil {
 		fmt.Fprintln(os.Stderr, err)
 		os.Exit(1)
@@ -39,7 +51,7 @@ func main() {
 	json.NewEncoder(os.Stdout).Encode(seen)
 }
 
-func run(ctx context.Context, bootstrap, topic string) (*report, error) {
+func basics(ctx context.Context, bootstrap, topic string) (*report, error) {
 	client, err := kgo.NewClient(kgo.SeedBrokers(bootstrap))
 	if err != nil {
 		return nil, err
