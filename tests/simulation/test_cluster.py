@@ -27,6 +27,7 @@ QUICK_MUTANTS = (
     "vote not persisted",
     "watermark of the leader alone",
     "follower does not fsync",
+    "producers forgotten in a switch",
 )
 
 

@@ -12,6 +12,7 @@ from typing import Any, Final
 from lograft.broker import producer_ids
 from lograft.broker.broker import Broker
 from lograft.broker.following import Following
+from lograft.broker.partition import Partition
 from lograft.broker.raft_engine import RaftEngine
 from lograft.broker.replicas import BrokersSeen
 from lograft.broker.waiting import OffsetWaits
@@ -22,7 +23,12 @@ from lograft.model.errors import ErrorCode
 from lograft.model.types import NO_NODE
 from lograft.replication.isr_follower import IsrFollower
 from lograft.replication.isr_leader import IsrLeader
-from lograft.simulation.cluster_plan import ClusterFault, ClusterOptions, draw_options
+from lograft.simulation.cluster_plan import (
+    AdminStep,
+    ClusterFault,
+    ClusterOptions,
+    draw_options,
+)
 from lograft.simulation.cluster_run import run_cluster
 from lograft.simulation.mutants import Patch, active
 from lograft.storage import recovery
@@ -125,6 +131,13 @@ def a_follower_dies(seed: int) -> ClusterOptions:
     return replace(_plan(seed, ("reset",), ("any",), 20_000), faults=faults)
 
 
+def switches(seed: int) -> ClusterOptions:
+    """A topic of each mode becomes one of the other."""
+    options = _plan(seed, ("reset", "kill"), ("leader", "follower"), 2_000)
+    steps = [AdminStep(1_500, "mode", 0), AdminStep(2_500, "mode", 1)]
+    return replace(options, modes=("isr", "raft"), steps=steps)
+
+
 def everything(seed: int) -> ClusterOptions:
     return draw_options(seed)
 
@@ -197,6 +210,13 @@ def _pretend_cut(self: Following, cut: Any, to: Any) -> None:
     self._do(self.role.on_log_cut())
 
 
+def _switch_without_producers(self: Partition, assignment: Any) -> None:
+    if assignment.mode is not self.assignment.mode and self.log is not None:
+        self.log.producers.clear()
+    _ASSIGN(self, assignment)
+
+
+_ASSIGN: Final[Any] = Partition.on_assignment
 _ADVANCE: Final[Any] = IsrLeader._advance
 _FOLLOW: Final[Any] = IsrFollower._follow_leader
 
@@ -285,6 +305,11 @@ CLUSTER_MUTANTS: Final[dict[str, ClusterMutant]] = {
         "a truncation leaves what is known of producers as it was",
         [(recovery, "rebuild_producers", _nothing)],
         kills,
+    ),
+    "producers forgotten in a switch": ClusterMutant(
+        "a partition that changes its mode begins without what it knew of producers",
+        [(Partition, "on_assignment", _switch_without_producers)],
+        switches,
     ),
     "latest offset told too soon": ClusterMutant(
         "a new leader tells its own watermark before it has caught up (KIP-207)",

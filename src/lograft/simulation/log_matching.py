@@ -52,23 +52,30 @@ def unlike_logs(cluster: SimulatedCluster) -> Iterator[str]:
 
 def unlike_replays(cluster: SimulatedCluster) -> Iterator[str]:
     """D9: what a replica knows of producers is what a replay of its log says, whatever was cut,
-    recovered or switched since. Only logs from their very beginning can be replayed."""
+    recovered or switched since."""
     for node_id, host in cluster.hosts.items():
         broker = broker_of(host.node)
         for partition in () if broker is None else broker.partitions:
-            log: Any = partition.log
-            if not partition.is_usable or partition.config.cleanup_compact:
-                continue
-            if log.log_start_offset > 0 or log.segments[0].base_offset > 0:
-                continue
-            replayed = ProducerStates()
-            data = batches(log, 0, log.end_offset)
-            for position, header in iterate_headers(data):
-                if header.producer_id >= 0 and not header.is_control:
-                    replay_batch(replayed, unpack_header(memoryview(data), position), None)
-            if replayed.derived() != log.producers.derived():
+            if is_unlike_replay(partition):
                 where = f"{partition.topic_partition} on node {node_id}"
                 yield f"{where}: what it knows of producers differs from a replay of its log"
+
+
+def is_unlike_replay(partition: Any) -> bool:
+    """Of one replica. Only logs from their very beginning can be replayed."""
+    log = partition.log
+    if not partition.is_usable or partition.config.cleanup_compact:
+        return False
+    if log.log_start_offset > 0 or log.segments[0].base_offset > 0:
+        return False
+    replayed = ProducerStates()
+    data = batches(log, 0, log.end_offset)
+    for position, header in iterate_headers(data):
+        if header.producer_id >= 0:
+            batch = data[position : position + header.size_bytes]
+            fields = unpack_header(memoryview(data), position)
+            replay_batch(replayed, fields, batch if header.is_control else None)
+    return bool(replayed.derived() != log.producers.derived())
 
 
 def batches(log: Any, start: int, end: int) -> bytes:

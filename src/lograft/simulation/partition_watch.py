@@ -14,6 +14,7 @@ from lograft.metadata.types import PartitionState
 from lograft.model.types import ReplicationMode
 from lograft.simulation.cluster import DATA, SimulatedCluster
 from lograft.simulation.hosts import Host
+from lograft.simulation.log_matching import is_unlike_replay
 from lograft.simulation.quorum_watch import QuorumWatch, broker_of
 
 #: Here a majority that has fsynced decides, and nothing that is acknowledged can be lost.
@@ -64,6 +65,8 @@ class PartitionWatch:
         self.names: dict[Key, str] = {}
         #: What was last seen of each; a new life has new objects.
         self._views: dict[Any, tuple[int, int, int, int]] = {}
+        #: Mode and number of truncations when its producers were last compared with its log.
+        self._compared: dict[Any, tuple[ReplicationMode, int]] = {}
         #: Everything below was visible to consumers once.
         self.committed: dict[Key, int] = {}
         self._leaders: dict[tuple[Key, int], int] = {}
@@ -99,6 +102,7 @@ class PartitionWatch:
                 log = partition.log
                 if log is None or partition.deleted or partition.offline:
                     continue
+                self._compare_producers(node_id, partition, log)
                 leader = partition.leader
                 view = (
                     log.end_offset,
@@ -120,6 +124,19 @@ class PartitionWatch:
             self._look_at_states(newest)
         if changed or newest is not None:
             self._look_at_members()
+
+    def _compare_producers(self, node_id: int, partition: Any, log: Any) -> None:
+        """D9, after every truncation and every step of a switch."""
+        now = (partition.assignment.mode, log.truncations)
+        if not partition.is_usable or self._compared.get(partition) == now:
+            return
+        self._compared[partition] = now
+        if is_unlike_replay(partition):
+            self._violated(
+                "D9",
+                f"{partition.topic_partition} on node {node_id}: after a cut or a switch it knows"
+                " other producers than its log",
+            )
 
     def _newest_image(self) -> MetadataImage | None:
         images = [

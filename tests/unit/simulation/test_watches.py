@@ -25,8 +25,10 @@ from lograft.simulation.history import History
 from lograft.simulation.log_matching import unlike_logs, unlike_replays
 from lograft.simulation.partition_watch import PartitionWatch, wrong_with
 from lograft.simulation.quorum_watch import QuorumWatch
+from lograft.storage.producers import UNVERIFIED, ProducerStates
+from lograft.storage.types import Origin
 from lograft.wire.batches import Record, build_batch
-from tests.unit.storage.logs import NOW_MS, make_batch, open_log
+from tests.unit.storage.logs import NOW_MS, make_batch, make_marker, open_log
 from tests.unit.storage.memory_disk import MemoryDisk
 
 TOPIC = UUID(int=7)
@@ -64,6 +66,9 @@ class FakeLog:
     end_offset: int = 10
     durable_offset: int = 10
     data: bytes = b""
+    truncations: int = 0
+    segments: Any = (SimpleNamespace(base_offset=0),)
+    producers: Any = field(default_factory=ProducerStates)
 
     def read(self, offset: int, *, bytes_max: int, bound: int) -> Any:
         file = SimpleNamespace(pread=lambda size, position: self.data)
@@ -368,6 +373,32 @@ def test_producers_that_differ_from_a_replay_are_noticed() -> None:
     assert list(unlike_replays(cluster)) == []
     log.producers.clear()
     assert len(list(unlike_replays(cluster))) == 3
+
+
+@pytest.mark.parametrize("change", ["cut", "switch"])
+def test_producers_are_compared_after_every_cut_and_switch(change: str) -> None:
+    world = World()
+    log = open_log(MemoryDisk())
+    batch = make_batch(
+        [b"v"] * 9, producer_id=7, producer_epoch=0, base_sequence=0, transactional=True
+    )
+    log.append_as_leader(batch, leader_epoch=0, now_ms=NOW_MS, verification=UNVERIFIED)
+    marker = make_marker(7, commit=False, epoch=1)
+    log.append_as_leader(marker, leader_epoch=0, now_ms=NOW_MS, origin=Origin.COORDINATOR)
+    partition: Any = world.partitions[2]
+    partition.log = log
+    log.durable_offset = log.end_offset
+    world.watch.look()
+    assert world.found == []
+    log.producers.clear()
+    world.watch.look()
+    assert world.found == [], "nothing was cut or switched"
+    if change == "cut":
+        log.truncations += 1
+    else:
+        partition.assignment = partition.assignment._replace(mode=ReplicationMode.raft)
+    world.watch.look()
+    assert [invariant for invariant, _ in world.found] == ["D9"]
 
 
 def test_the_last_value_of_a_key_survives() -> None:
