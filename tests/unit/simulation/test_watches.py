@@ -20,10 +20,12 @@ from lograft.model.types import (
     TopicPartition,
 )
 from lograft.replication.types import NO_ASSIGNMENT, Assignment
+from lograft.simulation.cluster import DATA
 from lograft.simulation.cluster_checks import check_cluster
 from lograft.simulation.history import History
 from lograft.simulation.log_matching import unlike_logs, unlike_replays
 from lograft.simulation.partition_watch import PartitionWatch, wrong_with
+from lograft.simulation.platter import FolderNode, Link, Platter, Unlink
 from lograft.simulation.quorum_watch import QuorumWatch
 from lograft.storage.producers import UNVERIFIED, ProducerStates
 from lograft.storage.types import Origin
@@ -139,11 +141,15 @@ class World:
             )
             self.hosts[i] = SimpleNamespace(
                 name=f"n{i}", node=SimpleNamespace(_broker=broker), life=f"life{i}",
-                is_up=True, is_disk_hurt=False,
+                is_up=True, is_disk_hurt=False, machine=SimpleNamespace(platter=Platter()),
                 config=SimpleNamespace(
                     topic_defaults=SimpleNamespace(min_insync_replicas=1)
                 ),
             )  # fmt: skip
+        for host in self.hosts.values():
+            for path in (DATA, f"{DATA}/t-0"):
+                parent, _, name = path.rpartition("/")
+                host.machine.platter.folder(parent).change(Link(name, FolderNode(0)))
         self.found: list[tuple[str, str]] = []
         cluster: Any = self
         self.quorum = QuorumWatch(cluster, self.violated, voters=3)
@@ -158,6 +164,7 @@ class World:
     def look(self) -> list[str]:
         self.quorum.look()
         self.watch.look()
+        self.watch.look_at_folders()
         return [invariant for invariant, _ in self.found]
 
 
@@ -244,9 +251,19 @@ def spoil_member_without_data(world: World) -> None:
         world.partitions[i].high_watermark = world.partitions[i].last_stable_offset = 12
 
 
+def spoil_folder_gone(world: World) -> None:
+    world.hosts[2].machine.platter.folder(DATA).change(Unlink("t-0"))
+
+
+def spoil_folder_made_anew(world: World) -> None:
+    world.hosts[2].machine.platter.folder(DATA).change(Link("t-0", FolderNode(0)))
+
+
 @pytest.mark.parametrize(
     ("invariant", "spoil"),
     [
+        ("M8", spoil_folder_gone),
+        ("M8", spoil_folder_made_anew),
         ("M1", spoil_two_leaders),
         ("M1", spoil_other_name),
         ("M2", spoil_epoch_back),
@@ -270,6 +287,16 @@ def test_a_spoilt_cluster_is_noticed(invariant: str, spoil: Callable[[World], No
     assert world.look() == []
     spoil(world)
     assert invariant in world.look(), world.found
+
+
+def test_a_replica_that_moved_away_may_be_deleted() -> None:
+    world = World()
+    assert world.look() == []
+    for i in (1, 2, 3):
+        world.broker(i).image = image_of(state(replicas=(1, 3), isr=(1, 3)), offset=11)
+    world.look()
+    spoil_folder_gone(world)
+    assert world.look() == []
 
 
 def test_a_vote_is_not_given_twice() -> None:
