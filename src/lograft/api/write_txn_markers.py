@@ -17,6 +17,11 @@ from lograft.api.operations import CLUSTER_ACTION
 from lograft.broker.broker import Broker
 from lograft.broker.errors import UnknownPartition
 from lograft.broker.partition import Partition
+from lograft.coordination.errors import (
+    CoordinatorLoading,
+    CoordinatorNotAvailable,
+    NotCoordinator,
+)
 from lograft.model.errors import ErrorCode, LograftError
 from lograft.model.types import Epoch, Offset
 from lograft.storage.types import TransactionEnd
@@ -32,6 +37,8 @@ from lograft.wire.messages.write_txn_markers import (
 API: Final = Api(key=27, versions=range(1, 3))
 
 CLUSTER_NAME: Final = "kafka-cluster"
+#: What a group coordinator says that cannot take a marker now.
+UNREADY: Final = (NotCoordinator, CoordinatorLoading, CoordinatorNotAvailable)
 
 
 class Pending(NamedTuple):
@@ -93,9 +100,15 @@ def _write(
                 partition = broker.partitions.get(topic.name, index)
                 if partition is None:
                     raise UnknownPartition(f"{topic.name}-{index} is not here")
-                end_offset = partition.append_marker(end, now_ms=now_ms).end_offset
+                if topic.name == broker.groups.topic:
+                    end_offset = broker.groups.append_marker(index, end)
+                else:
+                    end_offset = partition.append_marker(end, now_ms=now_ms).end_offset
                 if not partition.is_acknowledged(end_offset, acks_all=True):
                     pending.append(Pending(answer, partition, end_offset, partition.leader_epoch))
+            except UNREADY:
+                # Its transaction coordinator looks for leaders, not for group coordinators.
+                answer.error_code = ErrorCode.not_leader_or_follower
             except LograftError as error:
                 answer.error_code = code_of(error)
         result.topics.append(WritableTxnMarkerTopicResult(name=topic.name, partitions=answers))

@@ -37,6 +37,7 @@ from uuid import UUID
 
 from lograft.broker.broker_link import BrokerLink
 from lograft.broker.controller_link import ControllerLink
+from lograft.broker.coordinator_runtime import key_hash
 from lograft.broker.coordinators import Coordinators
 from lograft.broker.errors import (
     NotLeader,
@@ -73,7 +74,16 @@ from lograft.model.broker_configs import BrokerConfig, with_dynamic
 from lograft.model.errors import ErrorCode, InvalidInput, LograftError
 from lograft.model.seams import Address, Runtime, Task
 from lograft.model.topic_configs import TopicConfig, resolve_topic_config
-from lograft.model.types import ZERO_UUID, BrokerEpoch, Epoch, NodeId, Offset, TopicIdPartition
+from lograft.model.types import (
+    NO_NODE,
+    TRANSACTIONS_TOPIC,
+    ZERO_UUID,
+    BrokerEpoch,
+    Epoch,
+    NodeId,
+    Offset,
+    TopicIdPartition,
+)
 from lograft.replication.types import NO_BROKER_EPOCH, Assignment
 from lograft.storage.log import Log
 from lograft.wire.message import Message
@@ -468,7 +478,11 @@ class Broker:
 
     def transaction_coordinator(self, transactional_id: str) -> NodeId | None:
         """The broker that keeps the transactions of this id; None if nobody does now."""
-        return None
+        topic = self.image.topic(TRANSACTIONS_TOPIC)
+        if topic is None:
+            return None
+        leader = topic.partitions[key_hash(transactional_id) % len(topic.partitions)].leader
+        return None if leader == NO_NODE else NodeId(leader)
 
     def leads_any(self, node_id: int) -> bool:
         return self.image.leader_counts.get(node_id, 0) > 0

@@ -7,7 +7,7 @@ from typing import Final, NamedTuple, TypeAlias
 from lograft.coordination.types import Record
 from lograft.model.seams import Buffer
 from lograft.model.types import NO_PRODUCER_EPOCH, NO_PRODUCER_ID, Offset
-from lograft.storage.markers import marker_key, marker_value, read_marker
+from lograft.storage.markers import read_marker
 from lograft.wire import batches
 from lograft.wire.batches import build_batch, iterate_headers, iterate_records
 from lograft.wire.record_frames import (
@@ -74,26 +74,6 @@ def records_batch(
             producer_epoch=producer_epoch,
             transactional=producer is not None,
             compression=compression,
-        )
-    )
-
-
-def marker_batch(
-    *,
-    producer_id: int,
-    producer_epoch: int,
-    coordinator_epoch: int,
-    committed: bool,
-    wall_ms: int,
-) -> bytearray:
-    key, value = marker_key(commit=committed), marker_value(coordinator_epoch)
-    return bytearray(
-        build_batch(
-            [batches.Record(0, wall_ms, key, value)],
-            producer_id=producer_id,
-            producer_epoch=producer_epoch,
-            transactional=True,
-            control=True,
         )
     )
 

@@ -18,7 +18,6 @@ from typing import Any, Final, Generic, NamedTuple, TypeVar
 
 from lograft.broker.coordinator_records import Ended, Passed, Written, read_log
 from lograft.broker.coordinator_shard import Shard, ShardSettings, as_told
-from lograft.broker.errors import WaitTimedOut
 from lograft.broker.partition import Partition
 from lograft.coordination.errors import (
     CoordinatorLoading,
@@ -31,7 +30,8 @@ from lograft.metadata.image import MetadataImage
 from lograft.model.broker_configs import BrokerConfig
 from lograft.model.errors import LograftError
 from lograft.model.seams import FileSlice, Runtime
-from lograft.model.types import Epoch
+from lograft.model.types import Epoch, Offset
+from lograft.storage.types import TransactionEnd
 from lograft.wire.message import Message
 from lograft.wire.record_frames import Coordinator
 
@@ -137,32 +137,11 @@ class CoordinatorRuntime(Generic[C]):
         found = [self._shard(index).ask(decide) for index in sorted(self._shards)]
         return [one if isinstance(one, Message) else await one for one in found]
 
-    async def append_marker(
-        self,
-        index: int,
-        *,
-        producer_id: int,
-        producer_epoch: int,
-        coordinator_epoch: int,
-        committed: bool,
-    ) -> None:
-        """Ends a producer's transaction in a partition of this topic; returns when that is
-        committed."""
-        shard = self._shard(index)
+    def append_marker(self, index: int, end: TransactionEnd) -> Offset:
+        """Ends a producer's transaction in a partition of this topic; returns the end of the log,
+        to be committed. Raises what `ask` does, and what the log refuses."""
         try:
-            end = shard.append_marker(
-                producer_id=producer_id,
-                producer_epoch=producer_epoch,
-                coordinator_epoch=coordinator_epoch,
-                committed=committed,
-            )
-            await shard.partition.wait_committed(
-                end,
-                timeout_ms=self._config().offsets_commit_timeout_ms,
-                leader_epoch=shard.leader_epoch,
-            )
-        except WaitTimedOut as error:
-            raise CoordinatorNotAvailable(str(error)) from None
+            return self._shard(index).append_marker(end)
         except LograftError as error:
             raise as_told(error) from None
 

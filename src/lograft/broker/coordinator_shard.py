@@ -12,7 +12,7 @@ from collections import deque
 from collections.abc import Callable, Sequence
 from typing import Final, Generic, NamedTuple, TypeVar
 
-from lograft.broker.coordinator_records import marker_batch, records_batch
+from lograft.broker.coordinator_records import records_batch
 from lograft.broker.errors import (
     NotEnoughReplicas,
     NotLeader,
@@ -24,7 +24,7 @@ from lograft.coordination.types import Core, Effect, Outcome, Reply, Ticket
 from lograft.model.errors import DiskFailed, ErrorCode, LograftError
 from lograft.model.seams import Clock
 from lograft.model.types import Epoch, Offset
-from lograft.storage.types import Origin
+from lograft.storage.types import Origin, TransactionEnd
 from lograft.wire.message import Message
 
 LOGGER: Final = logging.getLogger(__name__)
@@ -183,19 +183,10 @@ class Shard(Generic[C]):
             self._when_committed(outcome.replies, outcome.effects)
         self._set_timer()
 
-    def append_marker(
-        self, *, producer_id: int, producer_epoch: int, coordinator_epoch: int, committed: bool
-    ) -> Offset:
+    def append_marker(self, end: TransactionEnd) -> Offset:
         """Ends a producer's transaction here; returns the end of the log, to be committed."""
-        batch = marker_batch(
-            producer_id=producer_id,
-            producer_epoch=producer_epoch,
-            coordinator_epoch=coordinator_epoch,
-            committed=committed,
-            wall_ms=self._clock.wall_ms(),
-        )
-        self._append(batch)
-        self.core.replay_marker(producer_id, producer_epoch, committed=committed)
+        self._end = self.partition.append_marker(end, now_ms=self._clock.wall_ms()).end_offset
+        self.core.replay_marker(end.producer_id, end.producer_epoch, committed=end.commit)
         self._set_timer()
         return self._end
 

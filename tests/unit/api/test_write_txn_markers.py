@@ -3,6 +3,8 @@ import asyncio
 import pytest
 
 from lograft.broker.partition import Partition
+from lograft.coordination.group_shard import GroupShard
+from lograft.coordination.types import Outcome, Record, Ticket
 from lograft.model.errors import ErrorCode
 from lograft.model.exchange import Waiting
 from lograft.storage.producers import UNVERIFIED
@@ -13,6 +15,9 @@ from lograft.wire.messages.write_txn_markers import (
     WriteTxnMarkersRequest,
     WriteTxnMarkersResponse,
 )
+from lograft.wire.records.offset_commit_key import OffsetCommitKey
+from lograft.wire.records.offset_commit_value import OffsetCommitValue
+from tests.unit.api.offsets_bench import fetch_all, play
 from tests.unit.broker.bench import Bench, batch_of, run, set_leader
 
 NOW_MS = 1_767_225_600_000
@@ -167,3 +172,33 @@ def test_a_marker_fits_where_hardly_anything_does() -> None:
         assert await write(bench, marker_of(("a", 0))) == [0]
 
     run(scenario)
+
+
+def test_a_group_coordinator_hears_of_the_end() -> None:
+    async def scenario(bench: Bench) -> None:
+        key = OffsetCommitKey(group="g", topic="t", partition=0)
+        value = OffsetCommitValue(offset=5, metadata="")
+
+        def decide(shard: GroupShard, ticket: Ticket, now_ms: int) -> Outcome:
+            return Outcome(
+                records=[Record(key, value, 3)], replies=[(ticket, key)], producer=(7, 0)
+            )
+
+        await bench.broker.groups.ask("g", decide)
+        index = bench.broker.groups.partition_of("g")
+        assert await fetch_all(bench, 9) == {}
+        assert await write(bench, marker_of(("__consumer_offsets", index), epoch=1)) == [0]
+        assert (await fetch_all(bench, 9))["t"][0][0] == 5
+        late = marker_of(("__consumer_offsets", index))
+        assert await write(bench, late) == [ErrorCode.invalid_producer_epoch]
+
+    play(scenario)
+
+
+def test_a_group_coordinator_that_is_not_ready_is_no_leader() -> None:
+    async def scenario(bench: Bench) -> None:
+        set_leader(bench.partition("__consumer_offsets", 1), 2, epoch=5)
+        codes = await write(bench, marker_of(("__consumer_offsets", 1)))
+        assert codes == [ErrorCode.not_leader_or_follower]
+
+    play(scenario)
