@@ -1,4 +1,4 @@
-"""What may be done to a topic or the cluster, as the bit fields of Metadata and its like.
+"""What may be done to a topic, a group or the cluster, as the bit fields of Metadata and its like.
 
 Bit n stands for Kafka's ACL operation n.
 """
@@ -28,3 +28,4 @@ TOPIC_OPERATIONS: Final = bit_field(
 CLUSTER_OPERATIONS: Final = bit_field(
     CREATE, ALTER, DESCRIBE, CLUSTER_ACTION, DESCRIBE_CONFIGS, ALTER_CONFIGS, IDEMPOTENT_WRITE
 )
+GROUP_OPERATIONS: Final = bit_field(READ, DELETE, DESCRIBE, DESCRIBE_CONFIGS, ALTER_CONFIGS)

@@ -1,0 +1,62 @@
+"""DeleteGroups, versions 0-2: removes empty groups of any kind, with their positions."""
+
+from collections.abc import Awaitable
+from typing import Final
+
+from lograft.api.context import Api, Context, Resource, authorize
+from lograft.api.errors import code_of
+from lograft.api.operations import DELETE
+from lograft.coordination.group_listing import delete_group
+from lograft.metadata.errors import Refused
+from lograft.model.errors import ErrorCode, LograftError
+from lograft.wire.message import Message
+from lograft.wire.messages.delete_groups import (
+    DeletableGroupResult,
+    DeleteGroupsRequest,
+    DeleteGroupsResponse,
+)
+
+API: Final = Api(key=42, versions=range(3))
+
+
+async def handle(context: Context, request: DeleteGroupsRequest) -> DeleteGroupsResponse:
+    # All are written before the first commit is waited for.
+    begun = [_begin(context, group_id) for group_id in dict.fromkeys(request.groups_names)]
+    return DeleteGroupsResponse(results=[await _finish(*one) for one in begun])
+
+
+def error_response(
+    request: DeleteGroupsRequest, code: ErrorCode, message: str
+) -> DeleteGroupsResponse:
+    return DeleteGroupsResponse(
+        results=[
+            DeletableGroupResult(group_id=group_id, error_code=code)
+            for group_id in request.groups_names
+        ]
+    )
+
+
+def _begin(
+    context: Context, group_id: str
+) -> tuple[str, Message | Awaitable[Message] | LograftError]:
+    try:
+        if not authorize(context, DELETE, Resource.group, group_id):
+            raise Refused(ErrorCode.group_authorization_failed, f"no access to group {group_id}")
+        return group_id, context.broker.groups.ask_now(
+            group_id, lambda shard, ticket, _: delete_group(shard, ticket, group_id)
+        )
+    except LograftError as error:
+        return group_id, error
+
+
+async def _finish(
+    group_id: str, begun: Message | Awaitable[Message] | LograftError
+) -> DeletableGroupResult:
+    try:
+        if isinstance(begun, LograftError):
+            raise begun
+        if not isinstance(begun, Message):
+            await begun
+    except LograftError as error:
+        return DeletableGroupResult(group_id=group_id, error_code=code_of(error))
+    return DeletableGroupResult(group_id=group_id)

@@ -1,0 +1,29 @@
+"""Heartbeat, versions 0-4: a member of a classic group is there, and learns of rebalances.
+
+Answered at once, it waits for nothing. v3: static members. While the group is being loaded members
+are told that all is well: they have the length of a session from then on.
+"""
+
+from collections.abc import Coroutine
+from typing import Any, Final, cast
+
+from lograft.api.context import Api, Context
+from lograft.api.join_group import check_group
+from lograft.coordination.errors import CoordinatorLoading
+from lograft.wire.messages.heartbeat import HeartbeatRequest, HeartbeatResponse
+
+API: Final = Api(key=12, versions=range(5))
+
+
+def handle(
+    context: Context, request: HeartbeatRequest
+) -> HeartbeatResponse | Coroutine[Any, Any, HeartbeatResponse]:
+    check_group(context, request.group_id)
+    try:
+        response = context.broker.groups.ask_now(
+            request.group_id,
+            lambda shard, ticket, now_ms: shard.classic.heartbeat(request, ticket, now_ms),
+        )
+    except CoordinatorLoading:
+        return HeartbeatResponse()
+    return cast(HeartbeatResponse, response)

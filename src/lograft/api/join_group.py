@@ -1,0 +1,56 @@
+"""JoinGroup, versions 0-9: somebody wants to be, or to stay, a member of a classic group.
+
+Parked until all members have joined or the rebalance timeout is over. v0: no rebalance timeout, the
+session's counts. v4: who joins for the first time gets a member id and has to ask again with it
+(KIP-394). v5: static members (KIP-345). v7: the answer names the protocol type. v8: a reason, for
+people. v9: a static leader may be told to skip the assignment (KIP-814).
+"""
+
+from typing import Final
+
+from lograft.api.context import Api, Context, Resource, authorize
+from lograft.api.operations import READ
+from lograft.coordination.classic_member import Client
+from lograft.metadata.errors import Refused
+from lograft.model.errors import ErrorCode
+from lograft.wire.messages.join_group import JoinGroupRequest, JoinGroupResponse
+
+API: Final = Api(key=11, versions=range(10))
+
+NULL_PROTOCOL_SINCE: Final = 7
+
+
+async def handle(context: Context, request: JoinGroupRequest) -> JoinGroupResponse:
+    check_group(context, request.group_id)
+    config = context.broker.config
+    low_ms, high_ms = config.group_min_session_timeout_ms, config.group_max_session_timeout_ms
+    if not low_ms <= request.session_timeout_ms <= high_ms:
+        raise Refused(
+            ErrorCode.invalid_session_timeout,
+            f"a session timeout of {request.session_timeout_ms} ms is not within {low_ms} and"
+            f" {high_ms} ms",
+        )
+    client = Client(
+        client_id=context.client_id or "",
+        host=f"/{context.peer.host}",
+        api_version=context.api_version,
+    )
+    response: JoinGroupResponse = await context.broker.groups.ask(
+        request.group_id,
+        lambda shard, ticket, now_ms: shard.classic.join(request, client, ticket, now_ms),
+    )
+    if response.protocol_name is None and context.api_version < NULL_PROTOCOL_SINCE:
+        response.protocol_name = ""
+    return response
+
+
+def error_response(request: JoinGroupRequest, code: ErrorCode, message: str) -> JoinGroupResponse:
+    return JoinGroupResponse(error_code=code, member_id=request.member_id)
+
+
+def check_group(context: Context, group_id: str) -> None:
+    """Whether the name is one, and the principal may be a member of such a group."""
+    if not authorize(context, READ, Resource.group, group_id):
+        raise Refused(ErrorCode.group_authorization_failed, f"no access to group {group_id}")
+    if not group_id:
+        raise Refused(ErrorCode.invalid_group_id, "a group needs a name")

@@ -1,0 +1,34 @@
+"""LeaveGroup, versions 0-5: members leave a classic group, or an administrator removes them.
+
+v3: several in one request, each with its own error, static members by their instance id alone.
+v5: reasons, for people.
+"""
+
+from typing import Final
+
+from lograft.api.context import Api, Context
+from lograft.api.join_group import check_group
+from lograft.model.errors import ErrorCode
+from lograft.wire.messages.leave_group import (
+    LeaveGroupRequest,
+    LeaveGroupResponse,
+    MemberIdentity,
+)
+
+API: Final = Api(key=13, versions=range(6))
+
+SEVERAL_SINCE: Final = 3
+
+
+async def handle(context: Context, request: LeaveGroupRequest) -> LeaveGroupResponse:
+    check_group(context, request.group_id)
+    is_single = context.api_version < SEVERAL_SINCE
+    if is_single:
+        request.members = [MemberIdentity(member_id=request.member_id)]
+    response: LeaveGroupResponse = await context.broker.groups.ask(
+        request.group_id,
+        lambda shard, ticket, now_ms: shard.classic.leave(request, ticket, now_ms),
+    )
+    if is_single and response.error_code == ErrorCode.none:
+        return LeaveGroupResponse(error_code=response.members[0].error_code)
+    return response

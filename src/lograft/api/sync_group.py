@@ -1,0 +1,31 @@
+"""SyncGroup, versions 0-5: the leader brings the assignment, the others fetch theirs.
+
+Parked until the leader has brought it and it is committed. v3: static members. v5: the member says
+which protocol it thinks the group uses.
+"""
+
+from typing import Final
+
+from lograft.api.context import Api, Context
+from lograft.api.join_group import check_group
+from lograft.metadata.errors import Refused
+from lograft.model.errors import ErrorCode
+from lograft.wire.messages.sync_group import SyncGroupRequest, SyncGroupResponse
+
+API: Final = Api(key=14, versions=range(6))
+
+PROTOCOL_SINCE: Final = 5
+
+
+async def handle(context: Context, request: SyncGroupRequest) -> SyncGroupResponse:
+    check_group(context, request.group_id)
+    if context.api_version >= PROTOCOL_SINCE and None in (
+        request.protocol_type,
+        request.protocol_name,
+    ):
+        raise Refused(ErrorCode.inconsistent_group_protocol, "a member names its protocol")
+    response: SyncGroupResponse = await context.broker.groups.ask(
+        request.group_id,
+        lambda shard, ticket, now_ms: shard.classic.sync(request, ticket, now_ms),
+    )
+    return response

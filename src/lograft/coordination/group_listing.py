@@ -1,0 +1,79 @@
+"""ListGroups, DescribeGroups, DeleteGroups: for groups of every kind."""
+
+from collections.abc import Collection
+from typing import TYPE_CHECKING
+
+from lograft.coordination.classic_group import ClassicGroup
+from lograft.coordination.classic_states import GroupState
+from lograft.coordination.offset_records import offset_tombstones
+from lograft.coordination.types import Outcome, Ticket
+from lograft.model.errors import ErrorCode
+from lograft.wire.messages.delete_groups import DeletableGroupResult
+from lograft.wire.messages.describe_groups import DescribedGroup, DescribedGroupMember
+from lograft.wire.messages.list_groups import ListedGroup, ListGroupsResponse
+
+if TYPE_CHECKING:
+    from lograft.coordination.group_shard import GroupShard
+
+
+def list_groups(
+    shard: "GroupShard", ticket: Ticket, *, states: Collection[str], types: Collection[str]
+) -> Outcome:
+    """Those in one of these states and of one of these types, in small letters; none: all."""
+    listed = [
+        ListedGroup(
+            group_id=group.group_id,
+            protocol_type=group.protocol_type,
+            group_state=group.state_name,
+            group_type=group.kind.value,
+        )
+        for group in shard.groups.values()
+        if (not states or group.state_name.lower() in states)
+        and (not types or group.kind.value.lower() in types)
+    ]
+    return Outcome(replies=[(ticket, ListGroupsResponse(groups=listed))])
+
+
+def describe_group(shard: "GroupShard", ticket: Ticket, group_id: str) -> Outcome:
+    """A group of another kind than classic is none to this API."""
+    group = shard.groups.get(group_id)
+    if isinstance(group, ClassicGroup):
+        described = _described(group)
+    else:
+        described = DescribedGroup(
+            error_code=ErrorCode.group_id_not_found,
+            error_message=f"Group {group_id} not found.",
+            group_id=group_id,
+            group_state=GroupState.dead.value,
+        )
+    return Outcome(replies=[(ticket, described)])
+
+
+def _described(group: ClassicGroup) -> DescribedGroup:
+    """What members said and have is shown only once it fits together."""
+    protocol = group.protocol if group.state is GroupState.stable else None
+    return DescribedGroup(
+        group_id=group.group_id,
+        group_state=group.state_name,
+        protocol_type=group.protocol_type,
+        protocol_data=protocol or "",
+        members=[
+            DescribedGroupMember(
+                member_id=member.member_id,
+                group_instance_id=member.instance_id,
+                client_id=member.client_id,
+                client_host=member.client_host,
+                member_metadata=b"" if protocol is None else member.protocols[protocol],
+                member_assignment=b"" if protocol is None else member.assignment,
+            )
+            for member in group.members.values()
+        ],
+    )
+
+
+def delete_group(shard: "GroupShard", ticket: Ticket, group_id: str) -> Outcome:
+    """With its positions, in one batch."""
+    group = shard.group(group_id)
+    group.check_delete()
+    records = [*offset_tombstones(shard.offsets, group_id), *group.tombstones()]
+    return Outcome(records=records, replies=[(ticket, DeletableGroupResult(group_id=group_id))])
