@@ -8,7 +8,7 @@ v6: leader epochs. v7: static members. v9: member epochs of the new protocol. v1
 from typing import Final
 
 from lograft.api.context import Api, Context
-from lograft.api.topic_names import NamedTopics, name_topics
+from lograft.api.topic_names import known_topics, named_topics
 from lograft.coordination.offset_commands import commit_offsets
 from lograft.model.errors import ErrorCode
 from lograft.wire.messages.offset_commit import (
@@ -26,20 +26,18 @@ TOPIC_IDS_SINCE: Final = 10
 
 async def handle(context: Context, request: OffsetCommitRequest) -> OffsetCommitResponse:
     version = context.api_version
-    named: NamedTopics[OffsetCommitRequestTopic] = name_topics(
-        context.broker.image, request.topics, by_id=version >= TOPIC_IDS_SINCE
-    )
-    request.topics = named.known
-    if named.refused and not named.known:
-        reply = OffsetCommitResponse()
-    else:
+    find = named_topics if version >= TOPIC_IDS_SINCE else known_topics
+    known, refused = find(context.broker.image, request.topics)
+    reply = OffsetCommitResponse()
+    if known:
+        request.topics = known
         reply = await context.broker.groups.ask(
             request.group_id,
             lambda shard, ticket, now_ms: commit_offsets(
                 shard, request, ticket, now_ms=now_ms, api_version=version
             ),
         )
-    reply.topics += (_refused(topic, code) for topic, code in named.refused)
+    reply.topics += (_refused(topic, code) for topic, code in refused)
     return reply
 
 

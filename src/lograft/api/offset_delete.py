@@ -6,6 +6,7 @@ Partitions of topics that the group subscribes to keep their offsets (GROUP_SUBS
 from typing import Final
 
 from lograft.api.context import Api, Context
+from lograft.api.topic_names import known_topics
 from lograft.coordination.offset_commands import delete_offsets
 from lograft.model.errors import ErrorCode
 from lograft.wire.messages.offset_delete import (
@@ -20,25 +21,22 @@ API: Final = Api(key=47, versions=range(1))
 
 
 async def handle(context: Context, request: OffsetDeleteRequest) -> OffsetDeleteResponse:
-    image = context.broker.image
-    unknown = [topic for topic in request.topics if topic.name not in image.topic_ids]
-    if unknown:
-        request.topics = [topic for topic in request.topics if topic.name in image.topic_ids]
-    reply: OffsetDeleteResponse = await context.broker.groups.ask(
-        request.group_id, lambda shard, ticket, _: delete_offsets(shard, request, ticket)
-    )
-    reply.topics += map(_unknown, unknown)
+    known, refused = known_topics(context.broker.image, request.topics)
+    reply = OffsetDeleteResponse()
+    if known:
+        request.topics = known
+        reply = await context.broker.groups.ask(
+            request.group_id, lambda shard, ticket, _: delete_offsets(shard, request, ticket)
+        )
+    reply.topics += (_refused(topic, code) for topic, code in refused)
     return reply
 
 
-def _unknown(topic: OffsetDeleteRequestTopic) -> OffsetDeleteResponseTopic:
+def _refused(topic: OffsetDeleteRequestTopic, code: ErrorCode) -> OffsetDeleteResponseTopic:
     return OffsetDeleteResponseTopic(
         name=topic.name,
         partitions=[
-            OffsetDeleteResponsePartition(
-                partition_index=asked.partition_index,
-                error_code=ErrorCode.unknown_topic_or_partition,
-            )
+            OffsetDeleteResponsePartition(partition_index=asked.partition_index, error_code=code)
             for asked in topic.partitions
         ],
     )

@@ -10,7 +10,7 @@ from typing import Final
 
 from lograft.api.context import Api, Context
 from lograft.api.errors import code_of
-from lograft.api.topic_names import name_topics
+from lograft.api.topic_names import named_topics
 from lograft.coordination.offset_fetch import fetch_offsets
 from lograft.metadata.image import MetadataImage
 from lograft.model.errors import ErrorCode, LograftError
@@ -65,7 +65,7 @@ async def _fetch(
     image = context.broker.image
     refused: list[tuple[OffsetFetchRequestTopics, ErrorCode]] = []
     if asked.topics is not None and by_id:
-        asked.topics, refused = name_topics(image, asked.topics, by_id=True)
+        asked.topics, refused = named_topics(image, asked.topics)
     try:
         reply: OffsetFetchResponseGroup = await context.broker.groups.ask(
             asked.group_id,

@@ -95,6 +95,10 @@ class CoordinatorRuntime(Generic[C]):
     def partition_of(self, key: str) -> int:
         return key_hash(key) % self.partition_count
 
+    def led_for(self, key: str) -> Partition:
+        """The partition of the internal topic that `key` belongs to, if it is coordinated here."""
+        return self._shard(self.partition_of(key)).partition
+
     def _shard(self, index: int) -> Shard[C]:
         shard = self._shards.get(index)
         if shard is None:

@@ -5,13 +5,15 @@ its groups in `groups` and its timers in `deadlines`. What concerns all groups i
 """
 
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 
 from lograft.coordination.classic_groups import ClassicGroups
 from lograft.coordination.deadlines import Deadlines
 from lograft.coordination.errors import UnreadableRecord
 from lograft.coordination.group import Group, GroupFamily, Replay
+from lograft.coordination.offset_expiry import OffsetUpkeep
 from lograft.coordination.offset_table import Committed, OffsetTable
-from lograft.coordination.types import NOTHING, Outcome, Record, Reply, Surroundings
+from lograft.coordination.types import NOTHING, RETRY_MS, Outcome, Record, Reply, Surroundings
 from lograft.metadata.delta import MetadataDelta
 from lograft.metadata.errors import Refused
 from lograft.model.errors import ErrorCode
@@ -32,6 +34,7 @@ class GroupShard:
         self.deadlines: Deadlines[Outcome] = Deadlines()
         self.families: list[GroupFamily] = []
         self._replays: dict[type[Message], Replay] = {}
+        self.upkeep = OffsetUpkeep(self)
         self.classic = ClassicGroups(self)
         self.add_family(self.classic)
         #: Makes the group of someone who only commits offsets: a classic one without members.
@@ -87,6 +90,7 @@ class GroupShard:
     # The life of the shard.
 
     def on_loaded(self, now_ms: int) -> Outcome:
+        self.upkeep.on_loaded(now_ms)
         return _merged([family.on_loaded(now_ms) for family in self.families])
 
     def on_unloaded(self) -> Sequence[Reply]:
@@ -97,9 +101,23 @@ class GroupShard:
 
     def on_time(self, now_ms: int) -> Outcome:
         due = self.deadlines.take_due(now_ms)
-        return NOTHING if due is None else due.action(now_ms)
+        if due is None:
+            return NOTHING
+        outcome = due.action(now_ms)
+        if not outcome.records or due.is_alive:
+            return outcome
+        take_back = outcome.failed
+
+        def failed(code: ErrorCode) -> Sequence[Reply]:
+            """What was due is still due: the log says nothing of it."""
+            if not due.is_alive:
+                self.deadlines.move(due, now_ms + RETRY_MS)
+            return () if take_back is None else take_back(code)
+
+        return replace(outcome, failed=failed)
 
     def on_image(self, delta: MetadataDelta) -> Outcome:
+        self.upkeep.on_image(delta)
         return _merged([family.on_image(delta) for family in self.families])
 
     def statistics(self) -> dict[str, int]:

@@ -102,7 +102,6 @@ def commit_transactional_offsets(
     request: TxnOffsetCommitRequest,
     ticket: Ticket,
     *,
-    now_ms: int,
     api_version: int,
 ) -> Outcome:
     """They count once the producer's transaction is committed."""

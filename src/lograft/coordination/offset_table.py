@@ -68,8 +68,15 @@ class OffsetTable:
         partitions = None if positions is None else positions.get(topic)
         return None if partitions is None else partitions.get(partition)
 
-    def groups(self) -> Iterator[str]:
-        return iter(self._committed)
+    def of_topic(self, topic: str) -> Iterator[tuple[str, int]]:
+        """(group, partition) of every position in the topic, committed or pending."""
+        for group_id, positions in self._committed.items():
+            for partition in positions.get(topic, ()):
+                yield group_id, partition
+        for groups in self._pending.values():
+            for group_id, positions in groups.items():
+                for partition in positions.get(topic, ()):
+                    yield group_id, partition
 
     def is_pending(self, group_id: str, topic: str, partition: int) -> bool:
         """Whether a transaction that is open may still commit another position."""

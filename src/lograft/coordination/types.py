@@ -59,6 +59,8 @@ class Outcome:
     waits: bool = True
 
 
+#: After a failed append what was due is tried again.
+RETRY_MS: Final = 500
 #: To be shared: outcomes are not changed.
 NOTHING: Final = Outcome()
 

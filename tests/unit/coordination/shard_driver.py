@@ -1,6 +1,7 @@
 """A runtime in miniature: appends to a list, replays, and hands out replies at once."""
 
 from collections.abc import Callable, Sequence
+from typing import NamedTuple
 from uuid import UUID
 
 from lograft.coordination.group_shard import GroupShard
@@ -37,12 +38,23 @@ class Named(Ticket):
         self.name = name
 
 
+class Entry(NamedTuple):
+    """A record in the log, or a transaction marker."""
+
+    key: bytes
+    value: bytes | None
+    producer: tuple[int, int] = (-1, -1)
+    #: Of a marker.
+    committed: bool | None = None
+
+
 class ShardDriver:
     def __init__(self, settings: dict[str, str] | None = None) -> None:
         self.config = broker_config({**NODE, **(settings or {})})
         self.image = MetadataImage()
         self.now_ms = 0
-        self.log: list[tuple[bytes, bytes | None]] = []
+        self.log: list[Entry] = []
+        self.batch_sizes: list[int] = []
         #: The next append fails with this.
         self.failure: ErrorCode | None = None
         self.ids = 0
@@ -71,6 +83,8 @@ class ShardDriver:
             if outcome.failed is not None:
                 self._give(outcome.failed(code))
             return
+        if outcome.records:
+            self.batch_sizes.append(len(outcome.records))
         for record in outcome.records:
             self.written.append(record)
             key = encode_coordinator_key(record.key)
@@ -78,8 +92,8 @@ class ShardDriver:
             bytes_ = (
                 None if value is None else encode_coordinator_value(value, record.value_version)
             )
-            self.log.append((key, bytes_))
-            self._replay(self.shard, key, bytes_, len(self.log) - 1)
+            self.log.append(Entry(key, bytes_, outcome.producer or (-1, -1)))
+            self._replay(self.shard, self.log[-1], len(self.log) - 1)
         self._give(outcome.replies)
         self._run_due()
 
@@ -106,17 +120,31 @@ class ShardDriver:
         self.replies, self.written = [], []
         self._give(self.shard.on_unloaded())
         self.shard = GroupShard(self.around)
-        for offset, (key, value) in enumerate(self.log):
-            self._replay(self.shard, key, value, offset)
+        for offset, entry in enumerate(self.log):
+            self._replay(self.shard, entry, offset)
         self.run(self.shard.on_loaded(self.now_ms))
 
+    def end_transaction(self, producer_id: int, *, committed: bool) -> None:
+        """A marker comes."""
+        self.log.append(Entry(b"", None, (producer_id, 0), committed))
+        self._replay(self.shard, self.log[-1], len(self.log) - 1)
+
     @staticmethod
-    def _replay(shard: GroupShard, key: bytes, value: bytes | None, offset: int) -> None:
-        decoded_key = decode_coordinator_key(GROUPS, key)
-        assert not isinstance(decoded_key, UnknownRecord)
-        decoded = None if value is None else decode_coordinator_value(GROUPS, decoded_key, value)
-        assert not isinstance(decoded, UnknownRecord)
-        shard.replay(Record(decoded_key, decoded), offset=Offset(offset))
+    def _replay(shard: GroupShard, entry: Entry, offset: int) -> None:
+        producer_id, producer_epoch = entry.producer
+        if entry.committed is not None:
+            shard.replay_marker(producer_id, producer_epoch, committed=entry.committed)
+            return
+        key = decode_coordinator_key(GROUPS, entry.key)
+        assert not isinstance(key, UnknownRecord)
+        value = None if entry.value is None else decode_coordinator_value(GROUPS, key, entry.value)
+        assert not isinstance(value, UnknownRecord)
+        shard.replay(
+            Record(key, value),
+            offset=Offset(offset),
+            producer_id=producer_id,
+            producer_epoch=producer_epoch,
+        )
 
     def set(self, **settings: str) -> None:
         named = {name.replace("_", "."): value for name, value in settings.items()}

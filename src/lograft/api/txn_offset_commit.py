@@ -1,0 +1,94 @@
+"""TxnOffsetCommit, versions 0-5: offsets that count once a producer's transaction is committed.
+
+Before the first of a transaction the transaction's coordinator is asked whether it is open and has
+this group's partition of the internal topic; from v5 on (protocol v2) the question adds it.
+v2: leader epochs. v3: the member that commits, so that it can be fenced. v4: TRANSACTION_ABORTABLE.
+"""
+
+from typing import Final
+
+from lograft.api.context import Api, Context
+from lograft.api.topic_names import known_topics
+from lograft.coordination.group_shard import GroupShard
+from lograft.coordination.offset_commands import commit_transactional_offsets
+from lograft.coordination.types import Outcome, Ticket
+from lograft.metadata.errors import Refused
+from lograft.model.errors import ErrorCode
+from lograft.storage.producers import UNVERIFIED, ProducerStates, Verification
+from lograft.wire.messages.txn_offset_commit import (
+    TxnOffsetCommitRequest,
+    TxnOffsetCommitRequestTopic,
+    TxnOffsetCommitResponse,
+    TxnOffsetCommitResponsePartition,
+    TxnOffsetCommitResponseTopic,
+)
+
+API: Final = Api(key=28, versions=range(6))
+
+ABORTABLE_SINCE: Final = 4
+ADDS_SINCE: Final = 5
+#: Offsets have no sequences: each batch could be the first.
+FIRST_SEQUENCE: Final = 0
+
+
+async def handle(context: Context, request: TxnOffsetCommitRequest) -> TxnOffsetCommitResponse:
+    groups, version = context.broker.groups, context.api_version
+    known, refused = known_topics(context.broker.image, request.topics)
+    reply = TxnOffsetCommitResponse()
+    if known:
+        request.topics = known
+        producers = groups.led_for(request.group_id).leader_log().producers
+        word = await _verify(context, request, producers)
+
+        def decide(shard: GroupShard, ticket: Ticket, now_ms: int) -> Outcome:
+            producers.check_transactional(
+                request.producer_id, request.producer_epoch, FIRST_SEQUENCE, word
+            )
+            return commit_transactional_offsets(shard, request, ticket, api_version=version)
+
+        reply = await groups.ask(request.group_id, decide)
+    reply.topics += (_refused(topic, code) for topic, code in refused)
+    return reply
+
+
+async def _verify(
+    context: Context, request: TxnOffsetCommitRequest, producers: ProducerStates
+) -> Verification | None:
+    """What the batch has to bring along; None: its transaction is open here already."""
+    broker, version = context.broker, context.api_version
+    adds = version >= ADDS_SINCE
+    if not adds and not broker.config.transaction_partition_verification_enable:
+        return UNVERIFIED
+    producer = (request.producer_id, request.producer_epoch)
+    word = producers.begin_verification(
+        *producer, FIRST_SEQUENCE, adds=adds, now_ms=broker.clock.wall_ms()
+    )
+    if word is None:
+        return None
+    where = broker.groups.led_for(request.group_id).topic_partition
+    found = await broker.verification.verify(request.transactional_id, producer, [where], adds=adds)
+    code = found[where]
+    if code is ErrorCode.network_exception:
+        # Older clients do not expect it here; this one they wait out.
+        code = ErrorCode.coordinator_load_in_progress
+    elif code is ErrorCode.transaction_abortable and version < ABORTABLE_SINCE:
+        code = ErrorCode.invalid_txn_state
+    if code is not ErrorCode.none:
+        raise Refused(code, f"the coordinator of {request.transactional_id} says {code.name}")
+    return word
+
+
+def error_response(
+    request: TxnOffsetCommitRequest, code: ErrorCode, message: str
+) -> TxnOffsetCommitResponse:
+    return TxnOffsetCommitResponse(topics=[_refused(topic, code) for topic in request.topics])
+
+
+def _refused(topic: TxnOffsetCommitRequestTopic, code: ErrorCode) -> TxnOffsetCommitResponseTopic:
+    return TxnOffsetCommitResponseTopic(
+        name=topic.name,
+        partitions=[
+            TxnOffsetCommitResponsePartition(partition_index=asked.partition_index, error_code=code)
+            for asked in topic.partitions
+        ],
+    )

@@ -1,0 +1,82 @@
+import pytest
+
+from lograft.model.errors import ErrorCode
+from lograft.storage.types import TransactionEnd
+from lograft.wire.messages.txn_offset_commit import (
+    TxnOffsetCommitRequest,
+    TxnOffsetCommitRequestPartition,
+    TxnOffsetCommitRequestTopic,
+    TxnOffsetCommitResponse,
+)
+from tests.unit.api.offsets_bench import commit, fetch_all, find, play, run_coordinator
+from tests.unit.broker.bench import Bench
+
+
+async def commit_in_transaction(
+    bench: Bench, version: int, positions: dict[int, int], *, topic: str = "t", epoch: int = 0
+) -> dict[int, int]:
+    request = TxnOffsetCommitRequest(
+        transactional_id="x",
+        group_id="g",
+        producer_id=77,
+        producer_epoch=epoch,
+        topics=[
+            TxnOffsetCommitRequestTopic(
+                name=topic,
+                partitions=[
+                    TxnOffsetCommitRequestPartition(
+                        partition_index=partition, committed_offset=offset
+                    )
+                    for partition, offset in positions.items()
+                ],
+            )
+        ],
+    )
+    (answer,) = (await bench.ask(request, version, TxnOffsetCommitResponse)).topics
+    return {one.partition_index: one.error_code for one in answer.partitions}
+
+
+async def end(bench: Bench, *, committed: bool, epoch: int = 0) -> None:
+    groups = bench.broker.groups
+    end = TransactionEnd(77, epoch, committed, coordinator_epoch=0)
+    offset = groups.append_marker(groups.partition_of("g"), end)
+    await groups.led_for("g").wait_committed(offset, timeout_ms=1000)
+
+
+@pytest.mark.parametrize("committed", [False, True])
+@pytest.mark.parametrize("version", range(5))
+def test_they_count_when_the_transaction_is_committed(version: int, committed: bool) -> None:
+    async def scenario(bench: Bench) -> None:
+        await bench.create_topic("t")
+        await find(bench)
+        await commit(bench, 9, "t", {0: 1})
+        assert await commit_in_transaction(bench, version, {0: 5, 1: 6}) == {0: 0, 1: 0}
+        assert (await fetch_all(bench, 9))["t"].keys() == {0}
+        await end(bench, committed=committed)
+        found = {index: one[0] for index, one in (await fetch_all(bench, 9))["t"].items()}
+        assert found == ({0: 5, 1: 6} if committed else {0: 1})
+
+    run_coordinator(scenario, transaction_partition_verification_enable="false")
+
+
+def test_an_older_life_of_the_producer_is_fenced() -> None:
+    async def scenario(bench: Bench) -> None:
+        await bench.create_topic("t")
+        await find(bench)
+        await end(bench, committed=False, epoch=4)
+        fenced = ErrorCode.invalid_producer_epoch
+        assert await commit_in_transaction(bench, 4, {0: 5}, epoch=3) == {0: fenced}
+        assert await fetch_all(bench, 9) == {}
+
+    run_coordinator(scenario, transaction_partition_verification_enable="false")
+
+
+@pytest.mark.parametrize("version", range(6))
+def test_nobody_coordinates_the_transaction(version: int) -> None:
+    async def scenario(bench: Bench) -> None:
+        codes = await commit_in_transaction(bench, version, {0: 5, 2: 1})
+        assert codes == dict.fromkeys((0, 2), ErrorCode.coordinator_not_available)
+        unknown = ErrorCode.unknown_topic_or_partition
+        assert await commit_in_transaction(bench, version, {0: 5}, topic="u") == {0: unknown}
+
+    play(scenario)
