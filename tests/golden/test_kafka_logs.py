@@ -15,9 +15,10 @@ from lograft.storage.log_dirs import (
     read_partition_metadata,
     take_clean_shutdown,
 )
+from lograft.storage.markers import build_marker, read_marker
 from lograft.storage.producer_snapshots import decode_snapshot
-from lograft.storage.types import FixedLogConfig, RecoveryPlan
-from lograft.wire.batches import check_crc, iterate_headers, read_records
+from lograft.storage.types import FixedLogConfig, RecoveryPlan, TransactionEnd
+from lograft.wire.batches import check_crc, iterate_headers, patch, read_records
 from lograft.wire.compression import Codec
 from tests.golden.kafka_folders import Folder, unpack
 
@@ -225,6 +226,24 @@ def test_aborted_transactions_are_known(stopped: Folder) -> None:
     assert found == told
     assert log.first_unstable_offset is None
     log.close(clean=True)
+
+
+def test_our_markers_are_kafkas(folder: Folder) -> None:
+    """Byte for byte, both ends of transactions."""
+    seen = set()
+    for name in folder.files("transactions-0/*.log"):
+        data = (folder.data / name).read_bytes()
+        for position, header in iterate_headers(data):
+            kafkas = data[position : position + header.size_bytes]
+            marker = read_marker(kafkas) if header.is_control else None
+            if marker is None:
+                continue
+            seen.add(marker.commit)
+            end = TransactionEnd(header.producer_id, header.producer_epoch, *marker)
+            ours = build_marker(end, header.max_timestamp)
+            patch(ours, 0, header.base_offset, header.leader_epoch)
+            assert bytes(ours) == kafkas
+    assert seen == {True, False}
 
 
 def last_offset(folder: Folder, topic: str) -> int:
