@@ -1,0 +1,200 @@
+"""What one member's request changes in its consumer group.
+
+A change is worked out in a fixed order, each part seeing what the parts before it decided although
+nothing of it is replayed yet: the member's subscription, patterns, the group's epoch, the target,
+and the member's own next step towards it.
+"""
+
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass, field
+from uuid import UUID
+
+from lograft.coordination.assignors import Assignment, assignor
+from lograft.coordination.consumer_group import ConsumerGroup
+from lograft.coordination.consumer_member import ConsumerMember
+from lograft.coordination.consumer_reconciliation import Situation, reconcile
+from lograft.coordination.consumer_records import (
+    current_assignment,
+    forgotten_regex,
+    group_epoch,
+    member_metadata,
+    removed_member,
+    resolved_regex,
+    target_assignment,
+    target_epoch,
+)
+from lograft.coordination.consumer_settings import ConsumerSettings
+from lograft.coordination.consumer_targets import (
+    Subscriber,
+    compute_targets,
+    existing_topics,
+    metadata_hash,
+)
+from lograft.coordination.subscriptions import ResolvedRegex, needs_refresh, resolve
+from lograft.coordination.types import Record
+from lograft.metadata.image import MetadataImage
+
+
+@dataclass(slots=True, kw_only=True)
+class Circumstances:
+    image: MetadataImage
+    settings: ConsumerSettings
+    wall_ms: int
+    #: Version of the last image that brought new topics.
+    topics_created_at: int
+
+
+@dataclass(slots=True, kw_only=True)
+class MemberChange:
+    group: ConsumerGroup
+    around: Circumstances
+    #: As it was. One that is new is not in the group.
+    old: ConsumerMember
+    new: ConsumerMember
+    #: The static member whose place it takes.
+    replaces: ConsumerMember | None = None
+    records: list[Record] = field(default_factory=list)
+    _resolved: dict[str, ResolvedRegex] = field(default_factory=dict)
+
+    def apply(self, reported: Mapping[UUID, Collection[int]] | None) -> ConsumerMember:
+        """Fills `records`; the member as it is then. `reported`: what it says it has."""
+        group, group_id = self.group, self.group.group_id
+        self._resolved = group.resolved
+        if self.replaces is not None:
+            self._replace(self.replaces)
+        if self.new != self.old:
+            self.records.append(member_metadata(group_id, self.new))
+        subscription_changed = self._regex(self.new) != self._regex(self.old) or (
+            self.new.topics != self.old.topics
+        )
+        matches_changed = self._resolve_regexes()
+        epoch = self._next_group_epoch(subscription_changed or matches_changed or self._is_new)
+        at_epoch, target = self._next_target(epoch)
+        if not subscription_changed and self.new.is_reconciled_to(at_epoch):
+            return self.new
+        situation = Situation(
+            target_epoch=at_epoch,
+            target=target,
+            topics=frozenset(existing_topics(self._topics_of(self.new), self.around.image)),
+            subscription_changed=subscription_changed,
+            reported=reported,
+            is_free=group.is_free,
+        )
+        member = reconcile(self.new, situation)
+        if member != self.new:
+            self.records.append(current_assignment(group_id, member))
+        return member
+
+    @property
+    def _is_new(self) -> bool:
+        return self.replaces is None and self.new.member_id not in self.group.members
+
+    def _replace(self, leaver: ConsumerMember) -> None:
+        """A static member is back under another id: all it had goes to the new one."""
+        group_id, member_id = self.group.group_id, self.old.member_id
+        self.records += removed_member(group_id, leaver.member_id)
+        self.records += [
+            member_metadata(group_id, self.old),
+            target_assignment(group_id, member_id, self.group.target(leaver.member_id)),
+            current_assignment(group_id, self.old),
+        ]
+
+    # Patterns.
+
+    @staticmethod
+    def _regex(member: ConsumerMember) -> str:
+        return member.regex or ""
+
+    def _topics_of(self, member: ConsumerMember) -> tuple[str, ...]:
+        return self.group.topics_of(member, self._resolved)
+
+    def _resolve_regexes(self) -> bool:
+        """Matches again what is due; whether the topics of a pattern are others now."""
+        group, around = self.group, self.around
+        old, new = self._regex(self.old), self._regex(self.new)
+        if not group.regex_counts and not new:
+            return False
+        counts = dict(group.regex_counts)
+        if old and not self._is_new:
+            counts[old] -= 1
+        if new:
+            counts[new] = counts.get(new, 0) + 1
+        used = [regex for regex, count in counts.items() if count]
+        unused = [regex for regex in group.resolved if not counts.get(regex)]
+        if unused:
+            self.records += [forgotten_regex(group.group_id, regex) for regex in unused]
+            self._resolved = {r: one for r, one in group.resolved.items() if r not in unused}
+        if not needs_refresh(
+            used,
+            self._resolved,
+            topics_created_at=around.topics_created_at,
+            interval_ms=around.settings.regex_refresh_interval_ms,
+            wall_ms=around.wall_ms,
+        ):
+            return False
+        before, self._resolved = self._resolved, resolve(used, around.image, around.wall_ms)
+        for regex, one in self._resolved.items():
+            self.records.append(
+                resolved_regex(
+                    group.group_id,
+                    regex,
+                    one.topics,
+                    version=one.version,
+                    wall_ms=one.resolved_ms,
+                )
+            )
+        return any(
+            regex not in before or before[regex].topics != one.topics
+            for regex, one in self._resolved.items()
+        )
+
+    # Epochs.
+
+    def _next_group_epoch(self, has_changed: bool) -> int:
+        group = self.group
+        if not has_changed and not group.is_stale:
+            return group.epoch
+        names = set(group.topic_counts)
+        if not self._is_new:
+            before = self.old if self.replaces is None else self.replaces
+            names -= {name for name in before.topics if group.topic_counts[name] == 1}
+        names.update(self.new.topics)
+        for one in self._resolved.values():
+            names.update(one.topics)
+        found = metadata_hash(names, self.around.image)
+        if not has_changed and found == group.metadata_hash:
+            group.is_stale = False
+            return group.epoch
+        self.records.append(group_epoch(group.group_id, group.epoch + 1, found))
+        return group.epoch + 1
+
+    def _next_target(self, epoch: int) -> tuple[int, Assignment]:
+        """The epoch of the target that the member follows, and its part of it."""
+        group, settings, wall_ms = self.group, self.around.settings, self.around.wall_ms
+        before = self.new if self.replaces is None else self.replaces
+        age_ms = wall_ms - group.target_ms
+        if epoch == group.target_epoch or (
+            # Many members that come at once are assigned once.
+            group.target_ms and 0 <= age_ms < settings.assignment_interval_ms
+        ):
+            return group.target_epoch, group.target(before.member_id)
+        members = dict(group.members)
+        members.pop(before.member_id, None)
+        members[self.new.member_id] = self.new
+        subscribers = {
+            member_id: Subscriber(
+                self._topics_of(member), group.target(member_id), member.rack, member.instance_id
+            )
+            for member_id, member in members.items()
+        }
+        own = subscribers[self.new.member_id]
+        subscribers[self.new.member_id] = own._replace(had=group.target(before.member_id))
+        name = settings.preferred_assignor(member.assignor for member in members.values())
+        assign = assignor(name)
+        assert assign is not None, name
+        targets = compute_targets(subscribers, assign, self.around.image)
+        for member_id, target in targets.items():
+            if target != subscribers[member_id].had:
+                self.records.append(target_assignment(group.group_id, member_id, target))
+        self.records.append(target_epoch(group.group_id, epoch, wall_ms))
+        return epoch, targets[self.new.member_id]

@@ -1,0 +1,227 @@
+"""A group of the consumer protocol (KIP-848): its state, which only replay changes.
+
+Three epochs chase each other. The group's grows with every change of members, subscriptions or
+topics; the target's follows when an assignment was computed for it; a member's follows when the
+member has given up what the target takes from it.
+"""
+
+from collections.abc import Iterable, Mapping
+from typing import Final, TypeVar
+from uuid import UUID
+
+from lograft.coordination.assignors import NO_PARTITIONS, Assignment
+from lograft.coordination.consumer_member import (
+    ConsumerMember,
+    each_partition,
+)
+from lograft.coordination.consumer_records import (
+    forgotten_regex,
+    group_epoch,
+    removed_group,
+    removed_member,
+)
+from lograft.coordination.group import GroupKind
+from lograft.coordination.subscriptions import ResolvedRegex
+from lograft.coordination.types import Outcome, Record
+from lograft.metadata.errors import Refused
+from lograft.model.errors import ErrorCode
+
+K = TypeVar("K")
+
+#: The first version of OffsetCommit that tells STALE_MEMBER_EPOCH.
+COMMIT_VERSION_MIN: Final = 9
+
+
+class ConsumerGroup:
+    """A `group.Group`."""
+
+    kind: Final = GroupKind.consumer
+
+    def __init__(self, group_id: str) -> None:
+        self.group_id: Final = group_id
+        self.epoch = 0
+        #: Of the topics that the epoch was made for: another hash asks for another epoch.
+        self.metadata_hash = 0
+        self.target_epoch = 0
+        #: When the target was computed (wall clock).
+        self.target_ms = 0
+        self.members: dict[str, ConsumerMember] = {}
+        #: By instance id.
+        self.static_members: dict[str, str] = {}
+        self.targets: dict[str, Assignment] = {}
+        #: Who has a partition, in use or about to be given up. Invariant (G2): nobody else gets it.
+        self.owners: dict[UUID, dict[int, str]] = {}
+        self.resolved: dict[str, ResolvedRegex] = {}
+        #: How many members name a topic, use a pattern, ask for an assignor.
+        self.topic_counts: dict[str, int] = {}
+        self.regex_counts: dict[str, int] = {}
+        self.assignor_counts: dict[str, int] = {}
+
+        #: Soft: the topics may have changed since the hash was taken.
+        self.is_stale = True
+
+    def __repr__(self) -> str:
+        return f"ConsumerGroup({self.group_id}, epoch={self.epoch}, members={len(self.members)})"
+
+    @property
+    def state(self) -> str:
+        if not self.members:
+            return "Empty"
+        if self.epoch > self.target_epoch:
+            return "Assigning"
+        if all(member.is_reconciled_to(self.target_epoch) for member in self.members.values()):
+            return "Stable"
+        return "Reconciling"
+
+    # What commands ask.
+
+    def member(self, member_id: str) -> ConsumerMember:
+        found = self.members.get(member_id)
+        if found is None:
+            raise Refused(
+                ErrorCode.unknown_member_id,
+                f"Member {member_id} is not a member of group {self.group_id}.",
+            )
+        return found
+
+    def static_member(self, instance_id: str) -> ConsumerMember | None:
+        member_id = self.static_members.get(instance_id)
+        return None if member_id is None else self.members[member_id]
+
+    def target(self, member_id: str) -> Assignment:
+        return self.targets.get(member_id, NO_PARTITIONS)
+
+    def is_free(self, topic_id: UUID, partition: int) -> bool:
+        return partition not in self.owners.get(topic_id, ())
+
+    def topics_of(
+        self, member: ConsumerMember, resolved: Mapping[str, ResolvedRegex] | None = None
+    ) -> tuple[str, ...]:
+        """All names that a member subscribes to; with patterns as `resolved` says, or as known."""
+        if not member.regex:
+            return member.topics
+        found = (self.resolved if resolved is None else resolved).get(member.regex)
+        return member.topics if found is None else (*member.topics, *found.topics)
+
+    # As a `Group`.
+
+    def check_commit(
+        self,
+        *,
+        member_id: str,
+        instance_id: str | None,
+        epoch: int,
+        transactional: bool,
+        api_version: int,
+    ) -> None:
+        if epoch < 0 and not self.members:
+            return  # an administrator moves the offsets of an empty group
+        if transactional and epoch == -1 and member_id == "" and instance_id is None:
+            return  # a producer that does not say whose offsets it commits
+        member = self.member(member_id)
+        if not transactional and member.classic is None and api_version < COMMIT_VERSION_MIN:
+            raise Refused(
+                ErrorCode.unsupported_version,
+                "Members of the consumer protocol commit with OffsetCommit"
+                f" {COMMIT_VERSION_MIN} or above.",
+            )
+        self._check_epoch(member, epoch)
+
+    def check_fetch(self, *, member_id: str | None, epoch: int) -> None:
+        if member_id is None and epoch < 0:
+            return
+        self._check_epoch(self.member(member_id or ""), epoch)
+
+    def _check_epoch(self, member: ConsumerMember, epoch: int) -> None:
+        if epoch != member.epoch:
+            raise Refused(
+                ErrorCode.stale_member_epoch
+                if member.classic is None
+                else ErrorCode.illegal_generation,
+                f"Member {member.member_id} of group {self.group_id} is in epoch {member.epoch},"
+                f" not in {epoch}.",
+            )
+
+    def check_delete(self) -> None:
+        if self.members:
+            raise Refused(
+                ErrorCode.non_empty_group,
+                f"Group {self.group_id} has {len(self.members)} member(s).",
+            )
+
+    def is_subscribed_to(self, topic: str) -> bool:
+        return topic in self.topic_counts or any(
+            topic in one.topics for one in self.resolved.values()
+        )
+
+    def is_empty(self) -> bool:
+        return not self.members
+
+    def retention_starts_ms(self, committed_ms: int) -> int | None:
+        return committed_ms
+
+    def tombstones(self) -> list[Record]:
+        return removed_group(self.group_id, self.members, self.resolved)
+
+    def commit_seen(self, member_id: str, now_ms: int) -> None:
+        """Only a heartbeat is a sign of life here."""
+
+    def fence_all(self, now_ms: int) -> Outcome:
+        records = [
+            record
+            for member_id in self.members
+            for record in removed_member(self.group_id, member_id)
+        ]
+        records += [forgotten_regex(self.group_id, regex) for regex in self.resolved]
+        return Outcome(records=[*records, group_epoch(self.group_id, self.epoch + 1, 0)])
+
+    # Replay.
+
+    def put_member(self, member: ConsumerMember) -> None:
+        old = self.members.get(member.member_id)
+        self.members[member.member_id] = member
+        if old is not None:
+            self._forget(old)
+        if member.instance_id is not None:
+            self.static_members[member.instance_id] = member.member_id
+        _count(self.topic_counts, member.topics, 1)
+        _count(self.regex_counts, _some(member.regex), 1)
+        _count(self.assignor_counts, _some(member.assignor), 1)
+        for topic_id, partition in each_partition(member.assigned, member.revoking):
+            self.owners.setdefault(topic_id, {})[partition] = member.member_id
+
+    def remove_member(self, member_id: str) -> None:
+        old = self.members.pop(member_id, None)
+        if old is not None:
+            self._forget(old)
+
+    def _forget(self, old: ConsumerMember) -> None:
+        """All that follows from what it was."""
+        if (
+            old.instance_id is not None
+            and self.static_members.get(old.instance_id) == old.member_id
+        ):
+            del self.static_members[old.instance_id]
+        _count(self.topic_counts, old.topics, -1)
+        _count(self.regex_counts, _some(old.regex), -1)
+        _count(self.assignor_counts, _some(old.assignor), -1)
+        for topic_id, partition in each_partition(old.assigned, old.revoking):
+            owners = self.owners.get(topic_id, {})
+            # After a change of hands in one batch the new owner may be there already.
+            if owners.get(partition) == old.member_id:
+                del owners[partition]
+                if not owners:
+                    del self.owners[topic_id]
+
+
+def _some(text: str | None) -> tuple[str, ...]:
+    return (text,) if text else ()
+
+
+def _count(counts: dict[K, int], keys: Iterable[K], by: int) -> None:
+    for key in keys:
+        count = counts.get(key, 0) + by
+        if count:
+            counts[key] = count
+        else:
+            del counts[key]

@@ -1,0 +1,323 @@
+"""ConsumerGroupHeartbeat: join, stay, leave.
+
+A heartbeat that says nothing new, of a member that has all it shall have, costs two look-ups and
+an answer. All others go the long way (`consumer_change`).
+"""
+
+from collections.abc import Collection
+from typing import Final, NamedTuple
+from uuid import UUID
+
+from lograft.coordination.consumer_change import MemberChange
+from lograft.coordination.consumer_family import ConsumerFamily
+from lograft.coordination.consumer_group import ConsumerGroup
+from lograft.coordination.consumer_member import (
+    JOIN,
+    LEAVE,
+    LEAVE_FOR_NOW,
+    NOTHING_OWNED,
+    ConsumerMember,
+    Owned,
+)
+from lograft.coordination.consumer_records import current_assignment
+from lograft.coordination.consumer_settings import ConsumerSettings
+from lograft.coordination.types import Outcome, Ticket
+from lograft.metadata.errors import Refused
+from lograft.model.errors import ErrorCode
+from lograft.model.uuids import uuid_to_text
+from lograft.wire.messages.consumer_group_heartbeat import (
+    Assignment,
+    ConsumerGroupHeartbeatRequest,
+    ConsumerGroupHeartbeatResponse,
+    ConsumerGroupHeartbeatResponseTopicPartitions,
+)
+
+#: From this version on members bring their own id (KIP-1082).
+OWN_MEMBER_ID_VERSION: Final = 1
+
+
+class Caller(NamedTuple):
+    client_id: str
+    #: As Kafka writes addresses: "/127.0.0.1".
+    client_host: str
+
+
+def check_heartbeat(
+    request: ConsumerGroupHeartbeatRequest, version: int, assignors: Collection[str]
+) -> None:
+    """What is wrong with a request whatever the group's state."""
+    epoch = request.member_epoch
+    must_have_id = version >= OWN_MEMBER_ID_VERSION or epoch > 0 or epoch == LEAVE
+    if must_have_id and not request.member_id.strip():
+        raise _invalid("MemberId can't be empty.")
+    for name, text in (
+        ("GroupId", request.group_id),
+        ("InstanceId", request.instance_id),
+        ("RackId", request.rack_id),
+    ):
+        if text is not None and not text.strip():
+            raise _invalid(f"{name} can't be empty.")
+    if epoch == JOIN:
+        if request.rebalance_timeout_ms == -1:
+            raise _invalid("RebalanceTimeoutMs must be provided in first request.")
+        if request.topic_partitions is None or request.topic_partitions:
+            raise _invalid("TopicPartitions must be empty when (re-)joining.")
+        if request.subscribed_topic_names is None and request.subscribed_topic_regex is None:
+            raise _invalid(
+                "Either SubscribedTopicNames or SubscribedTopicRegex must be non-null"
+                " when (re-)joining."
+            )
+    elif epoch == LEAVE_FOR_NOW and request.instance_id is None:
+        raise _invalid("InstanceId can't be null.")
+    elif epoch < LEAVE_FOR_NOW:
+        raise _invalid("MemberEpoch is invalid.")
+    if request.server_assignor is not None and request.server_assignor not in assignors:
+        raise Refused(
+            ErrorCode.unsupported_assignor,
+            f"ServerAssignor {request.server_assignor} is not supported. Supported assignors:"
+            f" {', '.join(assignors)}.",
+        )
+
+
+def heartbeat(
+    family: ConsumerFamily,
+    request: ConsumerGroupHeartbeatRequest,
+    caller: Caller,
+    *,
+    ticket: Ticket,
+    now_ms: int,
+) -> Outcome:
+    """The request is one that `check_heartbeat` let pass."""
+    if request.member_epoch < 0:
+        return _leave(family, request, ticket)
+    group = family.shard.groups.get(request.group_id)
+    if isinstance(group, ConsumerGroup):
+        member = group.members.get(request.member_id)
+        if member is not None and _says_nothing_new(request, caller, group, member):
+            return _answer(family, request, member, member, ticket=ticket, now_ms=now_ms)
+    return _change(family, request, caller, ticket=ticket, now_ms=now_ms)
+
+
+def _says_nothing_new(
+    request: ConsumerGroupHeartbeatRequest,
+    caller: Caller,
+    group: ConsumerGroup,
+    member: ConsumerMember,
+) -> bool:
+    return (
+        request.member_epoch == member.epoch
+        and member.epoch == group.target_epoch == group.epoch
+        and member.is_reconciled_to(group.target_epoch)
+        and not group.is_stale
+        and not group.resolved
+        and member.classic is None
+        and request.subscribed_topic_names is None
+        and request.subscribed_topic_regex is None
+        and request.server_assignor is None
+        and request.rebalance_timeout_ms == -1
+        and request.instance_id in (None, member.instance_id)
+        and (request.instance_id is None) == (member.instance_id is None)
+        and request.rack_id in (None, member.rack)
+        and caller.client_id == member.client_id
+        and caller.client_host == member.client_host
+    )
+
+
+def _change(
+    family: ConsumerFamily,
+    request: ConsumerGroupHeartbeatRequest,
+    caller: Caller,
+    *,
+    ticket: Ticket,
+    now_ms: int,
+) -> Outcome:
+    is_join = request.member_epoch == JOIN
+    if is_join:
+        group, records = family.group_to_join(request.group_id)
+    else:
+        group, records = family.group(request.group_id), []
+    around = family.circumstances(request.group_id)
+    member_id = request.member_id or uuid_to_text(family.shard.around.new_uuid())
+    _check_size(group, member_id, around.settings)
+    replaces: ConsumerMember | None = None
+    if request.instance_id is not None:
+        old, replaces = _static_member(group, member_id, request)
+    elif is_join:
+        old = group.members.get(member_id) or ConsumerMember(member_id)
+    else:
+        old = group.member(member_id)
+        _check_epoch(old, request)
+    change = MemberChange(
+        group=group,
+        around=around,
+        old=old,
+        new=_updated(old, request, caller),
+        replaces=replaces,
+        records=records,
+    )
+    member = change.apply(_reported(request))
+    family.watch_revocation(request.group_id, member, now_ms)
+    outcome = _answer(family, request, old, member, ticket=ticket, now_ms=now_ms)
+    outcome.records = change.records
+    return outcome
+
+
+def _answer(
+    family: ConsumerFamily,
+    request: ConsumerGroupHeartbeatRequest,
+    old: ConsumerMember,
+    member: ConsumerMember,
+    *,
+    ticket: Ticket,
+    now_ms: int,
+) -> Outcome:
+    settings = family.settings(request.group_id)
+    family.extend_session(
+        request.group_id, member.member_id, now_ms, settings.session_timeout_ms
+    )
+    response = ConsumerGroupHeartbeatResponse(
+        member_id=member.member_id,
+        member_epoch=member.epoch,
+        heartbeat_interval_ms=settings.heartbeat_interval_ms,
+    )
+    # A member that tells everything has lost track, and is told everything.
+    tells_everything = (
+        request.rebalance_timeout_ms != -1
+        and (
+            request.subscribed_topic_names is not None
+            or request.subscribed_topic_regex is not None
+        )
+        and request.topic_partitions is not None
+    )
+    if request.member_epoch == JOIN or tells_everything or member.assigned != old.assigned:
+        response.assignment = _written(member.assigned)
+    return Outcome(replies=[(ticket, response)])
+
+
+def _leave(
+    family: ConsumerFamily, request: ConsumerGroupHeartbeatRequest, ticket: Ticket
+) -> Outcome:
+    group = family.group(request.group_id)
+    if request.instance_id is None:
+        member = group.member(request.member_id)
+    else:
+        member = _known_static(group, request.instance_id, request.member_id)
+    reply = ConsumerGroupHeartbeatResponse(
+        member_id=member.member_id, member_epoch=request.member_epoch
+    )
+    if request.member_epoch == LEAVE_FOR_NOW:
+        gone = member._replace(
+            epoch=LEAVE_FOR_NOW,
+            assigned={t: dict.fromkeys(partitions, 0) for t, partitions in member.assigned.items()},
+            revoking=NOTHING_OWNED,
+        )
+        records = [current_assignment(group.group_id, gone)]
+    else:
+        records = family.removal(group, [member])
+    return Outcome(records=records, replies=[(ticket, reply)])
+
+
+def _check_size(group: ConsumerGroup, member_id: str, settings: ConsumerSettings) -> None:
+    if len(group.members) >= settings.members_max and member_id not in group.members:
+        raise Refused(
+            ErrorCode.group_max_size_reached,
+            f"The consumer group has reached its maximum capacity of {settings.members_max}"
+            " members.",
+        )
+
+
+def _check_epoch(member: ConsumerMember, request: ConsumerGroupHeartbeatRequest) -> None:
+    epoch = request.member_epoch
+    if epoch in (JOIN, member.epoch):
+        return
+    # The answer that moved it on may be lost; then it has nothing that it was not given since.
+    is_repeated = (
+        epoch < member.epoch
+        and epoch == member.previous_epoch
+        and request.topic_partitions is not None
+        and all(
+            partition in member.assigned.get(topic.topic_id, ())
+            for topic in request.topic_partitions
+            for partition in topic.partitions
+        )
+    )
+    if not is_repeated:
+        raise Refused(
+            ErrorCode.fenced_member_epoch,
+            f"The consumer group member has the epoch {epoch}, the group coordinator expects"
+            f" {member.epoch}. The member must abandon all its partitions and rejoin.",
+        )
+
+
+def _static_member(
+    group: ConsumerGroup, member_id: str, request: ConsumerGroupHeartbeatRequest
+) -> tuple[ConsumerMember, ConsumerMember | None]:
+    """As it was, and the one whose place it takes."""
+    assert request.instance_id is not None
+    if request.member_epoch != JOIN:
+        member = _known_static(group, request.instance_id, member_id)
+        _check_epoch(member, request)
+        return member, None
+    present = group.static_member(request.instance_id)
+    if present is None:
+        return group.members.get(member_id) or ConsumerMember(member_id), None
+    if present.epoch != LEAVE_FOR_NOW and present.classic is None:
+        raise Refused(
+            ErrorCode.unreleased_instance_id,
+            f"Static member {member_id} with instance id {request.instance_id} cannot join the"
+            f" group because the instance id is owned by member {present.member_id}.",
+        )
+    return present._replace(member_id=member_id, epoch=JOIN, previous_epoch=JOIN), present
+
+
+def _known_static(group: ConsumerGroup, instance_id: str, member_id: str) -> ConsumerMember:
+    member = group.static_member(instance_id)
+    if member is None:
+        raise Refused(ErrorCode.unknown_member_id, f"Instance id {instance_id} is unknown.")
+    if member.member_id != member_id:
+        raise Refused(
+            ErrorCode.fenced_instance_id,
+            f"Static member {member_id} with instance id {instance_id} was fenced by member"
+            f" {member.member_id}.",
+        )
+    return member
+
+
+def _updated(
+    old: ConsumerMember, request: ConsumerGroupHeartbeatRequest, caller: Caller
+) -> ConsumerMember:
+    """With what the request tells; what it leaves out stays."""
+    names, timeout_ms = request.subscribed_topic_names, request.rebalance_timeout_ms
+    return old._replace(
+        instance_id=old.instance_id if request.instance_id is None else request.instance_id,
+        rack=old.rack if request.rack_id is None else request.rack_id,
+        rebalance_timeout_ms=old.rebalance_timeout_ms if timeout_ms == -1 else timeout_ms,
+        assignor=old.assignor if request.server_assignor is None else request.server_assignor,
+        topics=old.topics if names is None else tuple(sorted(set(names))),
+        regex=old.regex
+        if request.subscribed_topic_regex is None
+        else request.subscribed_topic_regex,
+        client_id=caller.client_id,
+        client_host=caller.client_host,
+        classic=None,
+    )
+
+
+def _reported(request: ConsumerGroupHeartbeatRequest) -> dict[UUID, list[int]] | None:
+    topics = request.topic_partitions
+    return None if topics is None else {topic.topic_id: topic.partitions for topic in topics}
+
+
+def _written(owned: Owned) -> Assignment:
+    return Assignment(
+        topic_partitions=[
+            ConsumerGroupHeartbeatResponseTopicPartitions(
+                topic_id=topic_id, partitions=sorted(partitions)
+            )
+            for topic_id, partitions in owned.items()
+        ]
+    )
+
+
+def _invalid(sentence: str) -> Refused:
+    return Refused(ErrorCode.invalid_request, sentence)

@@ -1,0 +1,166 @@
+"""A member of a consumer group (KIP-848): a value. What changes a member makes another one."""
+
+from collections.abc import Iterable, Iterator, Mapping
+from enum import IntEnum
+from typing import Final, NamedTuple, TypeAlias
+from uuid import UUID
+
+from lograft.coordination.assignors import Assignment
+from lograft.wire.records.consumer_group_current_member_assignment_value import (
+    ConsumerGroupCurrentMemberAssignmentValue as CurrentAssignmentValue,
+)
+from lograft.wire.records.consumer_group_current_member_assignment_value import TopicPartitions
+from lograft.wire.records.consumer_group_member_metadata_value import (
+    ClassicMemberMetadata,
+    ConsumerGroupMemberMetadataValue,
+)
+
+#: Member epochs with a meaning of their own, in heartbeats and records.
+JOIN: Final = 0
+LEAVE: Final = -1
+#: A static member leaves for a while: its partitions wait for it.
+LEAVE_FOR_NOW: Final = -2
+
+#: Partitions by topic, each with the epoch in which the member got it.
+Owned: TypeAlias = Mapping[UUID, Mapping[int, int]]
+
+NOTHING_OWNED: Final[Owned] = {}
+
+
+class MemberState(IntEnum):
+    """The numbers are those of the records."""
+
+    #: It has all of its target that it can have in its epoch.
+    stable = 0
+    #: It was told to give up partitions and has not said that it did: nobody else gets them, and
+    #: its own epoch stays behind until it does.
+    unrevoked_partitions = 1
+    #: It waits for partitions that others have not given up yet.
+    unreleased_partitions = 2
+    #: Written by a later release. It has to begin anew.
+    unknown = 127
+
+    @classmethod
+    def _missing_(cls, value: object) -> "MemberState":
+        return cls.unknown
+
+
+class ConsumerMember(NamedTuple):
+    member_id: str
+    instance_id: str | None = None
+    rack: str | None = None
+    client_id: str = ""
+    client_host: str = ""
+    #: Names it subscribes to, each once, sorted.
+    topics: tuple[str, ...] = ()
+    #: None or "": it subscribes to no pattern.
+    regex: str | None = None
+    rebalance_timeout_ms: int = -1
+    #: The server-side assignor it asks for.
+    assignor: str | None = None
+    #: It speaks the classic protocol: its session timeout and the protocols it offers.
+    classic: ClassicMemberMetadata | None = None
+
+    #: What the coordinator expects in its heartbeats; it reaches the target's epoch when nothing
+    #: is left to be revoked.
+    epoch: int = JOIN
+    #: The epoch before: the member repeats it when the answer that moved it on was lost.
+    previous_epoch: int = JOIN
+    state: MemberState = MemberState.stable
+    #: What it may use now.
+    assigned: Owned = NOTHING_OWNED
+    #: What it may still use, and has to give up.
+    revoking: Owned = NOTHING_OWNED
+
+    def is_reconciled_to(self, target_epoch: int) -> bool:
+        return self.state is MemberState.stable and self.epoch == target_epoch
+
+    def with_epoch(self, epoch: int) -> "ConsumerMember":
+        """Moved on by one step, perhaps within its epoch."""
+        return self._replace(epoch=epoch, previous_epoch=self.epoch)
+
+    def metadata(self) -> ConsumerGroupMemberMetadataValue:
+        return ConsumerGroupMemberMetadataValue(
+            instance_id=self.instance_id,
+            rack_id=self.rack,
+            client_id=self.client_id,
+            client_host=self.client_host,
+            subscribed_topic_names=list(self.topics),
+            subscribed_topic_regex=self.regex,
+            rebalance_timeout_ms=self.rebalance_timeout_ms,
+            server_assignor=self.assignor,
+            classic_member_metadata=self.classic,
+        )
+
+    def with_metadata(self, value: ConsumerGroupMemberMetadataValue) -> "ConsumerMember":
+        return self._replace(
+            instance_id=value.instance_id,
+            rack=value.rack_id,
+            client_id=value.client_id,
+            client_host=value.client_host,
+            topics=tuple(sorted(set(value.subscribed_topic_names))),
+            regex=value.subscribed_topic_regex,
+            rebalance_timeout_ms=value.rebalance_timeout_ms,
+            assignor=value.server_assignor,
+            classic=value.classic_member_metadata,
+        )
+
+    def current_assignment(self) -> CurrentAssignmentValue:
+        return CurrentAssignmentValue(
+            member_epoch=self.epoch,
+            previous_member_epoch=self.previous_epoch,
+            state=int(self.state),
+            assigned_partitions=_written(self.assigned),
+            partitions_pending_revocation=_written(self.revoking),
+        )
+
+    def with_current_assignment(self, value: CurrentAssignmentValue | None) -> "ConsumerMember":
+        """None: a tombstone."""
+        if value is None:
+            return self._replace(
+                epoch=LEAVE,
+                previous_epoch=LEAVE,
+                state=MemberState.stable,
+                assigned=NOTHING_OWNED,
+                revoking=NOTHING_OWNED,
+            )
+        return self._replace(
+            epoch=value.member_epoch,
+            previous_epoch=value.previous_member_epoch,
+            state=MemberState(value.state),
+            assigned=_read(value.assigned_partitions, value.member_epoch),
+            revoking=_read(value.partitions_pending_revocation, value.member_epoch),
+        )
+
+
+def partitions_of(owned: Owned) -> Assignment:
+    return {topic_id: tuple(sorted(partitions)) for topic_id, partitions in owned.items()}
+
+
+def each_partition(*owned: Owned) -> Iterator[tuple[UUID, int]]:
+    for one in owned:
+        for topic_id, partitions in one.items():
+            for partition in partitions:
+                yield topic_id, partition
+
+
+def _written(owned: Owned) -> list[TopicPartitions]:
+    return [
+        TopicPartitions(
+            topic_id=topic_id,
+            partitions=list(partitions),
+            assignment_epochs=list(partitions.values()),
+        )
+        for topic_id, partitions in owned.items()
+    ]
+
+
+def _read(topics: Iterable[TopicPartitions], member_epoch: int) -> Owned:
+    """Before Kafka 4.3 there were no assignment epochs: then it is the member's."""
+    owned: dict[UUID, dict[int, int]] = {}
+    for topic in topics:
+        epochs = topic.assignment_epochs
+        if epochs is None or len(epochs) != len(topic.partitions):
+            epochs = [max(member_epoch, 0)] * len(topic.partitions)
+        owned[topic.topic_id] = dict(zip(topic.partitions, epochs, strict=True))
+    return owned

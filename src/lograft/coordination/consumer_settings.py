@@ -1,0 +1,46 @@
+"""The settings of a consumer group: the broker's, overruled by the group's own."""
+
+from collections import Counter
+from collections.abc import Iterable
+from typing import NamedTuple
+
+from lograft.metadata.image import MetadataImage
+from lograft.metadata.types import ResourceType
+from lograft.model.broker_configs import BrokerConfig
+
+
+class ConsumerSettings(NamedTuple):
+    session_timeout_ms: int
+    heartbeat_interval_ms: int
+    #: A target is not computed anew sooner than this after the last one.
+    assignment_interval_ms: int
+    regex_refresh_interval_ms: int
+    members_max: int
+    #: By preference: the first serves members that ask for none.
+    assignors: tuple[str, ...]
+    may_upgrade: bool
+    may_downgrade: bool
+
+    @classmethod
+    def of(cls, group_id: str, config: BrokerConfig, image: MetadataImage) -> "ConsumerSettings":
+        own = image.config_of(ResourceType.group, group_id)
+
+        def number(name: str, broker: int) -> int:
+            return int(own.get(name, broker))
+
+        policy = config.group_consumer_migration_policy.lower()
+        return cls(
+            number("consumer.session.timeout.ms", config.group_consumer_session_timeout_ms),
+            number("consumer.heartbeat.interval.ms", config.group_consumer_heartbeat_interval_ms),
+            number("consumer.assignment.interval.ms", config.group_consumer_assignment_interval_ms),
+            config.group_consumer_regex_refresh_interval_ms,
+            config.group_consumer_max_size,
+            config.group_consumer_assignors,
+            may_upgrade=policy in ("upgrade", "bidirectional"),
+            may_downgrade=policy in ("downgrade", "bidirectional"),
+        )
+
+    def preferred_assignor(self, wishes: Iterable[str | None]) -> str:
+        """What most members ask for that ask for one; at a tie the one that is named first."""
+        votes = Counter(name for name in wishes if name in self.assignors)
+        return max(self.assignors, key=lambda name: votes[name])

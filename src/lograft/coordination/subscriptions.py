@@ -1,0 +1,72 @@
+"""Subscriptions by pattern: the server matches topic names, so that all members see the same.
+
+Patterns are RE2's, as in Kafka: matching takes linear time, whatever a client sends. A pattern is
+resolved when the first member brings it, and again when topics were created or the last time is
+long ago (`group.consumer.regex.refresh.interval.ms`).
+"""
+
+from collections.abc import Iterable, Mapping
+from typing import Final, NamedTuple
+
+from lograft.metadata.errors import Refused
+from lograft.metadata.image import MetadataImage
+from lograft.model.errors import ErrorCode
+
+#: However many topics are created: a group's patterns are not matched again sooner.
+REFRESH_INTERVAL_MS_MIN: Final = 10_000
+PATTERN_LENGTH_MAX: Final = 10_000
+
+
+class ResolvedRegex(NamedTuple):
+    #: Sorted.
+    topics: tuple[str, ...]
+    #: Of the image that it was matched with.
+    version: int
+    #: When that was (wall clock).
+    resolved_ms: int
+
+
+def resolve(regexes: Iterable[str], image: MetadataImage, wall_ms: int) -> dict[str, ResolvedRegex]:
+    """The topics whose whole name matches, for each. Refused: it is not a pattern."""
+    # Imported here: most nodes never see a pattern.
+    import re2
+
+    options = re2.Options()
+    options.log_errors = False
+    found: dict[str, ResolvedRegex] = {}
+    for regex in regexes:
+        try:
+            if len(regex) > PATTERN_LENGTH_MAX:
+                raise re2.error(f"longer than {PATTERN_LENGTH_MAX} characters")
+            matches = re2.compile(regex, options).fullmatch
+        except re2.error as error:
+            text = error.args[0].decode() if isinstance(error.args[0], bytes) else error.args[0]
+            raise Refused(
+                ErrorCode.invalid_regular_expression,
+                f"SubscribedTopicRegex `{regex}` is not a valid regular expression: {text}.",
+            ) from None
+        topics = tuple(sorted(name for name in image.topic_ids if matches(name)))
+        found[regex] = ResolvedRegex(topics, image.offset, wall_ms)
+    return found
+
+
+def needs_refresh(
+    subscribed: Iterable[str],
+    resolved: Mapping[str, ResolvedRegex],
+    *,
+    topics_created_at: int,
+    interval_ms: int,
+    wall_ms: int,
+) -> bool:
+    """Whether a group's patterns are to be matched again. `topics_created_at`: the version of the
+    last image that brought new topics."""
+    if any(regex not in resolved for regex in subscribed):
+        return True
+    if not resolved:
+        return False
+    age_ms = wall_ms - max(one.resolved_ms for one in resolved.values())
+    if 0 <= age_ms <= REFRESH_INTERVAL_MS_MIN:
+        return False
+    is_behind = min(one.version for one in resolved.values()) < topics_created_at
+    return is_behind or not 0 <= age_ms <= interval_ms
+
