@@ -5,7 +5,8 @@ topics; the target's follows when an assignment was computed for it; a member's 
 member has given up what the target takes from it.
 """
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
+from functools import partial
 from typing import Final, TypeVar
 from uuid import UUID
 
@@ -20,7 +21,7 @@ from lograft.coordination.consumer_records import (
     removed_group,
     removed_member,
 )
-from lograft.coordination.group import GroupKind
+from lograft.coordination.group import GroupKind, PartitionCheck
 from lograft.coordination.subscriptions import ResolvedRegex
 from lograft.coordination.types import Outcome, Record
 from lograft.metadata.errors import Refused
@@ -36,8 +37,10 @@ class ConsumerGroup:
     """A `group.Group`."""
 
     kind: Final = GroupKind.consumer
+    protocol_type: Final = "consumer"
 
-    def __init__(self, group_id: str) -> None:
+    def __init__(self, group_id: str, topic_id_of: Callable[[str], UUID | None]) -> None:
+        self._topic_id_of = topic_id_of
         self.group_id: Final = group_id
         self.epoch = 0
         #: Of the topics that the epoch was made for: another hash asks for another epoch.
@@ -64,7 +67,7 @@ class ConsumerGroup:
         return f"ConsumerGroup({self.group_id}, epoch={self.epoch}, members={len(self.members)})"
 
     @property
-    def state(self) -> str:
+    def state_name(self) -> str:
         if not self.members:
             return "Empty"
         if self.epoch > self.target_epoch:
@@ -113,11 +116,11 @@ class ConsumerGroup:
         epoch: int,
         transactional: bool,
         api_version: int,
-    ) -> None:
+    ) -> PartitionCheck | None:
         if epoch < 0 and not self.members:
-            return  # an administrator moves the offsets of an empty group
+            return None  # an administrator moves the offsets of an empty group
         if transactional and epoch == -1 and member_id == "" and instance_id is None:
-            return  # a producer that does not say whose offsets it commits
+            return None  # a producer that does not say whose offsets it commits
         member = self.member(member_id)
         if not transactional and member.classic is None and api_version < COMMIT_VERSION_MIN:
             raise Refused(
@@ -125,22 +128,40 @@ class ConsumerGroup:
                 "Members of the consumer protocol commit with OffsetCommit"
                 f" {COMMIT_VERSION_MIN} or above.",
             )
-        self._check_epoch(member, epoch)
+        if epoch == member.epoch:
+            return None
+        if epoch > member.epoch:
+            raise self._stale(member, f"is in epoch {member.epoch}, not in {epoch}")
+        return partial(self._check_partition, member, epoch)
+
+    def _check_partition(
+        self, member: ConsumerMember, epoch: int, topic: str, partition: int
+    ) -> None:
+        """The member may not know of its newest epoch yet: it commits for what it has had since
+        the epoch that it names (KIP-1251)."""
+        topic_id = self._topic_id_of(topic)
+        had = [
+            owned[topic_id][partition]
+            for owned in (member.assigned, member.revoking)
+            if topic_id is not None and partition in owned.get(topic_id, ())
+        ]
+        if not had or had[0] > epoch:
+            raise self._stale(member, f"did not have {topic}-{partition} in epoch {epoch}")
 
     def check_fetch(self, *, member_id: str | None, epoch: int) -> None:
         if member_id is None and epoch < 0:
             return
-        self._check_epoch(self.member(member_id or ""), epoch)
-
-    def _check_epoch(self, member: ConsumerMember, epoch: int) -> None:
+        member = self.member(member_id or "")
         if epoch != member.epoch:
-            raise Refused(
-                ErrorCode.stale_member_epoch
-                if member.classic is None
-                else ErrorCode.illegal_generation,
-                f"Member {member.member_id} of group {self.group_id} is in epoch {member.epoch},"
-                f" not in {epoch}.",
-            )
+            raise self._stale(member, f"is in epoch {member.epoch}, not in {epoch}")
+
+    def _stale(self, member: ConsumerMember, why: str) -> Refused:
+        return Refused(
+            ErrorCode.stale_member_epoch
+            if member.classic is None
+            else ErrorCode.illegal_generation,
+            f"Member {member.member_id} of group {self.group_id} {why}.",
+        )
 
     def check_delete(self) -> None:
         if self.members:
@@ -148,6 +169,9 @@ class ConsumerGroup:
                 ErrorCode.non_empty_group,
                 f"Group {self.group_id} has {len(self.members)} member(s).",
             )
+
+    def check_offset_delete(self) -> None:
+        """Also of a group with members: those of topics that it does not subscribe to."""
 
     def is_subscribed_to(self, topic: str) -> bool:
         return topic in self.topic_counts or any(

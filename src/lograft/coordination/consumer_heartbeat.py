@@ -4,13 +4,13 @@ A heartbeat that says nothing new, of a member that has all it shall have, costs
 an answer. All others go the long way (`consumer_change`).
 """
 
-from collections.abc import Collection
-from typing import Final, NamedTuple
+from typing import Final
 from uuid import UUID
 
+from lograft.coordination.classic_member import Client
 from lograft.coordination.consumer_change import MemberChange
-from lograft.coordination.consumer_family import ConsumerFamily
 from lograft.coordination.consumer_group import ConsumerGroup
+from lograft.coordination.consumer_groups import ConsumerGroups
 from lograft.coordination.consumer_member import (
     JOIN,
     LEAVE,
@@ -36,15 +36,32 @@ from lograft.wire.messages.consumer_group_heartbeat import (
 OWN_MEMBER_ID_VERSION: Final = 1
 
 
-class Caller(NamedTuple):
-    client_id: str
-    #: As Kafka writes addresses: "/127.0.0.1".
-    client_host: str
+def heartbeat(
+    groups: ConsumerGroups,
+    request: ConsumerGroupHeartbeatRequest,
+    client: Client,
+    ticket: Ticket,
+    now_ms: int,
+) -> Outcome:
+    try:
+        if request.member_epoch < 0:
+            _check_request(request, client.api_version)
+            return _leave(groups, request, ticket)
+        group = groups.shard.groups.get(request.group_id)
+        if isinstance(group, ConsumerGroup):
+            member = group.members.get(request.member_id)
+            if member is not None and _says_nothing_new(request, client, group, member):
+                return _answer(groups, request, member, member, ticket=ticket, now_ms=now_ms)
+        _check_request(request, client.api_version)
+        return _change(groups, request, client, ticket=ticket, now_ms=now_ms)
+    except Refused as refusal:
+        error = ConsumerGroupHeartbeatResponse(
+            error_code=refusal.code, error_message=refusal.message
+        )
+        return Outcome(replies=[(ticket, error)], waits=False)
 
 
-def check_heartbeat(
-    request: ConsumerGroupHeartbeatRequest, version: int, assignors: Collection[str]
-) -> None:
+def _check_request(request: ConsumerGroupHeartbeatRequest, version: int) -> None:
     """What is wrong with a request whatever the group's state."""
     epoch = request.member_epoch
     must_have_id = version >= OWN_MEMBER_ID_VERSION or epoch > 0 or epoch == LEAVE
@@ -71,36 +88,11 @@ def check_heartbeat(
         raise _invalid("InstanceId can't be null.")
     elif epoch < LEAVE_FOR_NOW:
         raise _invalid("MemberEpoch is invalid.")
-    if request.server_assignor is not None and request.server_assignor not in assignors:
-        raise Refused(
-            ErrorCode.unsupported_assignor,
-            f"ServerAssignor {request.server_assignor} is not supported. Supported assignors:"
-            f" {', '.join(assignors)}.",
-        )
-
-
-def heartbeat(
-    family: ConsumerFamily,
-    request: ConsumerGroupHeartbeatRequest,
-    caller: Caller,
-    *,
-    ticket: Ticket,
-    now_ms: int,
-) -> Outcome:
-    """The request is one that `check_heartbeat` let pass."""
-    if request.member_epoch < 0:
-        return _leave(family, request, ticket)
-    group = family.shard.groups.get(request.group_id)
-    if isinstance(group, ConsumerGroup):
-        member = group.members.get(request.member_id)
-        if member is not None and _says_nothing_new(request, caller, group, member):
-            return _answer(family, request, member, member, ticket=ticket, now_ms=now_ms)
-    return _change(family, request, caller, ticket=ticket, now_ms=now_ms)
 
 
 def _says_nothing_new(
     request: ConsumerGroupHeartbeatRequest,
-    caller: Caller,
+    client: Client,
     group: ConsumerGroup,
     member: ConsumerMember,
 ) -> bool:
@@ -118,27 +110,28 @@ def _says_nothing_new(
         and request.instance_id in (None, member.instance_id)
         and (request.instance_id is None) == (member.instance_id is None)
         and request.rack_id in (None, member.rack)
-        and caller.client_id == member.client_id
-        and caller.client_host == member.client_host
+        and client.client_id == member.client_id
+        and client.host == member.client_host
     )
 
 
 def _change(
-    family: ConsumerFamily,
+    groups: ConsumerGroups,
     request: ConsumerGroupHeartbeatRequest,
-    caller: Caller,
+    client: Client,
     *,
     ticket: Ticket,
     now_ms: int,
 ) -> Outcome:
     is_join = request.member_epoch == JOIN
     if is_join:
-        group, records = family.group_to_join(request.group_id)
+        group, records = groups.group_to_join(request.group_id)
     else:
-        group, records = family.group(request.group_id), []
-    around = family.circumstances(request.group_id)
-    member_id = request.member_id or uuid_to_text(family.shard.around.new_uuid())
+        group, records = groups.group(request.group_id), []
+    around = groups.circumstances(request.group_id)
+    member_id = request.member_id or uuid_to_text(groups.shard.around.new_uuid())
     _check_size(group, member_id, around.settings)
+    _check_assignor(request.server_assignor, around.settings)
     replaces: ConsumerMember | None = None
     if request.instance_id is not None:
         old, replaces = _static_member(group, member_id, request)
@@ -151,19 +144,19 @@ def _change(
         group=group,
         around=around,
         old=old,
-        new=_updated(old, request, caller),
+        new=_updated(old, request, client),
         replaces=replaces,
         records=records,
     )
     member = change.apply(_reported(request))
-    family.watch_revocation(request.group_id, member, now_ms)
-    outcome = _answer(family, request, old, member, ticket=ticket, now_ms=now_ms)
+    groups.watch_revocation(request.group_id, member, now_ms)
+    outcome = _answer(groups, request, old, member, ticket=ticket, now_ms=now_ms)
     outcome.records = change.records
     return outcome
 
 
 def _answer(
-    family: ConsumerFamily,
+    groups: ConsumerGroups,
     request: ConsumerGroupHeartbeatRequest,
     old: ConsumerMember,
     member: ConsumerMember,
@@ -171,10 +164,8 @@ def _answer(
     ticket: Ticket,
     now_ms: int,
 ) -> Outcome:
-    settings = family.settings(request.group_id)
-    family.extend_session(
-        request.group_id, member.member_id, now_ms, settings.session_timeout_ms
-    )
+    settings = groups.settings(request.group_id)
+    groups.extend_session(request.group_id, member.member_id, now_ms, settings.session_timeout_ms)
     response = ConsumerGroupHeartbeatResponse(
         member_id=member.member_id,
         member_epoch=member.epoch,
@@ -184,8 +175,7 @@ def _answer(
     tells_everything = (
         request.rebalance_timeout_ms != -1
         and (
-            request.subscribed_topic_names is not None
-            or request.subscribed_topic_regex is not None
+            request.subscribed_topic_names is not None or request.subscribed_topic_regex is not None
         )
         and request.topic_partitions is not None
     )
@@ -195,9 +185,9 @@ def _answer(
 
 
 def _leave(
-    family: ConsumerFamily, request: ConsumerGroupHeartbeatRequest, ticket: Ticket
+    groups: ConsumerGroups, request: ConsumerGroupHeartbeatRequest, ticket: Ticket
 ) -> Outcome:
-    group = family.group(request.group_id)
+    group = groups.group(request.group_id)
     if request.instance_id is None:
         member = group.member(request.member_id)
     else:
@@ -213,7 +203,7 @@ def _leave(
         )
         records = [current_assignment(group.group_id, gone)]
     else:
-        records = family.removal(group, [member])
+        records = groups.removal(group, [member])
     return Outcome(records=records, replies=[(ticket, reply)])
 
 
@@ -223,6 +213,15 @@ def _check_size(group: ConsumerGroup, member_id: str, settings: ConsumerSettings
             ErrorCode.group_max_size_reached,
             f"The consumer group has reached its maximum capacity of {settings.members_max}"
             " members.",
+        )
+
+
+def _check_assignor(name: str | None, settings: ConsumerSettings) -> None:
+    if name is not None and name not in settings.assignors:
+        raise Refused(
+            ErrorCode.unsupported_assignor,
+            f"ServerAssignor {name} is not supported. Supported assignors:"
+            f" {', '.join(settings.assignors)}.",
         )
 
 
@@ -284,7 +283,7 @@ def _known_static(group: ConsumerGroup, instance_id: str, member_id: str) -> Con
 
 
 def _updated(
-    old: ConsumerMember, request: ConsumerGroupHeartbeatRequest, caller: Caller
+    old: ConsumerMember, request: ConsumerGroupHeartbeatRequest, client: Client
 ) -> ConsumerMember:
     """With what the request tells; what it leaves out stays."""
     names, timeout_ms = request.subscribed_topic_names, request.rebalance_timeout_ms
@@ -297,8 +296,8 @@ def _updated(
         regex=old.regex
         if request.subscribed_topic_regex is None
         else request.subscribed_topic_regex,
-        client_id=caller.client_id,
-        client_host=caller.client_host,
+        client_id=client.client_id,
+        client_host=client.host,
         classic=None,
     )
 

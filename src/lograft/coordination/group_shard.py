@@ -8,6 +8,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import replace
 
 from lograft.coordination.classic_groups import ClassicGroups
+from lograft.coordination.consumer_groups import ConsumerGroups
 from lograft.coordination.deadlines import Deadlines
 from lograft.coordination.errors import UnreadableRecord
 from lograft.coordination.group import Group, GroupFamily, Replay
@@ -36,7 +37,9 @@ class GroupShard:
         self._replays: dict[type[Message], Replay] = {}
         self.upkeep = OffsetUpkeep(self)
         self.classic = ClassicGroups(self)
+        self.consumer = ConsumerGroups(self)
         self.add_family(self.classic)
+        self.add_family(self.consumer)
         #: Makes the group of someone who only commits offsets: a classic one without members.
         self.new_simple_group: Callable[[str], Group] = self.classic.new_group
 

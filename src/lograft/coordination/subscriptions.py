@@ -69,4 +69,3 @@ def needs_refresh(
         return False
     is_behind = min(one.version for one in resolved.values()) < topics_created_at
     return is_behind or not 0 <= age_ms <= interval_ms
-

@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import partial
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
 from lograft.coordination.consumer_change import Circumstances
 from lograft.coordination.consumer_group import ConsumerGroup
@@ -14,7 +14,6 @@ from lograft.coordination.consumer_targets import metadata_hash
 from lograft.coordination.deadlines import Deadline
 from lograft.coordination.errors import UnreadableRecord
 from lograft.coordination.group import Replay
-from lograft.coordination.group_shard import GroupShard
 from lograft.coordination.types import NOTHING, Outcome, Record, Reply
 from lograft.metadata.delta import MetadataDelta
 from lograft.metadata.errors import Refused
@@ -23,14 +22,17 @@ from lograft.wire.message import Message
 from lograft.wire.records.consumer_group_member_metadata_key import ConsumerGroupMemberMetadataKey
 from lograft.wire.records.consumer_group_metadata_key import ConsumerGroupMetadataKey
 
+if TYPE_CHECKING:
+    from lograft.coordination.group_shard import GroupShard
+
 #: A member whose time is over, when the log did not take it, is removed so much later.
 FENCE_RETRY_MS: Final = 1_000
 
 
-class ConsumerFamily:
+class ConsumerGroups:
     """A `group.GroupFamily`; `consumer_heartbeat` has its commands."""
 
-    def __init__(self, shard: GroupShard) -> None:
+    def __init__(self, shard: "GroupShard") -> None:
         self.shard = shard
         self._settings: dict[str, ConsumerSettings] = {}
         #: By group and member.
@@ -57,8 +59,12 @@ class ConsumerFamily:
         if isinstance(found, ConsumerGroup):
             return found, []
         if found is None or found.is_empty():
-            return ConsumerGroup(group_id), [] if found is None else found.tombstones()
+            return self._new_group(group_id), [] if found is None else found.tombstones()
         return self.group(group_id), []
+
+    def _new_group(self, group_id: str) -> ConsumerGroup:
+        image = self.shard.around.image
+        return ConsumerGroup(group_id, lambda topic: image().topic_ids.get(topic))
 
     def settings(self, group_id: str) -> ConsumerSettings:
         """Of this moment; forgotten whenever a setting changes."""
@@ -81,9 +87,7 @@ class ConsumerFamily:
         """Members leave or are fenced: what they had is free, the group gets a new epoch."""
         group_id = group.group_id
         records = [
-            record
-            for member in members
-            for record in removed_member(group_id, member.member_id)
+            record for member in members for record in removed_member(group_id, member.member_id)
         ]
         topics, regexes = dict(group.topic_counts), dict(group.regex_counts)
         for member in members:
@@ -167,7 +171,7 @@ class ConsumerFamily:
                 return  # what it removes is not there
             if group is not None and not group.is_empty():
                 raise UnreadableRecord(f"group {key.group_id} has members of another protocol")
-            group = groups[key.group_id] = ConsumerGroup(key.group_id)
+            group = groups[key.group_id] = self._new_group(key.group_id)
         replay(group, key, value)
         if value is None:
             if type(key) is ConsumerGroupMetadataKey:

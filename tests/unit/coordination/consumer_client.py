@@ -1,0 +1,156 @@
+"""A consumer in miniature, and a shard with topics: what tests of consumer groups are made of."""
+
+from uuid import UUID
+
+from lograft.coordination.classic_member import Client
+from lograft.coordination.consumer_group import ConsumerGroup
+from lograft.coordination.consumer_heartbeat import heartbeat
+from lograft.metadata.types import ConfigResource, ResourceType
+from lograft.model.types import Epoch, Offset
+from lograft.wire.message import Message
+from lograft.wire.messages.consumer_group_heartbeat import (
+    ConsumerGroupHeartbeatRequest,
+    ConsumerGroupHeartbeatRequestTopicPartitions,
+    ConsumerGroupHeartbeatResponse,
+)
+from lograft.wire.records.config_record import ConfigRecord
+from lograft.wire.records.partition_record import PartitionRecord
+from lograft.wire.records.remove_topic_record import RemoveTopicRecord
+from lograft.wire.records.topic_record import TopicRecord
+from tests.unit.coordination.shard_driver import ShardDriver
+
+Partitions = dict[UUID, list[int]]
+
+
+class Shard(ShardDriver):
+    """With a metadata log."""
+
+    def apply(self, *records: Message) -> None:
+        offset = Offset(self.image.offset + len(records))
+        delta = self.image.apply(records, offset=offset, epoch=Epoch(1))
+        self.replies, self.written = [], []
+        self.run(self.shard.on_image(delta))
+
+    def create_topic(self, name: str, partitions: int) -> UUID:
+        topic_id = self.image.topic_ids.get(name) or self._new_uuid()
+        known = self.image.topics.get(topic_id)
+        first = 0 if known is None else len(known.partitions)
+        head = [] if known else [TopicRecord(name=name, topic_id=topic_id)]
+        self.apply(
+            *head,
+            *(
+                PartitionRecord(
+                    topic_id=topic_id,
+                    partition_id=index,
+                    replicas=[1],
+                    isr=[1],
+                    leader=1,
+                    directories=[UUID(int=1000)],
+                )
+                for index in range(first, partitions)
+            ),
+        )
+        return topic_id
+
+    def delete_topic(self, name: str) -> None:
+        self.apply(RemoveTopicRecord(topic_id=self.image.topic_ids[name]))
+
+    def set_group(self, group_id: str, name: str, value: str) -> None:
+        resource = ConfigResource(ResourceType.group, group_id)
+        self.apply(
+            ConfigRecord(
+                resource_type=resource.type, resource_name=group_id, name=name, value=value
+            )
+        )
+
+    def consumers(self, group_id: str = "g") -> ConsumerGroup:
+        group = self.shard.groups[group_id]
+        assert isinstance(group, ConsumerGroup)
+        return group
+
+
+class Consumer:
+    """Sends what changed, as clients do; gives up partitions when it is told to."""
+
+    def __init__(self, shard: Shard, member_id: str, group_id: str = "g") -> None:
+        self.shard = shard
+        self.member_id = member_id
+        self.group_id = group_id
+        self.instance_id: str | None = None
+        self.epoch = 0
+        self.has: Partitions = {}
+        self.told: Partitions = {}
+        self.topics: list[str] | None = None
+        self.regex: str | None = None
+        #: An answer was lost: it tells everything, to be told everything.
+        self.is_unsure = False
+
+    def ask(self, request: ConsumerGroupHeartbeatRequest, version: int = 1) -> None:
+        client = Client(client_id=self.member_id, host="/127.0.0.1", api_version=version)
+        self.shard.ask(
+            self.member_id,
+            lambda shard, ticket, now_ms: heartbeat(
+                shard.consumer, request, client, ticket, now_ms
+            ),
+        )
+
+    def answer(self) -> ConsumerGroupHeartbeatResponse:
+        ((_, reply),) = self.shard.replies
+        assert isinstance(reply, ConsumerGroupHeartbeatResponse)
+        return reply
+
+    def join(self, topics: list[str] | None, **fields: object) -> ConsumerGroupHeartbeatResponse:
+        self.epoch, self.has, self.told = 0, {}, {}
+        self.topics, self.regex = topics, fields.get("subscribed_topic_regex")  # type: ignore[assignment]
+        return self.beat(
+            subscribed_topic_names=topics,
+            rebalance_timeout_ms=fields.pop("rebalance_timeout_ms", 60_000),
+            topic_partitions=[],
+            **fields,
+        )
+
+    def beat(self, *, lost: bool = False, **fields: object) -> ConsumerGroupHeartbeatResponse:
+        """`lost`: the answer does not reach it."""
+        fields.setdefault(
+            "topic_partitions",
+            [
+                ConsumerGroupHeartbeatRequestTopicPartitions(topic_id=t, partitions=list(found))
+                for t, found in self.has.items()
+            ],
+        )
+        if self.is_unsure:
+            fields.setdefault("subscribed_topic_names", self.topics)
+            fields.setdefault("subscribed_topic_regex", self.regex)
+            fields.setdefault("rebalance_timeout_ms", 60_000)
+        self.is_unsure = lost
+        values = {
+            "group_id": self.group_id,
+            "member_id": self.member_id,
+            "member_epoch": self.epoch,
+            "instance_id": self.instance_id,
+            **fields,
+        }
+        self.ask(ConsumerGroupHeartbeatRequest(**values))  # type: ignore[arg-type]
+        if not self.shard.replies:
+            self.is_unsure = True
+            return ConsumerGroupHeartbeatResponse(error_code=-1)  # the append failed
+        answer = self.answer()
+        if answer.error_code == 0 and not lost:
+            self.epoch = answer.member_epoch
+            if answer.assignment is not None:
+                self.told = {
+                    one.topic_id: list(one.partitions) for one in answer.assignment.topic_partitions
+                }
+                # New ones may be used at once, the others are given up by `reconcile`.
+                for topic_id, partitions in self.told.items():
+                    mine = self.has.setdefault(topic_id, [])
+                    mine += [one for one in partitions if one not in mine]
+        return answer
+
+    def reconcile(self) -> None:
+        """Gives up what it was not told to have."""
+        self.has = {t: list(partitions) for t, partitions in self.told.items() if partitions}
+
+    def leave(self, epoch: int = -1) -> None:
+        self.beat(member_epoch=epoch, topic_partitions=None)
+        self.epoch, self.has, self.told = 0, {}, {}
