@@ -8,6 +8,7 @@ from lograft.metadata.errors import Refused
 from lograft.metadata.image import MetadataImage
 from lograft.metadata.types import (
     ELR_VERSION,
+    GROUP_VERSION,
     KRAFT_VERSION,
     METADATA_VERSION,
     REPLICATION_VERSION,
@@ -32,6 +33,7 @@ SUPPORTED: Final[dict[str, VersionRange]] = {
     METADATA_VERSION: VersionRange(7, 30),
     KRAFT_VERSION: VersionRange(0, 1),
     ELR_VERSION: VersionRange(0, 1),
+    GROUP_VERSION: VersionRange(0, 1),
     REPLICATION_VERSION: VersionRange(0, 1),
 }
 LATEST_METADATA_VERSION: Final = SUPPORTED[METADATA_VERSION].max_version

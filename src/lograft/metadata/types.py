@@ -23,6 +23,8 @@ KRAFT_VERSION: Final = "kraft.version"
 REPLICATION_VERSION: Final = "lograft.replication.version"
 #: From level 1 on ISRs may become empty, and the log says who else may lead (KIP-966).
 ELR_VERSION: Final = "eligible.leader.replicas.version"
+#: Level 1: consumer groups (KIP-848).
+GROUP_VERSION: Final = "group.version"
 TRANSACTION_VERSION: Final = "transaction.version"
 
 #: Topic setting: up to how many partitions the topic grows when someone produces beyond its last.

@@ -94,6 +94,7 @@ class BrokerConfig:
     group_consumer_migration_policy: str
     group_consumer_regex_refresh_interval_ms: int
     group_consumer_session_timeout_ms: int
+    group_coordinator_rebalance_protocols: tuple[str, ...]
     group_initial_rebalance_delay_ms: int
     group_max_session_timeout_ms: int
     group_max_size: int

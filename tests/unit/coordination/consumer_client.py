@@ -103,10 +103,9 @@ class Consumer:
         self.epoch, self.has, self.told = 0, {}, {}
         self.topics, self.regex = topics, fields.get("subscribed_topic_regex")  # type: ignore[assignment]
         return self.beat(
+            **{"rebalance_timeout_ms": 60_000, **fields},  # type: ignore[arg-type]
             subscribed_topic_names=topics,
-            rebalance_timeout_ms=fields.pop("rebalance_timeout_ms", 60_000),
             topic_partitions=[],
-            **fields,
         )
 
     def beat(self, *, lost: bool = False, **fields: object) -> ConsumerGroupHeartbeatResponse:

@@ -152,7 +152,7 @@ class Life(RuleBasedStateMachine):
             return
         self.shard.failure = None
         # Long enough for the session of one that left without the log hearing of it.
-        for _ in range(14):
+        for _ in range(20):
             self.shard.pass_ms(4_000)
             for consumer in self.consumers:
                 if consumer.epoch > 0:

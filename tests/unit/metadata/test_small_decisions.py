@@ -84,7 +84,7 @@ def test_levels_that_cannot_be(cluster: Cluster, name: str, level: int, kind: in
 
 def test_features_that_are_not_built_are_not_shown(cluster: Cluster, apply: Apply) -> None:
     image = cluster(1)
-    apply(image, [FeatureLevelRecord(name="group.version", feature_level=1)])
+    apply(image, [FeatureLevelRecord(name="streams.version", feature_level=1)])
     shown = {"metadata.version": 30, ELR_VERSION: 1}
     assert effective_levels(image) == shown
     assert effective_levels(image, kraft_version=1) == shown | {"kraft.version": 1}
@@ -166,7 +166,7 @@ def test_producer_ids_are_for_registered_brokers(cluster: Cluster) -> None:
 def test_an_empty_log_begins_with_what_it_was_formatted_with(apply: Apply) -> None:
     image = MetadataImage()
     formatted: list[Message] = [
-        FeatureLevelRecord(name="group.version", feature_level=1),
+        FeatureLevelRecord(name="streams.version", feature_level=1),
         FeatureLevelRecord(name="metadata.version", feature_level=25),
         ConfigRecord(resource_type=4, resource_name="", name="a", value="b"),
     ]

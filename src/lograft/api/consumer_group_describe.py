@@ -1,0 +1,58 @@
+"""ConsumerGroupDescribe, versions 0-1: epochs, members and assignments of consumer groups.
+
+Each group has an error of its own, also when another broker coordinates it. v1: which protocol a
+member speaks.
+"""
+
+from typing import Final
+
+from lograft.api.consumer_group_heartbeat import check_enabled
+from lograft.api.context import Api, Context
+from lograft.api.errors import code_of
+from lograft.api.operations import GROUP_OPERATIONS
+from lograft.coordination.consumer_describe import describe
+from lograft.model.errors import ErrorCode, LograftError
+from lograft.wire.messages.consumer_group_describe import (
+    ConsumerGroupDescribeRequest,
+    ConsumerGroupDescribeResponse,
+    DescribedGroup,
+)
+
+API: Final = Api(key=69, versions=range(2))
+
+
+async def handle(
+    context: Context, request: ConsumerGroupDescribeRequest
+) -> ConsumerGroupDescribeResponse:
+    check_enabled(context)
+    groups = [await _describe(context, group_id) for group_id in request.group_ids]
+    if request.include_authorized_operations:
+        for group in groups:
+            if not group.error_code:
+                group.authorized_operations = GROUP_OPERATIONS
+    return ConsumerGroupDescribeResponse(groups=groups)
+
+
+async def _describe(context: Context, group_id: str) -> DescribedGroup:
+    if not group_id:
+        return DescribedGroup(group_id=group_id, error_code=ErrorCode.invalid_group_id)
+    try:
+        found: DescribedGroup = await context.broker.groups.ask(
+            group_id, lambda shard, ticket, now_ms: describe(shard.consumer, group_id, ticket)
+        )
+    except LograftError as error:
+        return DescribedGroup(
+            group_id=group_id, error_code=code_of(error), error_message=str(error)
+        )
+    return found
+
+
+def error_response(
+    request: ConsumerGroupDescribeRequest, code: ErrorCode, message: str
+) -> ConsumerGroupDescribeResponse:
+    return ConsumerGroupDescribeResponse(
+        groups=[
+            DescribedGroup(group_id=group_id, error_code=code, error_message=message)
+            for group_id in request.group_ids
+        ]
+    )

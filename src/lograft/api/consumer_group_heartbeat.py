@@ -1,0 +1,52 @@
+"""ConsumerGroupHeartbeat, versions 0-1: joins, keeps and leaves a consumer group (KIP-848).
+
+Answered at once where nothing changes; a change is answered when it is committed. v1: patterns,
+and members bring their own id.
+"""
+
+from collections.abc import Awaitable, Coroutine
+from typing import Any, Final
+
+from lograft.api.context import Api, Context
+from lograft.coordination.classic_member import Client
+from lograft.coordination.consumer_heartbeat import heartbeat
+from lograft.metadata.errors import Refused
+from lograft.metadata.types import GROUP_VERSION
+from lograft.model.errors import ErrorCode
+from lograft.wire.message import Message
+from lograft.wire.messages.consumer_group_heartbeat import ConsumerGroupHeartbeatRequest
+
+API: Final = Api(key=68, versions=range(2))
+
+
+def handle(
+    context: Context, request: ConsumerGroupHeartbeatRequest
+) -> Message | Coroutine[Any, Any, Message]:
+    check_enabled(context)
+    client = Client(
+        client_id=context.client_id or "",
+        host=f"/{context.peer.host}",
+        api_version=context.api_version,
+    )
+    found = context.broker.groups.ask_now(
+        request.group_id,
+        lambda shard, ticket, now_ms: heartbeat(shard.consumer, request, client, ticket, now_ms),
+    )
+    return found if isinstance(found, Message) else _wait(found)
+
+
+def check_enabled(context: Context) -> None:
+    broker = context.broker
+    if (
+        "consumer" not in broker.config.group_coordinator_rebalance_protocols
+        or broker.image.features.get(GROUP_VERSION, 0) < 1
+    ):
+        raise Refused(
+            ErrorCode.unsupported_version,
+            "The consumer group protocol is not enabled: it needs group.version=1 and 'consumer'"
+            " in group.coordinator.rebalance.protocols.",
+        )
+
+
+async def _wait(reply: Awaitable[Message]) -> Message:
+    return await reply

@@ -1,0 +1,68 @@
+"""ConsumerGroupDescribe: a group as its log says it is."""
+
+from uuid import UUID
+
+from lograft.coordination.assignors import Assignment
+from lograft.coordination.consumer_group import ConsumerGroup
+from lograft.coordination.consumer_groups import ConsumerGroups
+from lograft.coordination.consumer_member import ConsumerMember, partitions_of
+from lograft.coordination.types import Outcome, Ticket
+from lograft.metadata.errors import Refused
+from lograft.metadata.image import MetadataImage
+from lograft.wire.messages import consumer_group_describe as wire
+
+
+def describe(groups: ConsumerGroups, group_id: str, ticket: Ticket) -> Outcome:
+    try:
+        group = groups.group(group_id)
+    except Refused as refusal:
+        missing = wire.DescribedGroup(
+            group_id=group_id, error_code=refusal.code, error_message=refusal.message
+        )
+        return Outcome(replies=[(ticket, missing)])
+    image = groups.shard.around.image()
+    wishes = (member.assignor for member in group.members.values())
+    described = wire.DescribedGroup(
+        group_id=group_id,
+        group_state=group.state_name,
+        group_epoch=group.epoch,
+        assignment_epoch=group.target_epoch,
+        assignor_name=groups.settings(group_id).preferred_assignor(wishes),
+        members=[_member(group, member, image) for member in group.members.values()],
+    )
+    return Outcome(replies=[(ticket, described)])
+
+
+def _member(group: ConsumerGroup, member: ConsumerMember, image: MetadataImage) -> wire.Member:
+    owned: dict[UUID, tuple[int, ...]] = {}
+    for part in (member.assigned, member.revoking):
+        for topic_id, partitions in partitions_of(part).items():
+            owned[topic_id] = (*owned.get(topic_id, ()), *partitions)
+    return wire.Member(
+        member_id=member.member_id,
+        instance_id=member.instance_id,
+        rack_id=member.rack,
+        member_epoch=member.epoch,
+        client_id=member.client_id,
+        client_host=member.client_host,
+        subscribed_topic_names=list(member.topics),
+        subscribed_topic_regex=member.regex or None,
+        assignment=_written(owned, image),
+        target_assignment=_written(group.target(member.member_id), image),
+        member_type=1 if member.classic is None else 0,
+    )
+
+
+def _written(assignment: Assignment, image: MetadataImage) -> wire.Assignment:
+    """Without topics that are gone."""
+    return wire.Assignment(
+        topic_partitions=[
+            wire.TopicPartitions(
+                topic_id=topic_id,
+                topic_name=image.topics[topic_id].name,
+                partitions=sorted(partitions),
+            )
+            for topic_id, partitions in assignment.items()
+            if topic_id in image.topics
+        ]
+    )

@@ -1,0 +1,46 @@
+import pytest
+
+from lograft.api.operations import GROUP_OPERATIONS
+from lograft.model.errors import ErrorCode
+from lograft.wire.messages.consumer_group_describe import (
+    ConsumerGroupDescribeRequest,
+    ConsumerGroupDescribeResponse,
+)
+from tests.unit.api.offsets_bench import play
+from tests.unit.api.test_consumer_group_heartbeat import beat
+from tests.unit.broker.bench import Bench, run
+
+
+@pytest.mark.parametrize("version", [0, 1])
+def test_a_group_and_its_members(version: int) -> None:
+    async def scenario(bench: Bench) -> None:
+        await beat(bench, rack_id="east", server_assignor="range")
+        request = ConsumerGroupDescribeRequest(
+            group_ids=["g", "other", ""], include_authorized_operations=True
+        )
+        response = await bench.ask(request, version, ConsumerGroupDescribeResponse)
+        group, missing, unnamed = response.groups
+        assert (group.group_state, group.group_epoch, group.assignment_epoch) == ("Stable", 1, 1)
+        assert group.assignor_name == "range"
+        assert group.authorized_operations == GROUP_OPERATIONS
+        (member,) = group.members
+        assert (member.member_id, member.rack_id, member.member_epoch) == ("m", "east", 1)
+        assert member.subscribed_topic_names == ["t"]
+        assert member.subscribed_topic_regex is None
+        assert member.member_type == (1 if version else -1)
+        for assignment in (member.assignment, member.target_assignment):
+            (topic,) = assignment.topic_partitions
+            assert (topic.topic_name, topic.partitions) == ("t", [0, 1, 2])
+        assert missing.error_code == ErrorCode.group_id_not_found
+        assert unnamed.error_code == ErrorCode.invalid_group_id
+
+    play(scenario)
+
+
+def test_a_broker_that_is_not_the_coordinator() -> None:
+    async def scenario(bench: Bench) -> None:
+        request = ConsumerGroupDescribeRequest(group_ids=["g"])
+        response = await bench.ask(request, 1, ConsumerGroupDescribeResponse)
+        assert response.groups[0].error_code == ErrorCode.not_coordinator
+
+    run(scenario)
