@@ -1,0 +1,191 @@
+"""Group coordinators on whole nodes: what was told to be committed stays, whoever goes."""
+
+import asyncio
+
+import pytest
+
+from lograft.broker.coordinator_runtime import key_hash
+from lograft.model.errors import ErrorCode
+from lograft.model.types import OFFSETS_TOPIC, ReplicationMode
+from lograft.simulation.client import NotSent, OutcomeUnknown
+from lograft.simulation.routing import ClusterClient
+from lograft.testing import Cluster, TestClient
+from lograft.wire.messages.find_coordinator import FindCoordinatorRequest, FindCoordinatorResponse
+from lograft.wire.messages.incremental_alter_configs import (
+    AlterableConfig,
+    AlterConfigsResource,
+    IncrementalAlterConfigsRequest,
+    IncrementalAlterConfigsResponse,
+)
+from lograft.wire.messages.offset_commit import (
+    OffsetCommitRequest,
+    OffsetCommitRequestPartition,
+    OffsetCommitRequestTopic,
+    OffsetCommitResponse,
+)
+from lograft.wire.messages.offset_fetch import (
+    OffsetFetchRequest,
+    OffsetFetchRequestGroup,
+    OffsetFetchRequestTopics,
+    OffsetFetchResponse,
+)
+
+GROUP = "g"
+PARTITIONS = 2
+INDEX = key_hash(GROUP) % PARTITIONS
+PROPERTIES = {
+    "offsets.topic.num.partitions": str(PARTITIONS),
+    "offsets.commit.timeout.ms": "2000",
+    "min.insync.replicas": "2",
+}
+ISR, RAFT = ReplicationMode.isr, ReplicationMode.raft
+
+
+class Committer:
+    """Commits 1, 2, 3, …; asks in between. Whatever is found must be at least the last that was
+    told to be committed, and at most the last that was tried."""
+
+    def __init__(self, client: ClusterClient) -> None:
+        self._client = client
+        self._route = client.partition(OFFSETS_TOPIC, INDEX)
+        self.tried = 0
+        self.told = 0
+        self.is_stopped = False
+
+    async def make_topic(self) -> None:
+        request = FindCoordinatorRequest(coordinator_keys=[GROUP])
+        while True:
+            try:
+                reply = await self._client.request(
+                    request, 4, FindCoordinatorResponse, timeout_ms=10_000
+                )
+                if reply.coordinators[0].error_code == 0:
+                    return
+            except (NotSent, OutcomeUnknown):
+                self._client.look_again()
+            await asyncio.sleep(0.1)
+
+    async def run(self) -> None:
+        while not self.is_stopped:
+            self.tried += 1
+            position = self.tried
+            if await self._commit(position):
+                self.told = position
+            at_least = self.told
+            found = await self._fetch()
+            if found is not None:
+                assert at_least <= found <= self.tried, (at_least, found, self.tried)
+
+    async def wait_for_more(self, cluster: Cluster, count: int = 10) -> None:
+        wanted = self.told + count
+        await cluster.wait_for(lambda: self.told >= wanted, seconds=60)
+
+    async def _commit(self, position: int) -> bool:
+        partition = OffsetCommitRequestPartition(partition_index=0, committed_offset=position)
+        request = OffsetCommitRequest(
+            group_id=GROUP, topics=[OffsetCommitRequestTopic(name="t", partitions=[partition])]
+        )
+        try:
+            reply = await self._route.request(request, 9, OffsetCommitResponse, timeout_ms=4000)
+        except (NotSent, OutcomeUnknown):
+            return await self._pause()
+        return reply.topics[0].partitions[0].error_code == 0 or await self._pause()
+
+    async def _fetch(self) -> int | None:
+        topic = OffsetFetchRequestTopics(name="t", partition_indexes=[0])
+        request = OffsetFetchRequest(
+            groups=[OffsetFetchRequestGroup(group_id=GROUP, topics=[topic])]
+        )
+        try:
+            reply = await self._route.request(request, 9, OffsetFetchResponse, timeout_ms=4000)
+        except (NotSent, OutcomeUnknown):
+            await self._pause()
+            return None
+        (group,) = reply.groups
+        if group.error_code:
+            await self._pause()
+            return None
+        return max(0, group.topics[0].partitions[0].committed_offset)
+
+    async def _pause(self) -> bool:
+        self._route.look_again()
+        await asyncio.sleep(0.03)
+        return False
+
+
+async def switch(client: ClusterClient, mode: str) -> None:
+    request = IncrementalAlterConfigsRequest(
+        resources=[
+            AlterConfigsResource(
+                resource_type=2,
+                resource_name=OFFSETS_TOPIC,
+                configs=[AlterableConfig(name="replication.mode", config_operation=0, value=mode)],
+            )
+        ]
+    )
+    response = await client.request(request, 1, IncrementalAlterConfigsResponse, timeout_ms=20_000)
+    assert response.responses[0].error_code == ErrorCode.none, response
+
+
+def mode_of(cluster: Cluster) -> ReplicationMode:
+    topic = cluster.image.topic(OFFSETS_TOPIC)
+    assert topic is not None
+    return topic.partitions[INDEX].mode
+
+
+async def wait_mode(cluster: Cluster, mode: ReplicationMode) -> None:
+    await cluster.wait_for(lambda: mode_of(cluster) is mode, seconds=60)
+
+
+async def begin(cluster: Cluster) -> Committer:
+    client: TestClient = cluster.test_client()
+    await client.create_topic("t", partitions=1, replication_factor=3)
+    committer = Committer(cluster.client("committer"))
+    await committer.make_topic()
+    return committer
+
+
+@pytest.mark.parametrize("seed", range(4))
+@pytest.mark.parametrize("mode", ["isr", "raft"])
+def test_commits_outlive_their_coordinators(mode: str, seed: int) -> None:
+    async def scenario(cluster: Cluster) -> None:
+        committer = await begin(cluster)
+        running = asyncio.get_running_loop().create_task(committer.run())
+        for _ in range(3):
+            await committer.wait_for_more(cluster)
+            leader = cluster.leader_of(OFFSETS_TOPIC, INDEX)
+            if seed % 2:
+                cluster.lose_power(leader)
+            else:
+                cluster.kill(leader)
+            await committer.wait_for_more(cluster)
+            await cluster.start(leader)
+        leader = cluster.leader_of(OFFSETS_TOPIC, INDEX)
+        cluster.isolate(leader)
+        await committer.wait_for_more(cluster)
+        cluster.heal()
+        await committer.wait_for_more(cluster)
+        committer.is_stopped = True
+        await running
+
+    properties = {**PROPERTIES, "internal.topics.replication.mode": mode}
+    Cluster(nodes=3, seed=seed, properties=properties).play(scenario)
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_commits_go_on_through_a_switch_of_the_offsets_topic(seed: int) -> None:
+    async def scenario(cluster: Cluster) -> None:
+        committer = await begin(cluster)
+        admin = cluster.client("admin")
+        running = asyncio.get_running_loop().create_task(committer.run())
+        for name, mode in (("raft", RAFT), ("isr", ISR), ("raft", RAFT)):
+            await committer.wait_for_more(cluster)
+            await switch(admin, name)
+            await wait_mode(cluster, mode)
+            await committer.wait_for_more(cluster)
+        cluster.kill(cluster.leader_of(OFFSETS_TOPIC, INDEX))
+        await committer.wait_for_more(cluster)
+        committer.is_stopped = True
+        await running
+
+    Cluster(nodes=3, seed=seed, properties=PROPERTIES).play(scenario)
