@@ -149,6 +149,12 @@ def test_a_partition_that_cannot_take_it_now_says_so() -> None:
         assert codes == [ErrorCode.not_leader_or_follower, unknown, unknown]
         set_leader(partition, -1, epoch=6)
         assert await write(bench, marker_of(("a", 0))) == [ErrorCode.not_leader_or_follower]
+        # Back, but not ready to take anything yet, as a leader in raft mode may be.
+        set_leader(partition, 1, epoch=7)
+        partition.serves = False
+        assert await write(bench, marker_of(("a", 0))) == [ErrorCode.not_leader_or_follower]
+        partition.serves = True
+        assert await write(bench, marker_of(("a", 0))) == [0]
 
     run(scenario)
 
