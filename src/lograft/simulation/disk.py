@@ -143,6 +143,8 @@ class SimulatedDisk:
         self.faults: list[DiskFault] = []
         self.crash: Crash | None = None
         self.is_dead = False
+        #: Somebody looks who is not the node: reads cost no time and meet no faults.
+        self.is_watched = False
         #: Operations that changed something, in this life.
         self.operations = 0
         #: Virtual time that operations took since a worker last asked.
@@ -172,6 +174,8 @@ class SimulatedDisk:
 
     def begin(self, operation: Operation, path: str, *fields: int | str) -> DiskFault | None:
         """Counts, times and may end it; returns a fault that is not an error."""
+        if self.is_watched and operation == "read":
+            return None
         if self.is_dead:
             raise SimulatedCrash
         if operation != "read":

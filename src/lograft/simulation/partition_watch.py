@@ -16,6 +16,7 @@ from lograft.simulation.cluster import DATA, SimulatedCluster
 from lograft.simulation.hosts import Host
 from lograft.simulation.log_matching import is_unlike_replay
 from lograft.simulation.quorum_watch import QuorumWatch, broker_of
+from lograft.storage.errors import LogClosed
 
 #: Here a majority that has fsynced decides, and nothing that is acknowledged can be lost.
 QUORUM_MODES: Final = (ReplicationMode.raft, ReplicationMode.leaving)
@@ -131,7 +132,11 @@ class PartitionWatch:
         if not partition.is_usable or self._compared.get(partition) == now:
             return
         self._compared[partition] = now
-        if is_unlike_replay(partition):
+        try:
+            is_unlike = is_unlike_replay(partition)
+        except LogClosed:  # its node is about to end
+            return
+        if is_unlike:
             self._violated(
                 "D9",
                 f"{partition.topic_partition} on node {node_id}: after a cut or a switch it knows"

@@ -313,6 +313,18 @@ def test_operations_take_virtual_time() -> None:
     assert disk.take_spent_ns() == 0
 
 
+def test_whoever_watches_reads_without_a_trace() -> None:
+    disk, file = durable_file(1)
+    file.append(b"bytes")
+    disk.faults.append(DiskFault(operation="read", error=errno.EIO))
+    disk.take_spent_ns()
+    disk.is_watched = True
+    assert file.pread(1, 0)
+    assert disk.take_spent_ns() == 0
+    disk.kill()
+    assert file.pread(1, 0), "the last look at a process that has just died"
+
+
 def test_same_seed_same_ruins() -> None:
     def ruins(seed: int) -> list[tuple[str, bytes]]:
         disk, file = durable_file(seed)

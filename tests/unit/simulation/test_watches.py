@@ -428,6 +428,18 @@ def test_producers_are_compared_after_every_cut_and_switch(change: str) -> None:
     assert [invariant for invariant, _ in world.found] == ["D9"]
 
 
+def test_a_log_that_its_node_has_closed_is_not_compared() -> None:
+    world = World()
+    log = open_log(MemoryDisk())
+    batch = make_batch([b"v"] * 10, producer_id=7, producer_epoch=0, base_sequence=0)
+    log.append_as_leader(batch, leader_epoch=0, now_ms=NOW_MS)
+    partition: Any = world.partitions[2]
+    partition.log = log
+    log.close(clean=True)
+    world.watch.look()
+    assert world.found == []
+
+
 def test_the_last_value_of_a_key_survives() -> None:
     history = History()
     sent(history, "p1-1", "ok", offset=3, key="1")
