@@ -41,3 +41,8 @@ def test_no_addresses_of_package_registries_are_recorded() -> None:
 def test_rooms_have_no_drawers_for_everything() -> None:
     for name in ("utils.py", "helpers.py", "common.py"):
         assert not list((ROOT / "src").rglob(name)), f"{name}: give it the name of what it does"
+
+
+def test_no_links_are_tracked() -> None:
+    """A tracked link to a shared .venv would replace the real folder of whoever checks it out."""
+    assert [file.relative_to(ROOT) for file in tracked_files() if file.is_symlink()] == []
