@@ -181,6 +181,8 @@ class Shard(Generic[C]):
             self._when_committed((), outcome.effects)
         else:
             self._when_committed(outcome.replies, outcome.effects)
+        if outcome.then is not None:
+            self.apply(outcome.then())
         self._set_timer()
 
     def append_marker(self, end: TransactionEnd) -> Offset:

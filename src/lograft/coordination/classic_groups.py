@@ -67,13 +67,12 @@ class ClassicMembers(Protocol):
 class ClassicGroups:
     """A `group.GroupFamily`."""
 
-    def __init__(self, shard: "GroupShard") -> None:
+    def __init__(self, shard: "GroupShard", elsewhere: ClassicMembers) -> None:
+        self._elsewhere = elsewhere
         self._groups = shard.groups
         self._deadlines = shard.deadlines
         self._around = shard.around
         self._rebalancing = Rebalancing(shard.deadlines, shard.around.config)
-        #: None: there is no way for classic members into other groups.
-        self.elsewhere: ClassicMembers | None = None
 
     # JoinGroup.
 
@@ -82,9 +81,7 @@ class ClassicGroups:
     ) -> Outcome:
         group = self._groups.get(request.group_id)
         if group is not None and group.kind is not ClassicGroup.kind and not group.is_empty():
-            if self.elsewhere is None:
-                return _join_refused(ticket, ErrorCode.inconsistent_group_protocol, "")
-            return self.elsewhere.join(group, request, client, ticket, now_ms)
+            return self._elsewhere.join(group, request, client, ticket, now_ms)
         turn = Turn(now_ms)
         if not isinstance(group, ClassicGroup):
             if request.member_id:
@@ -243,9 +240,7 @@ class ClassicGroups:
         if group is None or group.is_empty():
             return _sync_refused(ticket, ErrorCode.unknown_member_id)
         if not isinstance(group, ClassicGroup):
-            if self.elsewhere is None:
-                return _sync_refused(ticket, ErrorCode.unknown_member_id)
-            return self.elsewhere.sync(group, request, ticket, now_ms)
+            return self._elsewhere.sync(group, request, ticket, now_ms)
         try:
             self._check_sync(group, request)
         except Refused as refusal:
@@ -291,9 +286,9 @@ class ClassicGroups:
     def heartbeat(self, request: HeartbeatRequest, ticket: Ticket, now_ms: int) -> Outcome:
         group = self._groups.get(request.group_id)
         if not isinstance(group, ClassicGroup):
-            if group is None or self.elsewhere is None:
+            if group is None:
                 return _beat(ticket, ErrorCode.unknown_member_id)
-            return self.elsewhere.heartbeat(group, request, ticket, now_ms)
+            return self._elsewhere.heartbeat(group, request, ticket, now_ms)
         try:
             member = group.check_member(request.member_id, request.group_instance_id)
             group.check_generation(request.generation_id)
@@ -309,8 +304,8 @@ class ClassicGroups:
     def leave(self, request: LeaveGroupRequest, ticket: Ticket, now_ms: int) -> Outcome:
         group = self._groups.get(request.group_id)
         if not isinstance(group, ClassicGroup):
-            if group is not None and self.elsewhere is not None:
-                return self.elsewhere.leave(group, request, ticket, now_ms)
+            if group is not None:
+                return self._elsewhere.leave(group, request, ticket, now_ms)
             group = self.new_group(request.group_id)
         turn = Turn(now_ms)
         size = len(group.members)
@@ -371,14 +366,14 @@ class ClassicGroups:
         if len(group.members) > self._around.config().group_max_size:
             self._rebalancing.begin(turn, group)
 
-    def take_over(self, group_id: str, now_ms: int) -> Outcome:
-        """A group of another kind has just become a classic one, by its records: its members join
-        anew."""
+    def take_over(self, group_id: str, now_ms: int, *, rebalances: bool) -> Outcome:
+        """A group of another kind has just become a classic one, by its records. `rebalances`: its
+        members join anew; else they have what they shall have."""
         group = self._groups[group_id]
         assert isinstance(group, ClassicGroup), group
         turn = Turn(now_ms)
         self._open(turn, group)
-        if group.state is GroupState.stable:
+        if rebalances and group.state is GroupState.stable:
             self._rebalancing.begin(turn, group)
         return turn.outcome()
 

@@ -1,12 +1,21 @@
-"""What a consumer tells the leader of its classic group, for who needs to know the topics."""
+"""What a consumer tells the leader of its classic group, and what the leader assigns to it: for
+who needs to know the topics and partitions.
+"""
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from struct import Struct
-from typing import Final
+from typing import Final, TypeVar
 
 from lograft.wire import codec
 from lograft.wire.errors import WireError
+from lograft.wire.message import Message
+from lograft.wire.records.consumer_protocol_assignment import (
+    ConsumerProtocolAssignment,
+    TopicPartition,
+)
 from lograft.wire.records.consumer_protocol_subscription import ConsumerProtocolSubscription
+
+M = TypeVar("M", bound=Message)
 
 #: The protocol type of consumers. Others (Kafka Connect) send what only they understand.
 CONSUMER_PROTOCOL: Final = "consumer"
@@ -15,19 +24,37 @@ _VERSION_MAX: Final = 3
 
 
 def subscription_of(metadata: bytes) -> ConsumerProtocolSubscription | None:
+    return _read(ConsumerProtocolSubscription, metadata)
+
+
+def assignment_of(assignment: bytes) -> ConsumerProtocolAssignment | None:
+    return _read(ConsumerProtocolAssignment, assignment)
+
+
+def written_assignment(partitions: Mapping[str, Iterable[int]], *, metadata: bytes) -> bytes:
+    """Partitions by topic; in the version in which the member has sent its `metadata`."""
+    version = min(_VERSION.unpack_from(metadata)[0], _VERSION_MAX)
+    message = ConsumerProtocolAssignment(
+        assigned_partitions=[
+            TopicPartition(topic=topic, partitions=sorted(partitions[topic]))
+            for topic in sorted(partitions)
+        ]
+    )
+    return _VERSION.pack(version) + codec.write(message, version)
+
+
+def _read(kind: type[M], data: bytes) -> M | None:
     """None: not readable. A later version begins like the last one we know."""
-    if len(metadata) < _VERSION.size:
+    if len(data) < _VERSION.size:
         return None
-    version = _VERSION.unpack_from(metadata)[0]
+    version = _VERSION.unpack_from(data)[0]
     if version < 0:
         return None
     try:
-        subscription, _ = codec.read(
-            ConsumerProtocolSubscription, min(version, _VERSION_MAX), metadata, _VERSION.size
-        )
+        message, _ = codec.read(kind, min(version, _VERSION_MAX), data, _VERSION.size)
     except WireError:
         return None
-    return subscription
+    return message
 
 
 def subscribed_topics(metadata: Iterable[bytes]) -> frozenset[str] | None:

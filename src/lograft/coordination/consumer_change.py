@@ -43,6 +43,13 @@ class Circumstances:
     #: Version of the last image that brought new topics.
     topics_created_at: int
 
+    def is_too_early(self, target_ms: int) -> bool:
+        """For another target than the one computed then: many members that come at once are
+        assigned once."""
+        return bool(target_ms) and (
+            0 <= self.wall_ms - target_ms < self.settings.assignment_interval_ms
+        )
+
 
 @dataclass(slots=True, kw_only=True)
 class MemberChange:
@@ -68,7 +75,9 @@ class MemberChange:
             self.new.topics != self.old.topics
         )
         matches_changed = self._resolve_regexes()
-        epoch = self._next_group_epoch(subscription_changed or matches_changed or self._is_new)
+        epoch = self._next_group_epoch(
+            subscription_changed or matches_changed or self._is_new or group.epoch == 0
+        )
         at_epoch, target = self._next_target(epoch)
         if not subscription_changed and self.new.is_reconciled_to(at_epoch):
             return self.new
@@ -170,13 +179,9 @@ class MemberChange:
 
     def _next_target(self, epoch: int) -> tuple[int, Assignment]:
         """The epoch of the target that the member follows, and its part of it."""
-        group, settings, wall_ms = self.group, self.around.settings, self.around.wall_ms
+        group, around = self.group, self.around
         before = self.new if self.replaces is None else self.replaces
-        age_ms = wall_ms - group.target_ms
-        if epoch == group.target_epoch or (
-            # Many members that come at once are assigned once.
-            group.target_ms and 0 <= age_ms < settings.assignment_interval_ms
-        ):
+        if epoch == group.target_epoch or around.is_too_early(group.target_ms):
             return group.target_epoch, group.target(before.member_id)
         members = dict(group.members)
         members.pop(before.member_id, None)
@@ -189,12 +194,12 @@ class MemberChange:
         }
         own = subscribers[self.new.member_id]
         subscribers[self.new.member_id] = own._replace(had=group.target(before.member_id))
-        name = settings.preferred_assignor(member.assignor for member in members.values())
+        name = around.settings.preferred_assignor(member.assignor for member in members.values())
         assign = assignor(name)
         assert assign is not None, name
-        targets = compute_targets(subscribers, assign, self.around.image)
+        targets = compute_targets(subscribers, assign, around.image)
         for member_id, target in targets.items():
             if target != subscribers[member_id].had:
                 self.records.append(target_assignment(group.group_id, member_id, target))
-        self.records.append(target_epoch(group.group_id, epoch, wall_ms))
+        self.records.append(target_epoch(group.group_id, epoch, around.wall_ms))
         return epoch, targets[self.new.member_id]

@@ -97,6 +97,19 @@ class ConsumerGroup:
     def is_free(self, topic_id: UUID, partition: int) -> bool:
         return partition not in self.owners.get(topic_id, ())
 
+    def is_waiting(self, member: ConsumerMember) -> bool:
+        """Whether others still have something that its target gives to the member."""
+        return any(
+            not self.is_free(topic_id, partition)
+            for topic_id, partitions in self.target(member.member_id).items()
+            for partition in partitions
+            if partition not in member.assigned.get(topic_id, ())
+        )
+
+    def topic_names(self) -> set[str]:
+        """All that any member subscribes to."""
+        return set(self.topic_counts).union(*(one.topics for one in self.resolved.values()))
+
     def topics_of(
         self, member: ConsumerMember, resolved: Mapping[str, ResolvedRegex] | None = None
     ) -> tuple[str, ...]:
@@ -130,7 +143,7 @@ class ConsumerGroup:
             )
         if epoch == member.epoch:
             return None
-        if epoch > member.epoch:
+        if epoch > member.epoch or member.classic is not None:
             raise self._stale(member, f"is in epoch {member.epoch}, not in {epoch}")
         return partial(self._check_partition, member, epoch)
 

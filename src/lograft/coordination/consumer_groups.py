@@ -4,9 +4,14 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import partial
 from typing import TYPE_CHECKING, Any, Final
 
+from lograft.coordination.classic_group import ClassicGroup
 from lograft.coordination.consumer_change import Circumstances
 from lograft.coordination.consumer_group import ConsumerGroup
-from lograft.coordination.consumer_member import ConsumerMember, MemberState
+from lograft.coordination.consumer_member import (
+    ConsumerMember,
+    MemberState,
+    partitions_of,
+)
 from lograft.coordination.consumer_records import forgotten_regex, group_epoch, removed_member
 from lograft.coordination.consumer_replay import REPLAY
 from lograft.coordination.consumer_settings import ConsumerSettings
@@ -14,6 +19,12 @@ from lograft.coordination.consumer_targets import metadata_hash
 from lograft.coordination.deadlines import Deadline
 from lograft.coordination.errors import UnreadableRecord
 from lograft.coordination.group import Replay
+from lograft.coordination.group_conversion import (
+    check_upgrade,
+    downgrade_records,
+    may_downgrade,
+    upgrade_records,
+)
 from lograft.coordination.types import NOTHING, Outcome, Record, Reply
 from lograft.metadata.delta import MetadataDelta
 from lograft.metadata.errors import Refused
@@ -37,7 +48,7 @@ class ConsumerGroups:
         self._settings: dict[str, ConsumerSettings] = {}
         #: By group and member.
         self._sessions: dict[tuple[str, str], Deadline[Outcome]] = {}
-        self._revocations: dict[tuple[str, str], Deadline[Outcome]] = {}
+        self._steps: dict[tuple[str, str], Deadline[Outcome]] = {}
         self._topics_created_at = 0
 
     # What commands ask.
@@ -54,13 +65,31 @@ class ConsumerGroups:
         return found
 
     def group_to_join(self, group_id: str) -> tuple[ConsumerGroup, list[Record]]:
-        """Also one that is not there yet, with the records that make room for it."""
+        """Also one that is not there yet, with the records that make it or make room for it."""
         found = self.shard.groups.get(group_id)
         if isinstance(found, ConsumerGroup):
             return found, []
         if found is None or found.is_empty():
             return self._new_group(group_id), [] if found is None else found.tombstones()
-        return self.group(group_id), []
+        if not isinstance(found, ClassicGroup):
+            return self.group(group_id), []
+        check_upgrade(found, self.settings(group_id))
+        records = upgrade_records(found, self.shard.around.image())
+        group = self._new_group(group_id)
+        for key, value, _ in records:
+            if type(key) in REPLAY:
+                REPLAY[type(key)](group, key, value)
+        return group, records
+
+    def upgraded(self, group_id: str, now_ms: int) -> list[Reply]:
+        """The records of `group_to_join` are on their way. If a classic group ends with them: what
+        those are told that are parked in it. Its members have a new session."""
+        group = self.shard.groups.get(group_id)
+        if not isinstance(group, ClassicGroup):
+            return []
+        for member in group.members.values():
+            self.extend_session(group_id, member.member_id, now_ms, member.session_timeout_ms)
+        return group.refuse_all(ErrorCode.rebalance_in_progress)
 
     def _new_group(self, group_id: str) -> ConsumerGroup:
         image = self.shard.around.image
@@ -83,8 +112,54 @@ class ConsumerGroups:
             topics_created_at=self._topics_created_at,
         )
 
-    def removal(self, group: ConsumerGroup, members: Sequence[ConsumerMember]) -> list[Record]:
-        """Members leave or are fenced: what they had is free, the group gets a new epoch."""
+    def remove(
+        self, group: ConsumerGroup, members: Sequence[ConsumerMember], now_ms: int
+    ) -> Outcome:
+        """Members leave or are fenced."""
+        if may_downgrade(
+            group,
+            [member.member_id for member in members],
+            self.settings(group.group_id),
+            classic_members_max=self.shard.around.config().group_max_size,
+        ):
+            return self.downgrade(group, members, now_ms)
+        return Outcome(records=self._removal(group, members))
+
+    def downgrade(
+        self,
+        group: ConsumerGroup,
+        leaving: Sequence[ConsumerMember],
+        now_ms: int,
+        *,
+        arriving: ConsumerMember | None = None,
+    ) -> Outcome:
+        """Only classic members remain: they are among themselves again. `arriving` takes the place
+        of the only one that leaves; if nothing else changes they need not rebalance."""
+        gone = {member.member_id for member in leaving}
+        remaining = [member for member in group.members.values() if member.member_id not in gone]
+        members = [(member, group.target(member.member_id)) for member in remaining]
+        is_settled = False
+        if arriving is not None:
+            (replaced,) = leaving
+            target = group.target(replaced.member_id)
+            members.append((arriving, target))
+            is_settled = (
+                arriving.topics == replaced.topics
+                and not replaced.regex
+                and partitions_of(replaced.assigned) == target
+                and all(member.is_reconciled_to(group.epoch) for member in remaining)
+            )
+        classic = self.shard.classic
+        records = downgrade_records(
+            group, classic.new_group(group.group_id), members, self.shard.around.image()
+        )
+        return Outcome(
+            records=records,
+            then=partial(classic.take_over, group.group_id, now_ms, rebalances=not is_settled),
+        )
+
+    def _removal(self, group: ConsumerGroup, members: Sequence[ConsumerMember]) -> list[Record]:
+        """What they had is free, the group gets a new epoch."""
         group_id = group.group_id
         records = [
             record for member in members for record in removed_member(group_id, member.member_id)
@@ -117,14 +192,28 @@ class ConsumerGroups:
             self.shard.deadlines.move(deadline, now_ms + timeout_ms)
 
     def watch_revocation(self, group_id: str, member: ConsumerMember, now_ms: int) -> None:
-        """Its rebalance timeout runs while it has partitions to give up."""
-        key = (group_id, member.member_id)
-        self.shard.deadlines.cancel(self._revocations.pop(key, None))
+        """It was just told to give up partitions, or has done so. Its rebalance timeout runs
+        meanwhile."""
+        self.end_step(group_id, member.member_id)
         if member.state is MemberState.unrevoked_partitions and member.classic is None:
-            self._revocations[key] = self.shard.deadlines.add(
-                now_ms + member.rebalance_timeout_ms,
-                partial(self._revocation_expired, group_id, member.member_id, member.epoch),
+            self.await_step(group_id, member, now_ms)
+
+    def await_step(
+        self, group_id: str, member: ConsumerMember, now_ms: int, *, anew: bool = False
+    ) -> None:
+        """Within its rebalance timeout the member has to do what is asked of it: give up
+        partitions, or, a classic one, join again or ask for its assignment. `anew`: it has done
+        the last such thing."""
+        key = (group_id, member.member_id)
+        if anew:
+            self.end_step(*key)
+        if key not in self._steps:
+            self._steps[key] = self.shard.deadlines.add(
+                now_ms + member.rebalance_timeout_ms, partial(self._step_expired, *key)
             )
+
+    def end_step(self, group_id: str, member_id: str) -> None:
+        self.shard.deadlines.cancel(self._steps.pop((group_id, member_id), None))
 
     def _session_expired(self, group_id: str, member_id: str, now_ms: int) -> Outcome:
         group = self.shard.groups.get(group_id)
@@ -134,14 +223,11 @@ class ConsumerGroups:
             return NOTHING
         return self.fence(group, member_id, now_ms)
 
-    def _revocation_expired(
-        self, group_id: str, member_id: str, epoch: int, now_ms: int
-    ) -> Outcome:
+    def _step_expired(self, group_id: str, member_id: str, now_ms: int) -> Outcome:
+        self._steps.pop((group_id, member_id), None)
         group = self.shard.groups.get(group_id)
-        member = group.members.get(member_id) if isinstance(group, ConsumerGroup) else None
-        if member is None or member.epoch != epoch:
+        if not isinstance(group, ConsumerGroup) or member_id not in group.members:
             return NOTHING
-        assert isinstance(group, ConsumerGroup)
         return self.fence(group, member_id, now_ms)
 
     def fence(self, group: ConsumerGroup, member_id: str, now_ms: int) -> Outcome:
@@ -149,12 +235,13 @@ class ConsumerGroups:
             self.extend_session(group.group_id, member_id, now_ms, FENCE_RETRY_MS)
             return ()
 
-        return Outcome(records=self.removal(group, [group.members[member_id]]), failed=failed)
+        outcome = self.remove(group, [group.members[member_id]], now_ms)
+        outcome.failed = failed
+        return outcome
 
     def _forget_timers(self, group_id: str, member_id: str) -> None:
-        key = (group_id, member_id)
-        self.shard.deadlines.cancel(self._sessions.pop(key, None))
-        self.shard.deadlines.cancel(self._revocations.pop(key, None))
+        self.shard.deadlines.cancel(self._sessions.pop((group_id, member_id), None))
+        self.end_step(group_id, member_id)
 
     # As a `GroupFamily`.
 

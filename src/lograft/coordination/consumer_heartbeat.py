@@ -46,7 +46,7 @@ def heartbeat(
     try:
         if request.member_epoch < 0:
             _check_request(request, client.api_version)
-            return _leave(groups, request, ticket)
+            return _leave(groups, request, ticket, now_ms)
         group = groups.shard.groups.get(request.group_id)
         if isinstance(group, ConsumerGroup):
             member = group.members.get(request.member_id)
@@ -130,7 +130,7 @@ def _change(
         group, records = groups.group(request.group_id), []
     around = groups.circumstances(request.group_id)
     member_id = request.member_id or uuid_to_text(groups.shard.around.new_uuid())
-    _check_size(group, member_id, around.settings)
+    check_size(group, member_id, around.settings)
     _check_assignor(request.server_assignor, around.settings)
     replaces: ConsumerMember | None = None
     if request.instance_id is not None:
@@ -149,9 +149,12 @@ def _change(
         records=records,
     )
     member = change.apply(_reported(request))
-    groups.watch_revocation(request.group_id, member, now_ms)
+    if member != change.new:
+        groups.watch_revocation(request.group_id, member, now_ms)
     outcome = _answer(groups, request, old, member, ticket=ticket, now_ms=now_ms)
     outcome.records = change.records
+    if is_join:
+        outcome.replies = [*outcome.replies, *groups.upgraded(request.group_id, now_ms)]
     return outcome
 
 
@@ -185,13 +188,13 @@ def _answer(
 
 
 def _leave(
-    groups: ConsumerGroups, request: ConsumerGroupHeartbeatRequest, ticket: Ticket
+    groups: ConsumerGroups, request: ConsumerGroupHeartbeatRequest, ticket: Ticket, now_ms: int
 ) -> Outcome:
     group = groups.group(request.group_id)
     if request.instance_id is None:
         member = group.member(request.member_id)
     else:
-        member = _known_static(group, request.instance_id, request.member_id)
+        member = known_static(group, request.instance_id, request.member_id)
     reply = ConsumerGroupHeartbeatResponse(
         member_id=member.member_id, member_epoch=request.member_epoch
     )
@@ -201,13 +204,16 @@ def _leave(
             assigned={t: dict.fromkeys(partitions, 0) for t, partitions in member.assigned.items()},
             revoking=NOTHING_OWNED,
         )
-        records = [current_assignment(group.group_id, gone)]
+        # Only its session runs on.
+        groups.end_step(group.group_id, member.member_id)
+        outcome = Outcome(records=[current_assignment(group.group_id, gone)])
     else:
-        records = groups.removal(group, [member])
-    return Outcome(records=records, replies=[(ticket, reply)])
+        outcome = groups.remove(group, [member], now_ms)
+    outcome.replies = [(ticket, reply)]
+    return outcome
 
 
-def _check_size(group: ConsumerGroup, member_id: str, settings: ConsumerSettings) -> None:
+def check_size(group: ConsumerGroup, member_id: str, settings: ConsumerSettings) -> None:
     if len(group.members) >= settings.members_max and member_id not in group.members:
         raise Refused(
             ErrorCode.group_max_size_reached,
@@ -254,7 +260,7 @@ def _static_member(
     """As it was, and the one whose place it takes."""
     assert request.instance_id is not None
     if request.member_epoch != JOIN:
-        member = _known_static(group, request.instance_id, member_id)
+        member = known_static(group, request.instance_id, member_id)
         _check_epoch(member, request)
         return member, None
     present = group.static_member(request.instance_id)
@@ -269,7 +275,7 @@ def _static_member(
     return present._replace(member_id=member_id, epoch=JOIN, previous_epoch=JOIN), present
 
 
-def _known_static(group: ConsumerGroup, instance_id: str, member_id: str) -> ConsumerMember:
+def known_static(group: ConsumerGroup, instance_id: str, member_id: str) -> ConsumerMember:
     member = group.static_member(instance_id)
     if member is None:
         raise Refused(ErrorCode.unknown_member_id, f"Instance id {instance_id} is unknown.")

@@ -12,6 +12,7 @@ from lograft.coordination.consumer_groups import ConsumerGroups
 from lograft.coordination.deadlines import Deadlines
 from lograft.coordination.errors import UnreadableRecord
 from lograft.coordination.group import Group, GroupFamily, Replay
+from lograft.coordination.hosted_members import HostedMembers
 from lograft.coordination.offset_expiry import OffsetUpkeep
 from lograft.coordination.offset_table import Committed, OffsetTable
 from lograft.coordination.types import NOTHING, RETRY_MS, Outcome, Record, Reply, Surroundings
@@ -36,8 +37,8 @@ class GroupShard:
         self.families: list[GroupFamily] = []
         self._replays: dict[type[Message], Replay] = {}
         self.upkeep = OffsetUpkeep(self)
-        self.classic = ClassicGroups(self)
         self.consumer = ConsumerGroups(self)
+        self.classic = ClassicGroups(self, HostedMembers(self.consumer))
         self.add_family(self.classic)
         self.add_family(self.consumer)
         #: Makes the group of someone who only commits offsets: a classic one without members.

@@ -55,6 +55,9 @@ class Outcome:
     #: The records could not be appended: takes soft state back and says what the waiting are told.
     #: Without it they get the error itself.
     failed: Callable[[ErrorCode], Sequence[Reply]] | None = None
+    #: Called once the records are replayed; what it wants follows at once, before anything else.
+    #: For soft state of things that the records make.
+    then: "Callable[[], Outcome] | None" = None
     #: False: the replies rest on nothing that could be lost (errors, soft state) and leave at once.
     waits: bool = True
 

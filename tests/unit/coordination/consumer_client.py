@@ -95,7 +95,7 @@ class Consumer:
         )
 
     def answer(self) -> ConsumerGroupHeartbeatResponse:
-        ((_, reply),) = self.shard.replies
+        (reply,) = (one for who, one in self.shard.replies if who == self.member_id)
         assert isinstance(reply, ConsumerGroupHeartbeatResponse)
         return reply
 

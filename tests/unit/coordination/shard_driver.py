@@ -95,6 +95,8 @@ class ShardDriver:
             self.log.append(Entry(key, bytes_, outcome.producer or (-1, -1)))
             self._replay(self.shard, self.log[-1], len(self.log) - 1)
         self._give(outcome.replies)
+        if outcome.then is not None:
+            self.run(outcome.then())
         self._run_due()
 
     def _give(self, replies: Sequence[Reply]) -> None:

@@ -67,16 +67,18 @@ class Scenario:
         lines = []
         for who, answer in self.shard.replies:
             assert isinstance(answer, ConsumerGroupHeartbeatResponse)
-            if answer.error_code:
-                code = ErrorCode(answer.error_code).name
-                lines.append(f"{who}: {code} {answer.error_message}")
-                continue
-            assignment = ""
-            if answer.assignment is not None:
-                given = {one.topic_id: one.partitions for one in answer.assignment.topic_partitions}
-                assignment = f" has {self.named(given)}"
-            lines.append(f"{who}: epoch {answer.member_epoch}{assignment}")
+            lines += self.told_to_consumer(who, answer)
         return lines
+
+    def told_to_consumer(self, who: str, answer: ConsumerGroupHeartbeatResponse) -> list[str]:
+        if answer.error_code:
+            code = ErrorCode(answer.error_code).name
+            return [f"{who}: {code} {answer.error_message}"]
+        assignment = ""
+        if answer.assignment is not None:
+            given = {one.topic_id: one.partitions for one in answer.assignment.topic_partitions}
+            assignment = f" has {self.named(given)}"
+        return [f"{who}: epoch {answer.member_epoch}{assignment}"]
 
     # Commands.
 
@@ -191,9 +193,7 @@ class Scenario:
         return []
 
 
-@pytest.mark.parametrize("path", SCRIPTS, ids=lambda path: path.stem)
-def test_scenario(path: Path) -> None:
-    scenario = Scenario()
+def run_script(path: Path, scenario: Scenario) -> None:
     actual = ""
     for block in path.read_text().strip().split("\n\n"):
         command, _, _ = block.partition("\n----")
@@ -206,6 +206,11 @@ def test_scenario(path: Path) -> None:
     if os.environ.get("REWRITE_SCRIPTS"):
         path.write_text(actual)
     assert actual == path.read_text()
+
+
+@pytest.mark.parametrize("path", SCRIPTS, ids=lambda path: path.stem)
+def test_scenario(path: Path) -> None:
+    run_script(path, Scenario())
 
 
 def test_there_are_scenarios() -> None:

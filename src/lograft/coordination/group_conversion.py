@@ -1,0 +1,214 @@
+"""Groups that change their protocol while they have members: KIP-848's way from the classic to the
+consumer protocol, member by member, and back.
+
+A classic group becomes a consumer group when a consumer of the new protocol joins it. The others
+stay as they are, with what they had, and are served by `hosted_members` from then on. It becomes
+a classic group again when the last consumer of the new protocol is gone and others remain: these
+join anew, and one of them assigns.
+
+Invariant (G2): what a member may have in the old group it has in the new one, until it says that
+it gave it up or is out of time.
+"""
+
+from collections.abc import Collection, Iterable, Mapping
+from uuid import UUID
+
+from lograft.coordination.assignors import Assignment
+from lograft.coordination.classic_group import ClassicGroup
+from lograft.coordination.classic_member import Member
+from lograft.coordination.classic_subscription import (
+    CONSUMER_PROTOCOL,
+    assignment_of,
+    subscription_of,
+    written_assignment,
+)
+from lograft.coordination.consumer_group import ConsumerGroup
+from lograft.coordination.consumer_member import ConsumerMember, MemberState, partitions_of
+from lograft.coordination.consumer_records import (
+    current_assignment,
+    group_epoch,
+    member_metadata,
+    target_assignment,
+    target_epoch,
+)
+from lograft.coordination.consumer_settings import ConsumerSettings
+from lograft.coordination.types import Record
+from lograft.metadata.errors import Refused
+from lograft.metadata.image import MetadataImage
+from lograft.model.errors import ErrorCode
+from lograft.wire.records.consumer_group_member_metadata_value import (
+    ClassicMemberMetadata,
+    ClassicProtocol,
+)
+
+# From classic to consumer.
+
+
+def check_upgrade(group: ClassicGroup, settings: ConsumerSettings) -> None:
+    if not settings.may_upgrade:
+        why = "online upgrade is disabled"
+    elif group.protocol_type != CONSUMER_PROTOCOL:
+        why = "the group does not use the consumer embedded protocol"
+    elif len(group.members) > settings.members_max:
+        why = "the group size exceeds the consumer group maximum size"
+    else:
+        return
+    raise _not_upgraded(group.group_id, why)
+
+
+def upgrade_records(group: ClassicGroup, image: MetadataImage) -> list[Record]:
+    """The end of the classic group, and the consumer group of its members as they are."""
+    members = _upgraded_members(group, image)
+    group_id, epoch = group.group_id, group.generation
+    return [
+        *group.tombstones(),
+        *(member_metadata(group_id, member) for member in members),
+        group_epoch(group_id, epoch, 0),
+        *(
+            target_assignment(group_id, member.member_id, partitions_of(member.assigned))
+            for member in members
+        ),
+        # Computed at no time: the first new target need not wait.
+        target_epoch(group_id, epoch, 0),
+        *(current_assignment(group_id, member) for member in members),
+    ]
+
+
+def _upgraded_members(group: ClassicGroup, image: MetadataImage) -> list[ConsumerMember]:
+    taken: set[tuple[UUID, int]] = set()
+    upgraded = []
+    for member in group.members.values():
+        metadata = member.protocols[group.protocol or next(iter(member.protocols))]
+        subscription = subscription_of(metadata)
+        if subscription is None:
+            raise _not_upgraded(group.group_id, "the embedded consumer protocol is malformed")
+        if member.assignment:
+            assignment = assignment_of(member.assignment)
+            if assignment is None:
+                raise _not_upgraded(group.group_id, "the embedded consumer protocol is malformed")
+            if assignment.user_data:
+                raise _not_upgraded(
+                    group.group_id,
+                    "an unsupported custom assignor is in use. Please refer to the documentation"
+                    " or switch to a default assignor before re-attempting the upgrade",
+                )
+            named = [(one.topic, one.partitions) for one in assignment.assigned_partitions]
+        else:
+            # In the middle of a rebalance. A cooperative member keeps what it has meanwhile.
+            named = [(one.topic, one.partitions) for one in subscription.owned_partitions]
+        assigned: dict[UUID, dict[int, int]] = {}
+        for topic, partitions in named:
+            topic_id = image.topic_ids.get(topic)
+            for partition in partitions:
+                if topic_id is not None and (topic_id, partition) not in taken:
+                    taken.add((topic_id, partition))
+                    assigned.setdefault(topic_id, {})[partition] = group.generation
+        upgraded.append(
+            ConsumerMember(
+                member_id=member.member_id,
+                instance_id=member.instance_id,
+                rack=subscription.rack_id or None,
+                client_id=member.client_id,
+                client_host=member.client_host,
+                topics=tuple(sorted(set(subscription.topics))),
+                rebalance_timeout_ms=member.rebalance_timeout_ms,
+                classic=classic_metadata(member.session_timeout_ms, member.protocols),
+                epoch=group.generation,
+                previous_epoch=group.generation,
+                state=MemberState.stable,
+                assigned=assigned,
+            )
+        )
+    return upgraded
+
+
+def classic_metadata(
+    session_timeout_ms: int, protocols: Mapping[str, bytes]
+) -> ClassicMemberMetadata:
+    return ClassicMemberMetadata(
+        session_timeout_ms=session_timeout_ms,
+        supported_protocols=[
+            ClassicProtocol(name=name, metadata=metadata) for name, metadata in protocols.items()
+        ],
+    )
+
+
+def _not_upgraded(group_id: str, why: str) -> Refused:
+    return Refused(
+        ErrorCode.group_id_not_found,
+        f"Cannot upgrade classic group {group_id} to consumer group because {why}.",
+    )
+
+
+# From consumer to classic.
+
+
+def may_downgrade(
+    group: ConsumerGroup,
+    leaving: Collection[str],
+    settings: ConsumerSettings,
+    *,
+    arriving: int = 0,
+    classic_members_max: int,
+) -> bool:
+    """Whether the group is to be a classic one once these are gone and others have come."""
+    remaining = len(group.members) - len(leaving) + arriving
+    return (
+        settings.may_downgrade
+        and 0 < remaining <= classic_members_max
+        and all(
+            member.classic is not None
+            for member_id, member in group.members.items()
+            if member_id not in leaving
+        )
+    )
+
+
+def downgrade_records(
+    group: ConsumerGroup,
+    classic: ClassicGroup,
+    members: Iterable[tuple[ConsumerMember, Assignment]],
+    image: MetadataImage,
+) -> list[Record]:
+    """The end of the consumer group, and the classic group of these members with these targets.
+    `classic` is an empty one, to be thrown away: replay makes it."""
+    classic.protocol_type = CONSUMER_PROTOCOL
+    classic.generation = group.epoch
+    targets = {}
+    for member, target in members:
+        assert member.classic is not None, member
+        classic.add(
+            Member(
+                member_id=member.member_id,
+                instance_id=member.instance_id,
+                client_id=member.client_id,
+                client_host=member.client_host,
+                rebalance_timeout_ms=member.rebalance_timeout_ms,
+                session_timeout_ms=member.classic.session_timeout_ms,
+                protocols={
+                    one.name: bytes(one.metadata) for one in member.classic.supported_protocols
+                },
+            )
+        )
+        targets[member.member_id] = target
+    remaining = classic.members.values()
+    # Invariant: they have one in common (`hosted_members` lets no others in).
+    protocol = classic.protocol = classic.chosen_protocol(remaining)
+    assignments = {
+        member.member_id: named_assignment(
+            targets[member.member_id], image, metadata=member.protocols[protocol]
+        )
+        for member in remaining
+    }
+    return [*group.tombstones(), classic.record(remaining, classic.leader, assignments)]
+
+
+def named_assignment(
+    partitions: Mapping[UUID, Iterable[int]], image: MetadataImage, *, metadata: bytes
+) -> bytes:
+    """As a classic member reads it: by the names of topics, without those that are gone."""
+    topics = image.topics
+    return written_assignment(
+        {topics[one].name: found for one, found in partitions.items() if one in topics},
+        metadata=metadata,
+    )

@@ -1,0 +1,319 @@
+"""Classic members of consumer groups: JoinGroup, SyncGroup, Heartbeat and LeaveGroup of clients
+that have not moved to the consumer protocol yet, while others of their group have.
+
+The server assigns for them too. A join is a heartbeat of the consumer protocol in other words: it
+says what the member subscribes to and has. It is answered at once, for nobody waits for others;
+SyncGroup brings what the member may use now. When there is more to give up or to get, its
+heartbeats send it to join again. The member's epoch is its generation.
+"""
+
+from collections.abc import Iterable
+from typing import Final
+from uuid import UUID
+
+from lograft.coordination.classic_groups import MEMBER_ID_SINCE
+from lograft.coordination.classic_member import Client, protocols_of, rebalance_timeout_of
+from lograft.coordination.classic_subscription import CONSUMER_PROTOCOL, subscription_of
+from lograft.coordination.consumer_change import MemberChange
+from lograft.coordination.consumer_group import ConsumerGroup
+from lograft.coordination.consumer_groups import ConsumerGroups
+from lograft.coordination.consumer_heartbeat import check_size, known_static
+from lograft.coordination.consumer_member import JOIN, ConsumerMember, MemberState
+from lograft.coordination.consumer_targets import metadata_hash
+from lograft.coordination.group import Group
+from lograft.coordination.group_conversion import (
+    classic_metadata,
+    may_downgrade,
+    named_assignment,
+)
+from lograft.coordination.types import Outcome, Ticket
+from lograft.metadata.errors import Refused
+from lograft.metadata.image import MetadataImage
+from lograft.model.errors import ErrorCode
+from lograft.model.uuids import uuid_to_text
+from lograft.wire.messages.heartbeat import HeartbeatRequest, HeartbeatResponse
+from lograft.wire.messages.join_group import JoinGroupRequest, JoinGroupResponse
+from lograft.wire.messages.leave_group import (
+    LeaveGroupRequest,
+    LeaveGroupResponse,
+    MemberIdentity,
+    MemberResponse,
+)
+from lograft.wire.messages.sync_group import SyncGroupRequest, SyncGroupResponse
+from lograft.wire.records.consumer_protocol_subscription import (
+    ConsumerProtocolSubscription,
+    TopicPartition,
+)
+
+
+class HostedMembers:
+    """A `classic_groups.ClassicMembers`."""
+
+    def __init__(self, groups: ConsumerGroups) -> None:
+        self._groups: Final = groups
+        self._around: Final = groups.shard.around
+
+    # JoinGroup.
+
+    def join(
+        self, group: Group, request: JoinGroupRequest, client: Client, ticket: Ticket, now_ms: int
+    ) -> Outcome:
+        assert isinstance(group, ConsumerGroup), group
+        try:
+            return self._join(group, request, client, ticket=ticket, now_ms=now_ms)
+        except Refused as refusal:
+            error = JoinGroupResponse(
+                error_code=refusal.code, member_id=request.member_id, leader=""
+            )
+            return Outcome(replies=[(ticket, error)], waits=False)
+
+    def _join(
+        self,
+        group: ConsumerGroup,
+        request: JoinGroupRequest,
+        client: Client,
+        *,
+        ticket: Ticket,
+        now_ms: int,
+    ) -> Outcome:
+        around = self._groups.circumstances(group.group_id)
+        is_known = request.member_id != ""
+        member_id = request.member_id or uuid_to_text(self._around.new_uuid())
+        check_size(group, member_id, around.settings)
+        subscription = _check_protocols(group, request)
+        instance_id = request.group_instance_id
+        if not is_known and instance_id is None and client.api_version >= MEMBER_ID_SINCE:
+            # KIP-394. The id is kept nowhere: who comes with one that is not known is let in.
+            told = JoinGroupResponse(
+                error_code=ErrorCode.member_id_required, member_id=member_id, leader=""
+            )
+            return Outcome(replies=[(ticket, told)], waits=False)
+        replaces: ConsumerMember | None = None
+        if instance_id is None:
+            old = group.members.get(member_id) or ConsumerMember(member_id)
+        elif is_known:
+            old = known_static(group, instance_id, member_id)
+        else:
+            replaces = group.static_member(instance_id)
+            old = (
+                ConsumerMember(member_id)
+                if replaces is None
+                else replaces._replace(member_id=member_id, epoch=JOIN, previous_epoch=JOIN)
+            )
+        new = _updated(old, request, subscription, client)
+        if (
+            replaces is not None
+            and replaces.classic is None
+            and may_downgrade(
+                group,
+                [replaces.member_id],
+                around.settings,
+                arriving=1,
+                classic_members_max=self._around.config().group_max_size,
+            )
+        ):
+            outcome = self._groups.downgrade(group, [replaces], now_ms, arriving=new)
+            epoch = group.epoch
+        else:
+            change = MemberChange(group=group, around=around, old=old, new=new, replaces=replaces)
+            member = change.apply(_reported(subscription.owned_partitions, around.image))
+            outcome, epoch = Outcome(records=change.records), member.epoch
+            self._groups.extend_session(
+                group.group_id, member_id, now_ms, request.session_timeout_ms
+            )
+            self._groups.await_step(group.group_id, new, now_ms, anew=True)  # SyncGroup
+        answer = JoinGroupResponse(
+            generation_id=epoch,
+            protocol_type=CONSUMER_PROTOCOL,
+            protocol_name=request.protocols[0].name,
+            leader="",
+            member_id=member_id,
+        )
+        outcome.replies = [*outcome.replies, (ticket, answer)]
+        return outcome
+
+    # SyncGroup.
+
+    def sync(self, group: Group, request: SyncGroupRequest, ticket: Ticket, now_ms: int) -> Outcome:
+        assert isinstance(group, ConsumerGroup), group
+        try:
+            member = _member(group, request.member_id, request.group_instance_id)
+            _check_generation(member, request.generation_id)
+            assert member.classic is not None, member
+            protocol = member.classic.supported_protocols[0]
+            if request.protocol_type not in (None, CONSUMER_PROTOCOL) or (
+                request.protocol_name not in (None, protocol.name)
+            ):
+                raise Refused(
+                    ErrorCode.inconsistent_group_protocol,
+                    f"Member {member.member_id} uses {protocol.name} of type {CONSUMER_PROTOCOL}.",
+                )
+            if member.epoch < group.target_epoch and (
+                # One that is to give something up learns of it here.
+                member.state is not MemberState.unrevoked_partitions
+            ):
+                self._groups.await_step(group.group_id, member, now_ms)
+                raise Refused(
+                    ErrorCode.rebalance_in_progress,
+                    f"Member {member.member_id} has to join group {group.group_id} again.",
+                )
+        except Refused as refusal:
+            error = SyncGroupResponse(error_code=refusal.code)
+            return Outcome(replies=[(ticket, error)], waits=False)
+        self._groups.end_step(group.group_id, member.member_id)
+        self._extend(group, member, now_ms)
+        answer = SyncGroupResponse(
+            protocol_type=request.protocol_type,
+            protocol_name=request.protocol_name,
+            assignment=named_assignment(
+                member.assigned, self._around.image(), metadata=bytes(protocol.metadata)
+            ),
+        )
+        return Outcome(replies=[(ticket, answer)])
+
+    # Heartbeat.
+
+    def heartbeat(
+        self, group: Group, request: HeartbeatRequest, ticket: Ticket, now_ms: int
+    ) -> Outcome:
+        assert isinstance(group, ConsumerGroup), group
+        code = ErrorCode.none
+        try:
+            member = _member(group, request.member_id, request.group_instance_id)
+            _check_generation(member, request.generation_id)
+            self._extend(group, member, now_ms)
+            if self._has_to_join_again(group, member):
+                code = ErrorCode.rebalance_in_progress
+                self._groups.await_step(group.group_id, member, now_ms)
+        except Refused as refusal:
+            code = refusal.code
+        return Outcome(replies=((ticket, HeartbeatResponse(error_code=code)),), waits=False)
+
+    def _has_to_join_again(self, group: ConsumerGroup, member: ConsumerMember) -> bool:
+        match member.state:
+            case MemberState.unrevoked_partitions:
+                return True
+            case MemberState.unreleased_partitions if not group.is_waiting(member):
+                return True
+            case _:
+                pass
+        if member.epoch < group.target_epoch:
+            return True
+        around = self._groups.circumstances(group.group_id)
+        if member.epoch < group.epoch:
+            # Its join computes the target, unless it would come too early for the next one.
+            return not around.is_too_early(group.target_ms)
+        if group.is_stale:
+            # Perhaps nobody of the new protocol is here to notice.
+            group.is_stale = metadata_hash(group.topic_names(), around.image) != group.metadata_hash
+        return group.is_stale
+
+    # LeaveGroup.
+
+    def leave(
+        self, group: Group, request: LeaveGroupRequest, ticket: Ticket, now_ms: int
+    ) -> Outcome:
+        assert isinstance(group, ConsumerGroup), group
+        answers = []
+        leaving: dict[str, ConsumerMember] = {}
+        for identity in request.members:
+            answer = MemberResponse(
+                member_id=identity.member_id, group_instance_id=identity.group_instance_id
+            )
+            answers.append(answer)
+            try:
+                member = _leaving(group, identity)
+                leaving[member.member_id] = member
+            except Refused as refusal:
+                answer.error_code = refusal.code
+        reply = (ticket, LeaveGroupResponse(members=answers))
+        if not leaving:
+            return Outcome(replies=[reply])
+        outcome = self._groups.remove(group, list(leaving.values()), now_ms)
+        outcome.replies = [reply]
+        return outcome
+
+    def _extend(self, group: ConsumerGroup, member: ConsumerMember, now_ms: int) -> None:
+        assert member.classic is not None, member
+        self._groups.extend_session(
+            group.group_id, member.member_id, now_ms, member.classic.session_timeout_ms
+        )
+
+
+def _check_protocols(
+    group: ConsumerGroup, request: JoinGroupRequest
+) -> ConsumerProtocolSubscription:
+    """All classic members have a protocol in common: they may be among themselves again."""
+    names = set(protocols_of(request))
+    subscription = None
+    if request.protocol_type == CONSUMER_PROTOCOL and names:
+        for member in group.members.values():
+            if member.classic is not None and member.member_id != request.member_id:
+                names &= {one.name for one in member.classic.supported_protocols}
+        subscription = subscription_of(bytes(request.protocols[0].metadata))
+    if not names or subscription is None:
+        raise Refused(
+            ErrorCode.inconsistent_group_protocol,
+            f"Member {request.member_id}'s protocols are not supported.",
+        )
+    return subscription
+
+
+def _updated(
+    old: ConsumerMember,
+    request: JoinGroupRequest,
+    subscription: ConsumerProtocolSubscription,
+    client: Client,
+) -> ConsumerMember:
+    return old._replace(
+        instance_id=request.group_instance_id or old.instance_id,
+        rack=subscription.rack_id or old.rack,
+        rebalance_timeout_ms=rebalance_timeout_of(request),
+        topics=tuple(sorted(set(subscription.topics))),
+        regex=None,
+        client_id=client.client_id,
+        client_host=client.host,
+        classic=classic_metadata(request.session_timeout_ms, protocols_of(request)),
+    )
+
+
+def _reported(topics: Iterable[TopicPartition], image: MetadataImage) -> dict[UUID, list[int]]:
+    ids = image.topic_ids
+    return {ids[one.topic]: one.partitions for one in topics if one.topic in ids}
+
+
+def _member(group: ConsumerGroup, member_id: str, instance_id: str | None) -> ConsumerMember:
+    if instance_id is None:
+        member = group.member(member_id)
+    else:
+        member = known_static(group, instance_id, member_id)
+    return _check_classic(member)
+
+
+def _leaving(group: ConsumerGroup, identity: MemberIdentity) -> ConsumerMember:
+    if identity.group_instance_id is not None and not identity.member_id:
+        # An administrator removes a static member, whatever its member id is.
+        member = group.static_member(identity.group_instance_id)
+        if member is None:
+            raise Refused(
+                ErrorCode.unknown_member_id, f"Instance id {identity.group_instance_id} is unknown."
+            )
+        return member
+    return _member(group, identity.member_id, identity.group_instance_id)
+
+
+def _check_classic(member: ConsumerMember) -> ConsumerMember:
+    if member.classic is None:
+        raise Refused(
+            ErrorCode.unknown_member_id,
+            f"Member {member.member_id} does not use the classic protocol.",
+        )
+    return member
+
+
+def _check_generation(member: ConsumerMember, generation: int) -> None:
+    if generation != member.epoch:
+        raise Refused(
+            ErrorCode.illegal_generation,
+            f"Member {member.member_id} is in epoch {member.epoch}, not in {generation}.",
+        )
