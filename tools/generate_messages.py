@@ -93,6 +93,19 @@ for tag, name in enumerate(
 ):
     own(LEADERS_VIEW, f"Replica{name}", "[]int64", tag=tag, default=None, since=0)
 
+# Resetting the offsets of a live group, and back (docs/decisions/0010): what an OffsetCommit asks
+# for (0: a commit like any other), why it was refused, and what each offset was before.
+own("OffsetCommitRequest", "ResetAction", "int8", tag=10000, default="0", since=8)
+own("OffsetCommitResponse", "ErrorMessage", "string", tag=10000, default=None, since=8)
+for offset, first in (("OffsetCommitValue", 4), ("OffsetFetchResponsePartitions", 8)):
+    own(offset, "ResetTimestamp", "int64", tag=10000, default="-1", since=first)
+    own(offset, "OffsetBeforeReset", "int64", tag=10001, default="-1", since=first)
+own("OffsetCommitValue", "LeaderEpochBeforeReset", "int32", tag=10002, default="-1", since=4)
+own("OffsetCommitValue", "MetadataBeforeReset", "string", tag=10003, default=None, since=4)
+# When all members were sent away; the record of the next generation or epoch has it no more.
+for group, first in (("GroupMetadataValue", 4), ("ConsumerGroupMetadataValue", 0)):
+    own(group, "FencedTimestamp", "int64", tag=10000, default="-1", since=first)
+
 #: Kafka type: (declaring function, Python type, the value that counts as no default).
 SCALARS = {
     "bool": ("boolean", "bool", False),

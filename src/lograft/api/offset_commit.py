@@ -3,13 +3,19 @@
 Answered when it is committed. A topic that does not exist has an error of its own; an error of the
 group (its member is not one any more, another broker coordinates it) is told for every partition.
 v6: leader epochs. v7: static members. v9: member epochs of the new protocol. v10: topic ids.
+Beyond Kafka, v8: with `reset_action` an administrator moves the offsets of a group in use, all or
+nothing.
 """
 
+from collections.abc import Sequence
 from typing import Final
 
 from lograft.api.context import Api, Context
 from lograft.api.topic_names import known_topics, named_topics
 from lograft.coordination.offset_commands import commit_offsets
+from lograft.coordination.offset_reset import ResetAction, reset_offsets
+from lograft.metadata.errors import Refused
+from lograft.metadata.image import MetadataImage
 from lograft.model.errors import ErrorCode
 from lograft.wire.messages.offset_commit import (
     OffsetCommitRequest,
@@ -28,6 +34,14 @@ async def handle(context: Context, request: OffsetCommitRequest) -> OffsetCommit
     version = context.api_version
     find = named_topics if version >= TOPIC_IDS_SINCE else known_topics
     known, refused = find(context.broker.image, request.topics)
+    if request.reset_action != ResetAction.none:
+        _check_all_exist(context.broker.image, known, refused)
+        request.topics = known
+        answer: OffsetCommitResponse = await context.broker.groups.ask(
+            request.group_id,
+            lambda shard, ticket, now_ms: reset_offsets(shard, request, ticket, now_ms),
+        )
+        return answer
     reply = OffsetCommitResponse()
     if known:
         request.topics = known
@@ -41,10 +55,30 @@ async def handle(context: Context, request: OffsetCommitRequest) -> OffsetCommit
     return reply
 
 
+def _check_all_exist(
+    image: MetadataImage,
+    known: Sequence[OffsetCommitRequestTopic],
+    refused: Sequence[tuple[OffsetCommitRequestTopic, ErrorCode]],
+) -> None:
+    for topic, code in refused:
+        raise Refused(code, f"There is no topic {topic.name or topic.topic_id}.")
+    for topic in known:
+        partitions = image.topics[image.topic_ids[topic.name]].partitions
+        for asked in topic.partitions:
+            if asked.partition_index not in partitions:
+                raise Refused(
+                    ErrorCode.unknown_topic_or_partition,
+                    f"Topic {topic.name} has no partition {asked.partition_index}.",
+                )
+
+
 def error_response(
     request: OffsetCommitRequest, code: ErrorCode, message: str
 ) -> OffsetCommitResponse:
-    return OffsetCommitResponse(topics=[_refused(topic, code) for topic in request.topics])
+    response = OffsetCommitResponse(topics=[_refused(topic, code) for topic in request.topics])
+    if request.reset_action != ResetAction.none:
+        response.error_message = message
+    return response
 
 
 def _refused(topic: OffsetCommitRequestTopic, code: ErrorCode) -> OffsetCommitResponseTopic:

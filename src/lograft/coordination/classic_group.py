@@ -13,7 +13,7 @@ from lograft.coordination.classic_member import Member, stored_member
 from lograft.coordination.classic_states import NEXT_STATE, Cause, GroupState
 from lograft.coordination.classic_subscription import CONSUMER_PROTOCOL, subscribed_topics
 from lograft.coordination.deadlines import Deadline, Deadlines
-from lograft.coordination.group import GroupKind, PartitionCheck
+from lograft.coordination.group import GroupKind, PartitionCheck, check_not_fenced
 from lograft.coordination.types import Outcome, Record, Reply, Ticket
 from lograft.metadata.errors import Refused
 from lograft.model.errors import ErrorCode
@@ -25,6 +25,8 @@ from lograft.wire.records.group_metadata_value import GroupMetadataValue, Member
 
 #: Of the record's value, as Kafka 4.3 writes it.
 VALUE_VERSION: Final = 3
+#: The first that has room for a field of our own; Kafka 4.3 reads it.
+FENCED_VALUE_VERSION: Final = 4
 #: The generation of somebody who is in none.
 NO_GENERATION: Final = -1
 
@@ -40,6 +42,7 @@ class ClassicGroup:
         "_supporters",
         "_wall_ms",
         "arriving",
+        "fenced_ms",
         "generation",
         "group_id",
         "has_grown",
@@ -69,6 +72,8 @@ class ClassicGroup:
         #: Wall clock; NO_TIMESTAMP: not known.
         self.state_since_ms = NO_TIMESTAMP
         self.generation = 0
+        #: When all members were sent away (wall clock); NO_TIMESTAMP: others have come since.
+        self.fenced_ms = NO_TIMESTAMP
         #: "" while there was never a member.
         self.protocol_type = ""
         #: What this generation uses; all of its members have it.
@@ -257,6 +262,7 @@ class ClassicGroup:
             self.arriving = None
         self.members, self.instances, self._supporters = {}, {}, {}
         self.generation = value.generation
+        self.fenced_ms = value.fenced_timestamp
         self.protocol_type = value.protocol_type
         self.protocol = value.protocol
         for stored in value.members:
@@ -316,7 +322,10 @@ class ClassicGroup:
         self.generation += 1
         self.protocol = None
         self.move(Cause.deserted)
-        return Outcome(records=[self.empty_record()], replies=replies)
+        key, value, _ = self.empty_record()
+        assert isinstance(value, GroupMetadataValue)
+        value.fenced_timestamp = self._wall_ms()
+        return Outcome(records=[Record(key, value, FENCED_VALUE_VERSION)], replies=replies)
 
     # What all groups can say (`group.Group`).
 
@@ -382,7 +391,9 @@ class ClassicGroup:
         api_version: int,
     ) -> PartitionCheck | None:
         if epoch < 0 and self.state is GroupState.empty:
-            return None  # Someone who manages the positions of a group without members.
+            # Someone who manages the positions of a group without members.
+            check_not_fenced(self.group_id, self.fenced_ms, self._wall_ms())
+            return None
         if epoch >= 0 or member_id or instance_id is not None:
             self.check_member(member_id, instance_id)
             self.check_generation(epoch)

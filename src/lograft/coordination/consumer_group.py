@@ -20,12 +20,14 @@ from lograft.coordination.consumer_records import (
     group_epoch,
     removed_group,
     removed_member,
+    target_epoch,
 )
-from lograft.coordination.group import GroupKind, PartitionCheck
+from lograft.coordination.group import GroupKind, PartitionCheck, check_not_fenced
 from lograft.coordination.subscriptions import ResolvedRegex
 from lograft.coordination.types import Outcome, Record
 from lograft.metadata.errors import Refused
 from lograft.model.errors import ErrorCode
+from lograft.model.types import NO_TIMESTAMP
 
 K = TypeVar("K")
 
@@ -39,12 +41,20 @@ class ConsumerGroup:
     kind: Final = GroupKind.consumer
     protocol_type: Final = "consumer"
 
-    def __init__(self, group_id: str, topic_id_of: Callable[[str], UUID | None]) -> None:
+    def __init__(
+        self,
+        group_id: str,
+        topic_id_of: Callable[[str], UUID | None],
+        wall_ms: Callable[[], int],
+    ) -> None:
         self._topic_id_of = topic_id_of
+        self._wall_ms = wall_ms
         self.group_id: Final = group_id
         self.epoch = 0
         #: Of the topics that the epoch was made for: another hash asks for another epoch.
         self.metadata_hash = 0
+        #: When all members were sent away (wall clock); NO_TIMESTAMP: others have come since.
+        self.fenced_ms = NO_TIMESTAMP
         self.target_epoch = 0
         #: When the target was computed (wall clock).
         self.target_ms = 0
@@ -131,7 +141,9 @@ class ConsumerGroup:
         api_version: int,
     ) -> PartitionCheck | None:
         if epoch < 0 and not self.members:
-            return None  # an administrator moves the offsets of an empty group
+            # an administrator moves the offsets of an empty group
+            check_not_fenced(self.group_id, self.fenced_ms, self._wall_ms())
+            return None
         if transactional and epoch == -1 and member_id == "" and instance_id is None:
             return None  # a producer that does not say whose offsets it commits
         member = self.member(member_id)
@@ -210,7 +222,14 @@ class ConsumerGroup:
             for record in removed_member(self.group_id, member_id)
         ]
         records += [forgotten_regex(self.group_id, regex) for regex in self.resolved]
-        return Outcome(records=[*records, group_epoch(self.group_id, self.epoch + 1, 0)])
+        epoch = self.epoch + 1
+        # A target for nobody: who comes back under the same id must not find its old epoch, in
+        # which a commit of before would count.
+        records += [
+            target_epoch(self.group_id, epoch, 0),
+            group_epoch(self.group_id, epoch, 0, fenced_ms=self._wall_ms()),
+        ]
+        return Outcome(records=records)
 
     # Replay.
 

@@ -92,8 +92,10 @@ class ConsumerGroups:
         return group.refuse_all(ErrorCode.rebalance_in_progress)
 
     def _new_group(self, group_id: str) -> ConsumerGroup:
-        image = self.shard.around.image
-        return ConsumerGroup(group_id, lambda topic: image().topic_ids.get(topic))
+        around = self.shard.around
+        return ConsumerGroup(
+            group_id, lambda topic: around.image().topic_ids.get(topic), around.wall_ms
+        )
 
     def settings(self, group_id: str) -> ConsumerSettings:
         """Of this moment; forgotten whenever a setting changes."""

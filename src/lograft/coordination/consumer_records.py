@@ -5,6 +5,7 @@ from collections.abc import Collection
 from lograft.coordination.assignors import Assignment
 from lograft.coordination.consumer_member import ConsumerMember
 from lograft.coordination.types import Record
+from lograft.model.types import NO_TIMESTAMP
 from lograft.wire.records.consumer_group_current_member_assignment_key import (
     ConsumerGroupCurrentMemberAssignmentKey,
 )
@@ -35,10 +36,14 @@ from lograft.wire.records.consumer_group_target_assignment_metadata_value import
 )
 
 
-def group_epoch(group_id: str, epoch: int, metadata_hash: int) -> Record:
+def group_epoch(
+    group_id: str, epoch: int, metadata_hash: int, *, fenced_ms: int = NO_TIMESTAMP
+) -> Record:
     return Record(
         ConsumerGroupMetadataKey(group_id=group_id),
-        ConsumerGroupMetadataValue(epoch=epoch, metadata_hash=metadata_hash),
+        ConsumerGroupMetadataValue(
+            epoch=epoch, metadata_hash=metadata_hash, fenced_timestamp=fenced_ms
+        ),
     )
 
 

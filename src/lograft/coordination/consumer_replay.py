@@ -49,6 +49,7 @@ def _group_epoch(
     if value is not None:
         group.epoch = value.epoch
         group.metadata_hash = value.metadata_hash
+        group.fenced_ms = value.fenced_timestamp
         group.is_stale = False
 
 

@@ -2,16 +2,25 @@
 
 from collections.abc import Callable, Mapping, Sequence
 from enum import Enum
-from typing import Protocol, TypeAlias
+from typing import Final, Protocol, TypeAlias
 
 from lograft.coordination.types import Outcome, Record, Reply
 from lograft.metadata.delta import MetadataDelta
+from lograft.metadata.errors import Refused
+from lograft.model.errors import ErrorCode
+from lograft.model.types import NO_TIMESTAMP
 from lograft.wire.message import Message
 
 #: Replays one kind of record: its key and its value, None for a tombstone.
 Replay: TypeAlias = "Callable[..., None]"
 #: (topic, partition): raises Refused where a member may commit for some partitions only.
 PartitionCheck: TypeAlias = Callable[[str, int], None]
+
+
+#: So long after all members were sent away nobody without a membership commits: it could be one
+#: of them, which has lost it and goes on with what it has read. As long as Kafka's consumers may
+#: work on what they have polled (the default of max.poll.interval.ms).
+QUIET_AFTER_FENCE_MS: Final = 5 * 60 * 1000
 
 
 class GroupKind(Enum):
@@ -76,8 +85,19 @@ class Group(Protocol):
     def fence_all(self, now_ms: int) -> Outcome:
         """Every member loses its membership: records that remove them and move the generation or
         group epoch on, so that no commit of theirs counts any more and all have to join again
-        (UNKNOWN_MEMBER_ID); replies to those that are parked. Also when it is empty. The caller
-        appends the records together with others, in one batch."""
+        (UNKNOWN_MEMBER_ID); replies to those that are parked. Also when it is empty. For a while
+        nobody else commits either (`check_not_fenced`). The caller appends the records together
+        with others, in one batch."""
+
+
+def check_not_fenced(group_id: str, fenced_ms: int, wall_ms: int) -> None:
+    """For an empty group whose members were sent away at `fenced_ms`, if they were."""
+    if fenced_ms != NO_TIMESTAMP and wall_ms - fenced_ms < QUIET_AFTER_FENCE_MS:
+        raise Refused(
+            ErrorCode.unknown_member_id,
+            f"the members of group {group_id} were just sent away: only those that have joined"
+            " again may commit",
+        )
 
 
 class GroupFamily(Protocol):

@@ -84,6 +84,9 @@ def commit_offsets(
                         commit_ms=commit_ms,
                         expire_ms=expire_ms,
                         topic_id=topic.topic_id,
+                        before=shard.offsets.before_reset(
+                            request.group_id, topic.name, asked.partition_index
+                        ),
                     )
                 )
             answers.append(
@@ -140,6 +143,9 @@ def commit_transactional_offsets(
                         leader_epoch=asked.committed_leader_epoch,
                         metadata=asked.committed_metadata,
                         commit_ms=commit_ms,
+                        before=shard.offsets.before_reset(
+                            request.group_id, topic.name, asked.partition_index
+                        ),
                     )
                 )
             answers.append(

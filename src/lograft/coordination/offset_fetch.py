@@ -80,9 +80,13 @@ def _answer(
             metadata="",
             error_code=code,
         )
-    return OffsetFetchResponsePartitions(
+    answer = OffsetFetchResponsePartitions(
         partition_index=partition,
         committed_offset=committed.offset,
         committed_leader_epoch=committed.leader_epoch,
         metadata=committed.metadata,
     )
+    if committed.before is not None:
+        answer.reset_timestamp = committed.before.reset_ms
+        answer.offset_before_reset = committed.before.offset
+    return answer

@@ -3,14 +3,15 @@
 from typing import Final
 from uuid import UUID
 
-from lograft.coordination.offset_table import OffsetTable
+from lograft.coordination.offset_table import Before, OffsetTable
 from lograft.coordination.types import Record
 from lograft.model.types import NO_TIMESTAMP, ZERO_UUID
 from lograft.wire.records.offset_commit_key import OffsetCommitKey
 from lograft.wire.records.offset_commit_value import OffsetCommitValue
 
 VALUE_VERSION: Final = 4
-#: The only one with an expiry of its own, which clients from before Kafka 2.1 ask for.
+#: The only one with an expiry of its own, which clients from before Kafka 2.1 ask for. It has no
+#: place for what was before a reset: such a commit ends the memory of it.
 EXPIRING_VALUE_VERSION: Final = 1
 
 
@@ -25,19 +26,26 @@ def offset_record(
     commit_ms: int,
     expire_ms: int = NO_TIMESTAMP,
     topic_id: UUID = ZERO_UUID,
+    before: Before | None = None,
 ) -> Record:
-    return Record(
-        OffsetCommitKey(group=group_id, topic=topic, partition=partition),
-        OffsetCommitValue(
-            offset=offset,
-            leader_epoch=leader_epoch,
-            metadata=metadata or "",
-            commit_timestamp=commit_ms,
-            expire_timestamp=expire_ms,
-            topic_id=topic_id,
-        ),
-        VALUE_VERSION if expire_ms == NO_TIMESTAMP else EXPIRING_VALUE_VERSION,
+    """`before`: what to remember of the position before it was last reset."""
+    key = OffsetCommitKey(group=group_id, topic=topic, partition=partition)
+    value = OffsetCommitValue(
+        offset=offset,
+        leader_epoch=leader_epoch,
+        metadata=metadata or "",
+        commit_timestamp=commit_ms,
+        expire_timestamp=expire_ms,
+        topic_id=topic_id,
     )
+    if expire_ms != NO_TIMESTAMP:
+        return Record(key, value, EXPIRING_VALUE_VERSION)
+    if before is not None:
+        value.reset_timestamp = before.reset_ms
+        value.offset_before_reset = before.offset
+        value.leader_epoch_before_reset = before.leader_epoch
+        value.metadata_before_reset = before.metadata
+    return Record(key, value, VALUE_VERSION)
 
 
 def offset_tombstone(group_id: str, topic: str, partition: int) -> Record:

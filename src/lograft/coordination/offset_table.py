@@ -12,6 +12,17 @@ from lograft.model.types import NO_OFFSET, NO_TIMESTAMP, ZERO_UUID, Offset
 from lograft.wire.records.offset_commit_value import OffsetCommitValue
 
 
+class Before(NamedTuple):
+    """What a position was before it was reset; kept until that is undone or another reset comes."""
+
+    #: NO_OFFSET: there was none.
+    offset: int
+    leader_epoch: int
+    metadata: str
+    #: When it was reset (wall clock).
+    reset_ms: int
+
+
 class Committed(NamedTuple):
     """A group's position in one partition."""
 
@@ -28,6 +39,8 @@ class Committed(NamedTuple):
     topic_id: UUID = ZERO_UUID
     #: Of the record that says so, in the internal topic.
     record_offset: Offset = NO_OFFSET
+    #: None: it was not reset, or that is undone. Commits hand it on.
+    before: Before | None = None
 
     @classmethod
     def of(cls, value: OffsetCommitValue, record_offset: Offset) -> "Committed":
@@ -39,6 +52,14 @@ class Committed(NamedTuple):
             value.expire_timestamp,
             value.topic_id,
             record_offset,
+            None
+            if value.reset_timestamp == NO_TIMESTAMP
+            else Before(
+                value.offset_before_reset,
+                value.leader_epoch_before_reset,
+                value.metadata_before_reset,
+                value.reset_timestamp,
+            ),
         )
 
 
@@ -67,6 +88,10 @@ class OffsetTable:
         positions = self._committed.get(group_id)
         partitions = None if positions is None else positions.get(topic)
         return None if partitions is None else partitions.get(partition)
+
+    def before_reset(self, group_id: str, topic: str, partition: int) -> Before | None:
+        known = self.get(group_id, topic, partition)
+        return None if known is None else known.before
 
     def of_topic(self, topic: str) -> Iterator[tuple[str, int]]:
         """(group, partition) of every position in the topic, committed or pending."""

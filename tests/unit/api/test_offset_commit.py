@@ -1,6 +1,15 @@
+from uuid import UUID
+
 import pytest
 
+from lograft.coordination.offset_reset import RESET_GENERATION, ResetAction
 from lograft.model.errors import ErrorCode
+from lograft.wire.messages.offset_commit import (
+    OffsetCommitRequest,
+    OffsetCommitRequestPartition,
+    OffsetCommitRequestTopic,
+    OffsetCommitResponse,
+)
 from tests.unit.api.offsets_bench import IDS_SINCE, commit, fetch_all, find, play, run_coordinator
 from tests.unit.broker.bench import Bench, StandInController, new_machine, run
 
@@ -74,3 +83,66 @@ def test_offsets_outlive_the_broker() -> None:
     run_coordinator(first, controller=controller, machine=machine, stop=False)
     machine.kill()
     run_coordinator(second, controller=controller, machine=machine)
+
+
+# Resets (beyond Kafka).
+
+
+async def reset(
+    bench: Bench, action: ResetAction, topic: str, positions: dict[int, int], version: int = 9
+) -> OffsetCommitResponse:
+    request = OffsetCommitRequest(
+        group_id="g",
+        generation_id_or_member_epoch=RESET_GENERATION,
+        reset_action=action,
+        topics=[
+            OffsetCommitRequestTopic(
+                name=topic,
+                topic_id=bench.broker.image.topic_ids.get(topic, UUID(int=99)),
+                partitions=[
+                    OffsetCommitRequestPartition(partition_index=partition, committed_offset=offset)
+                    for partition, offset in positions.items()
+                ],
+            )
+        ],
+    )
+    return await bench.ask(request, version, OffsetCommitResponse)
+
+
+def codes_of(response: OffsetCommitResponse) -> list[int]:
+    return [one.error_code for topic in response.topics for one in topic.partitions]
+
+
+@pytest.mark.parametrize("version", range(8, 11))
+def test_a_reset_and_its_undo(version: int) -> None:
+    async def scenario(bench: Bench) -> None:
+        await commit(bench, 9, "t", {0: 42, 1: 7})
+        done = await reset(bench, ResetAction.reset, "t", {0: 5, 2: 6}, version)
+        assert codes_of(done) == [0, 0]
+        now = await fetch_all(bench, 9)
+        assert {index: found[0] for index, found in now["t"].items()} == {0: 5, 1: 7, 2: 6}
+        undone = await reset(bench, ResetAction.undo, "t", {0: 42, 2: -1}, version)
+        assert codes_of(undone) == [0, 0]
+        assert await fetch_all(bench, 9) == {"t": {0: (42, 3, "at 42"), 1: (7, 3, "at 7")}}
+
+    play(scenario)
+
+
+@pytest.mark.parametrize(
+    ("topic", "positions", "code", "sentence"),
+    [
+        ("nowhere", {0: 1}, ErrorCode.unknown_topic_or_partition, "There is no topic nowhere."),
+        ("t", {0: 1, 9: 1}, ErrorCode.unknown_topic_or_partition, "Topic t has no partition 9."),
+        ("t", {0: -4}, ErrorCode.invalid_request, "-4 is no offset to reset to."),
+    ],
+)
+def test_a_reset_is_all_or_nothing(
+    topic: str, positions: dict[int, int], code: ErrorCode, sentence: str
+) -> None:
+    async def scenario(bench: Bench) -> None:
+        refused = await reset(bench, ResetAction.reset, topic, positions)
+        assert codes_of(refused) == [code] * len(positions)
+        assert refused.error_message == sentence
+        assert await fetch_all(bench, 9) == {}
+
+    play(scenario)

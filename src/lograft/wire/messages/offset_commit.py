@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from uuid import UUID
 
-from lograft.wire.message import Message, array, int16, int32, int64, string, uuid
+from lograft.wire.message import Message, array, int8, int16, int32, int64, string, uuid
 
 
 class OffsetCommitRequestPartition(Message):
@@ -27,6 +27,7 @@ class OffsetCommitRequest(Message, key=8, versions=(2, 10), flexible=8):
     group_instance_id: str | None = string(since=7, nullable=7, default=None)
     retention_time_ms: int = int64(since=2, until=4, default=-1, ignorable=True)
     topics: list[OffsetCommitRequestTopic] = array(OffsetCommitRequestTopic)
+    reset_action: int = int8(since=8, tag=10000, ignorable=True)
 
 
 class OffsetCommitResponsePartition(Message):
@@ -43,3 +44,4 @@ class OffsetCommitResponseTopic(Message):
 class OffsetCommitResponse(Message, key=8, versions=(2, 10), flexible=8):
     throttle_time_ms: int = int32(since=3, ignorable=True)
     topics: list[OffsetCommitResponseTopic] = array(OffsetCommitResponseTopic)
+    error_message: str = string(since=8, tag=10000, ignorable=True)

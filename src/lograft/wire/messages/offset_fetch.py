@@ -55,6 +55,8 @@ class OffsetFetchResponsePartitions(Message):
     committed_leader_epoch: int = int32(since=8, default=-1, ignorable=True)
     metadata: str | None = string(since=8, nullable=8)
     error_code: int = int16(since=8)
+    reset_timestamp: int = int64(since=8, tag=10000, default=-1, ignorable=True)
+    offset_before_reset: int = int64(since=8, tag=10001, default=-1, ignorable=True)
 
 
 class OffsetFetchResponseTopics(Message):

@@ -8,3 +8,4 @@ from lograft.wire.message import Message, int32, int64
 class ConsumerGroupMetadataValue(Message, key=3, versions=(0, 0), flexible=0):
     epoch: int = int32()
     metadata_hash: int = int64(tag=0)
+    fenced_timestamp: int = int64(tag=10000, default=-1, ignorable=True)

@@ -23,3 +23,4 @@ class GroupMetadataValue(Message, key=2, versions=(0, 4), flexible=4):
     leader: str | None = string(nullable=0)
     current_state_timestamp: int = int64(since=2, default=-1, ignorable=True)
     members: list[MemberMetadata] = array(MemberMetadata)
+    fenced_timestamp: int = int64(since=4, tag=10000, default=-1, ignorable=True)

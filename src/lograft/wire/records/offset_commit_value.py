@@ -14,3 +14,7 @@ class OffsetCommitValue(Message, key=1, versions=(0, 4), flexible=4):
     commit_timestamp: int = int64()
     expire_timestamp: int = int64(since=1, until=1, default=-1, ignorable=True)
     topic_id: UUID = uuid(since=4, tag=0, ignorable=True)
+    reset_timestamp: int = int64(since=4, tag=10000, default=-1, ignorable=True)
+    offset_before_reset: int = int64(since=4, tag=10001, default=-1, ignorable=True)
+    leader_epoch_before_reset: int = int32(since=4, tag=10002, default=-1, ignorable=True)
+    metadata_before_reset: str = string(since=4, tag=10003, ignorable=True)

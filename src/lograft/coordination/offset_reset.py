@@ -1,0 +1,146 @@
+"""Moving the offsets of a group while it is in use, and back (docs/decisions/0010).
+
+One batch has it all. The members lose their membership, so nothing counts any more that they
+commit for where they were, a transaction that is open included; they join again and begin at the
+new offsets. Each new offset says what it replaces, and every later commit hands that on: so an undo
+finds it on any coordinator.
+"""
+
+from collections.abc import Iterator
+from enum import IntEnum
+from typing import Final
+
+from lograft.coordination.group_shard import GroupShard
+from lograft.coordination.offset_records import offset_record, offset_tombstone
+from lograft.coordination.offset_table import Before
+from lograft.coordination.types import Outcome, Record, Ticket
+from lograft.metadata.errors import Refused
+from lograft.model.errors import ErrorCode
+from lograft.model.types import NO_EPOCH, NO_OFFSET
+from lograft.wire.messages.offset_commit import (
+    OffsetCommitRequest,
+    OffsetCommitRequestPartition,
+    OffsetCommitRequestTopic,
+    OffsetCommitResponse,
+    OffsetCommitResponsePartition,
+    OffsetCommitResponseTopic,
+)
+
+
+class ResetAction(IntEnum):
+    """What an OffsetCommit asks for (`reset_action`); the numbers are those on the wire."""
+
+    #: A commit like any other.
+    none = 0
+    reset = 1
+    undo = 2
+
+
+#: The generation that these requests name, without a member: Kafka, and whoever else steps over
+#: the action, refuses it (UNKNOWN_MEMBER_ID, GROUP_ID_NOT_FOUND) and commits nothing.
+RESET_GENERATION: Final = 0
+
+
+def reset_offsets(
+    shard: GroupShard, request: OffsetCommitRequest, ticket: Ticket, now_ms: int
+) -> Outcome:
+    """All or nothing. The topics are those that exist. Of a group that nobody knows, too."""
+    if request.member_id or request.generation_id_or_member_epoch != RESET_GENERATION:
+        raise _invalid(f"A reset comes from nobody's member, in generation {RESET_GENERATION}.")
+    if request.reset_action == ResetAction.reset:
+        records = list(_new_offsets(shard, request))
+    elif request.reset_action == ResetAction.undo:
+        records = list(_old_offsets(shard, request))
+    else:
+        raise _invalid(f"There is no reset action {request.reset_action}.")
+    reply = (ticket, _answer(request))
+    group = shard.groups.get(request.group_id)
+    if group is None or group.is_empty():
+        return Outcome(records=records, replies=[reply])
+    fenced = group.fence_all(now_ms)
+    assert fenced.failed is None, group
+    return Outcome(records=[*fenced.records, *records], replies=[*fenced.replies, reply])
+
+
+def _new_offsets(shard: GroupShard, request: OffsetCommitRequest) -> Iterator[Record]:
+    now_ms = shard.around.wall_ms()
+    metadata_max = shard.around.config().offset_metadata_max_bytes
+    for topic, asked in _each(request):
+        if asked.committed_offset < 0:
+            raise _invalid(f"{asked.committed_offset} is no offset to reset to.")
+        if len(asked.committed_metadata or "") > metadata_max:
+            raise Refused(
+                ErrorCode.offset_metadata_too_large,
+                f"Metadata may have {metadata_max} bytes.",
+            )
+        known = shard.offsets.get(request.group_id, topic.name, asked.partition_index)
+        if known is None:
+            before = Before(NO_OFFSET, NO_EPOCH, "", now_ms)
+        else:
+            before = Before(known.offset, known.leader_epoch, known.metadata, now_ms)
+        yield offset_record(
+            request.group_id,
+            topic.name,
+            asked.partition_index,
+            offset=asked.committed_offset,
+            leader_epoch=asked.committed_leader_epoch,
+            metadata=asked.committed_metadata,
+            commit_ms=now_ms,
+            topic_id=topic.topic_id,
+            before=before,
+        )
+
+
+def _old_offsets(shard: GroupShard, request: OffsetCommitRequest) -> Iterator[Record]:
+    """The request names the offset to come back to: it was seen by whoever asks."""
+    now_ms = shard.around.wall_ms()
+    for topic, asked in _each(request):
+        place = (request.group_id, topic.name, asked.partition_index)
+        before = shard.offsets.before_reset(*place)
+        if before is None:
+            raise _invalid(
+                f"{topic.name}-{asked.partition_index} of group {request.group_id} was not reset,"
+                " or that is undone already."
+            )
+        if before.offset != asked.committed_offset:
+            raise _invalid(
+                f"{topic.name}-{asked.partition_index} of group {request.group_id} was at"
+                f" {before.offset} before it was last reset, not at {asked.committed_offset}."
+            )
+        if before.offset == NO_OFFSET:
+            yield offset_tombstone(*place)
+        else:
+            yield offset_record(
+                *place,
+                offset=before.offset,
+                leader_epoch=before.leader_epoch,
+                metadata=before.metadata,
+                commit_ms=now_ms,
+                topic_id=topic.topic_id,
+            )
+
+
+def _each(
+    request: OffsetCommitRequest,
+) -> Iterator[tuple[OffsetCommitRequestTopic, OffsetCommitRequestPartition]]:
+    return ((topic, asked) for topic in request.topics for asked in topic.partitions)
+
+
+def _answer(request: OffsetCommitRequest) -> OffsetCommitResponse:
+    return OffsetCommitResponse(
+        topics=[
+            OffsetCommitResponseTopic(
+                name=topic.name,
+                topic_id=topic.topic_id,
+                partitions=[
+                    OffsetCommitResponsePartition(partition_index=asked.partition_index)
+                    for asked in topic.partitions
+                ],
+            )
+            for topic in request.topics
+        ]
+    )
+
+
+def _invalid(sentence: str) -> Refused:
+    return Refused(ErrorCode.invalid_request, sentence)
