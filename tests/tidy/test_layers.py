@@ -23,7 +23,7 @@ MAY_IMPORT = {
     "net": {"model", "wire"},
     "broker": CORES | {"storage"},
     "api": CORES | {"storage", "broker"},
-    "client": {"model", "wire", "net", "runtime"},
+    "client": {"model", "wire", "security", "net", "runtime"},
     "cli": EVERYTHING,
     "simulation": EVERYTHING,
     "testing": EVERYTHING,

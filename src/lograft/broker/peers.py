@@ -14,11 +14,11 @@ from collections.abc import Callable
 from typing import Any, Final, NamedTuple, Protocol, TypeVar
 
 from lograft.broker.errors import PeerLost, PeerUnreachable
-from lograft.model.seams import Address, Channel, Runtime, Transport
+from lograft.model.seams import Address, Runtime, Transport
 from lograft.wire.apis import response_class, response_header_version
+from lograft.wire.calls import Caller
 from lograft.wire.codec import read_all
-from lograft.wire.errors import FrameTooLarge, WireError
-from lograft.wire.frames import FrameBuffer
+from lograft.wire.errors import WireError
 from lograft.wire.headers import frame_request, read_response_header
 from lograft.wire.message import Message
 
@@ -168,7 +168,7 @@ class Lane:
         self._transport = transport
         self._address = address
         self._client_id = client_id
-        self._connection: _Connection | None = None
+        self._connection: Caller | None = None
         self._connecting = asyncio.Lock()
         self._users = 0
         self._correlation_id = 0
@@ -183,12 +183,12 @@ class Lane:
         self, message: Message, version: int, answer: type[R], *, timeout_ms: int
     ) -> R:
         assert response_class(message.KEY) is answer, (message, answer)
-        sent_on: _Connection | None = None
+        sent_on: Caller | None = None
         self._users += 1
         try:
             async with asyncio.timeout(timeout_ms / 1000):
                 sent_on = await self._connected(timeout_ms)
-                data = await sent_on.request(*self._frame(message, version))
+                data = await self._answer_of(sent_on, message, version)
         except TimeoutError:
             if sent_on is None:
                 raise PeerUnreachable(self._address, "no connection in time") from None
@@ -209,8 +209,19 @@ class Lane:
         if connection is None or connection.is_closed or connection.in_flight >= IN_FLIGHT_MAX:
             return False
         number, frame = self._frame(message, version)
-        connection.ask(number, frame, _Call(connection, self._address, version, asker), timeout_ms)
+        call = _Call(connection, self._address, version, asker)
+        call.begin(timeout_ms)
+        connection.ask(number, [frame], call)
         return True
+
+    async def _answer_of(self, connection: Caller, message: Message, version: int) -> bytes:
+        number, frame = self._frame(message, version)
+        waiter = _Awaited(self._address)
+        try:
+            connection.ask(number, [frame], waiter)
+            return await waiter.future
+        finally:
+            connection.forget(number)
 
     def _frame(self, message: Message, version: int) -> tuple[int, bytes]:
         self._correlation_id = number = (self._correlation_id + 1) & 0x7FFF_FFFF
@@ -228,7 +239,7 @@ class Lane:
         finally:
             self._users -= 1
 
-    async def _connected(self, timeout_ms: int) -> "_Connection":
+    async def _connected(self, timeout_ms: int) -> Caller:
         async with self._connecting:
             connection = self._connection
             if connection is None or connection.is_closed:
@@ -240,7 +251,9 @@ class Lane:
                     ) from None
                 except OSError as error:
                     raise PeerUnreachable(self._address, str(error)) from None
-                connection = self._connection = _Connection(channel, self._address)
+                connection = self._connection = Caller(
+                    channel, self._address, frame_bytes_max=FRAME_BYTES_MAX
+                )
             if connection.in_flight >= IN_FLIGHT_MAX:
                 raise PeerUnreachable(self._address, "too many requests wait for their answers")
             return connection
@@ -260,18 +273,15 @@ def unreadable(address: Address, error: WireError) -> PeerLost:
     return PeerLost(f"{address} gave an answer that cannot be read: {error}")
 
 
-class _Waiter(Protocol):
-    """Of one answer; called once, with the frame or with what went wrong."""
-
-    def on_frame(self, frame: memoryview) -> None: ...
-
-    def on_lost(self, error: PeerLost) -> None: ...
+def lost(address: Address, reason: str) -> PeerLost:
+    return PeerLost(f"connection to {address} lost: {reason}")
 
 
 class _Awaited:
-    __slots__ = ("future",)
+    __slots__ = ("_address", "future")
 
-    def __init__(self) -> None:
+    def __init__(self, address: Address) -> None:
+        self._address = address
         self.future: asyncio.Future[bytes] = asyncio.get_running_loop().create_future()
 
     def on_frame(self, frame: memoryview) -> None:
@@ -279,16 +289,16 @@ class _Awaited:
         if not self.future.done():
             self.future.set_result(bytes(frame))
 
-    def on_lost(self, error: PeerLost) -> None:
+    def on_lost(self, reason: str) -> None:
         if not self.future.done():
-            self.future.set_exception(error)
+            self.future.set_exception(lost(self._address, reason))
 
 
 class _Call:
     __slots__ = ("_address", "_asker", "_connection", "_timer", "_version")
 
     def __init__(
-        self, connection: "_Connection", address: Address, version: int, asker: Asker[Any]
+        self, connection: Caller, address: Address, version: int, asker: Asker[Any]
     ) -> None:
         self._connection = connection
         self._address = address
@@ -310,9 +320,9 @@ class _Call:
             return
         self._asker.on_answer(answer)
 
-    def on_lost(self, error: PeerLost) -> None:
+    def on_lost(self, reason: str) -> None:
         self._stop_timer()
-        self._asker.on_failed(error)
+        self._asker.on_failed(lost(self._address, reason))
 
     def _on_time(self, timeout_ms: int) -> None:
         # The answers behind this one would be late too.
@@ -322,58 +332,3 @@ class _Call:
         if self._timer is not None:
             self._timer.cancel()
             self._timer = None
-
-
-class _Connection:
-    def __init__(self, channel: Channel, address: Address) -> None:
-        self._channel = channel
-        self._address = address
-        self._frames = FrameBuffer(FRAME_BYTES_MAX)
-        self._waiting: dict[int, _Waiter] = {}
-        self.is_closed = False
-        channel.start(self)
-
-    @property
-    def in_flight(self) -> int:
-        return len(self._waiting)
-
-    async def request(self, number: int, frame: bytes) -> bytes:
-        waiter = self._waiting[number] = _Awaited()
-        try:
-            self._channel.send([frame])
-            return await waiter.future
-        finally:
-            self._waiting.pop(number, None)
-
-    def ask(self, number: int, frame: bytes, call: _Call, timeout_ms: int) -> None:
-        self._waiting[number] = call
-        call.begin(timeout_ms)
-        self._channel.send([frame])
-
-    def abort(self, reason: str = "closed") -> None:
-        if not self.is_closed:
-            self._channel.abort()
-            self._end(reason)
-
-    def get_buffer(self) -> memoryview:
-        return self._frames.get_buffer()
-
-    def on_received(self, count: int) -> None:
-        try:
-            for frame in self._frames.received(count):
-                waiter = self._waiting.pop(int.from_bytes(frame[:4], "big"), None)
-                if waiter is not None:
-                    waiter.on_frame(frame)
-        except FrameTooLarge:
-            self.abort()
-
-    def on_drained(self) -> None: ...
-
-    def on_closed(self, error: Exception | None) -> None:
-        self._end("closed" if error is None else str(error))
-
-    def _end(self, reason: str) -> None:
-        self.is_closed = True
-        waiting, self._waiting = self._waiting, {}
-        for waiter in waiting.values():
-            waiter.on_lost(PeerLost(f"connection to {self._address} lost: {reason}"))

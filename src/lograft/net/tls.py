@@ -6,6 +6,7 @@ when the channel below has room, so a slow peer costs no more memory than with p
 
 import asyncio
 import ssl
+import tempfile
 from collections import deque
 from collections.abc import Callable, Sequence
 from typing import Final, cast
@@ -361,3 +362,14 @@ def client_context(
     if certificate_file is not None:
         context.load_cert_chain(certificate_file, password=key_password)
     return context
+
+
+def load_pem_text(
+    context: ssl.SSLContext, key: str, certificate_chain: str, password: str | None
+) -> None:
+    """OpenSSL reads private keys from files only: this one only we may read, and it is gone at
+    once."""
+    with tempfile.NamedTemporaryFile("w", suffix=".pem") as file:
+        file.write(f"{key}\n{certificate_chain}\n")
+        file.flush()
+        context.load_cert_chain(file.name, password=password)

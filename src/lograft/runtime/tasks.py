@@ -1,7 +1,7 @@
 """Tasks bound to the node's task group."""
 
 import asyncio
-from collections.abc import Coroutine
+from collections.abc import Callable, Coroutine
 from typing import Any
 
 from lograft.model.seams import Task
@@ -18,3 +18,31 @@ class GroupSpawn:
 
     def __call__(self, work: Coroutine[Any, Any, None], *, name: str) -> Task:
         return self._group.create_task(work, name=name)
+
+
+class OwnedSpawn:
+    """Tasks of something that is opened and closed, such as a client. A task that fails is handed
+    to `on_failure`; closing cancels the rest and waits for their ends."""
+
+    __slots__ = ("_on_failure", "_tasks")
+
+    def __init__(self, on_failure: Callable[[BaseException], None]) -> None:
+        self._on_failure = on_failure
+        self._tasks: set[asyncio.Task[None]] = set()
+
+    def __call__(self, work: Coroutine[Any, Any, None], *, name: str) -> Task:
+        task = asyncio.get_running_loop().create_task(work, name=name)
+        self._tasks.add(task)
+        task.add_done_callback(self._ended)
+        return task
+
+    async def close(self) -> None:
+        tasks = [task for task in self._tasks if task is not asyncio.current_task()]
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
+
+    def _ended(self, task: asyncio.Task[None]) -> None:
+        self._tasks.discard(task)
+        if not task.cancelled() and (error := task.exception()) is not None:
+            self._on_failure(error)

@@ -29,7 +29,7 @@ from lograft.broker.formatting import (
 from lograft.metadata.image import MetadataImage
 from lograft.model.broker_configs import broker_config
 from lograft.model.listeners import Voter
-from lograft.model.seams import Address
+from lograft.model.seams import Address, Runtime
 from lograft.model.types import NodeId
 from lograft.node import Node
 from lograft.simulation.checkers import Violation
@@ -252,18 +252,22 @@ class SimulatedCluster:
 
     def client(self, host: str = "client") -> ClusterClient:
         """Lives on a machine of its own, by name, which can be cut off like any other."""
+        self._clients += 1
+        return ClusterClient(
+            self.client_runtime(host).transport,
+            self.bootstrap(),
+            client_id=f"c{self._clients}",
+            random=self.loop.streams.stream("clients"),
+        )
+
+    def client_runtime(self, host: str = "client") -> Runtime:
+        """The seams of a machine for clients: `Producer(..., runtime=...)` runs on it."""
         machine = self.client_hosts.get(host)
         if machine is None:
             machine = self.client_hosts[host] = Machine(self.loop, self.network, host)
             machine.boot()
         assert machine.life is not None
-        self._clients += 1
-        return ClusterClient(
-            machine.life.runtime.transport,
-            self.bootstrap(),
-            client_id=f"c{self._clients}",
-            random=self.loop.streams.stream("clients"),
-        )
+        return machine.life.runtime
 
     # -- faults ------------------------------------------------------------------------------------
 

@@ -1,0 +1,1 @@
+"""The client for Python: asyncio first, with a synchronous face."""

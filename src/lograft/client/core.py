@@ -1,0 +1,102 @@
+"""What a producer, a consumer and an administrator have in common: seams, connections, metadata.
+
+The seams are given by whoever runs the client in a simulation; otherwise they are this machine's.
+"""
+
+import logging
+import ssl
+from dataclasses import replace
+from typing import Final, Generic, TypeVar
+
+from lograft.client.client_settings import ClientSettings
+from lograft.client.errors import Closed
+from lograft.client.metadata_updates import NEVER_IDLE_MS, Metadata
+from lograft.client.network import Network
+from lograft.client.tls import tls_context
+from lograft.model.seams import Runtime, Transport
+from lograft.net.channels import BufferSizes
+from lograft.net.sockets import SocketTransport
+from lograft.net.tls import TlsTransport
+from lograft.runtime.clock import SystemClock
+from lograft.runtime.disk import RealDisk
+from lograft.runtime.randomness import SystemRandomness
+from lograft.runtime.tasks import OwnedSpawn
+from lograft.runtime.workers import ThreadWorkers
+
+log: Final = logging.getLogger("lograft.client")
+
+S = TypeVar("S", bound=ClientSettings)
+
+
+class ClientCore(Generic[S]):
+    """Opened inside a running loop; everything of it belongs to that loop."""
+
+    def __init__(
+        self,
+        settings: S,
+        *,
+        creates_topics: bool = False,
+        metadata_max_idle_ms: int = NEVER_IDLE_MS,
+        runtime: Runtime | None = None,
+    ) -> None:
+        self.settings = settings
+        #: Why a task of this client ended that should not have; a bug, told to whoever calls next.
+        self.failure: BaseException | None = None
+        self._tasks = OwnedSpawn(self._on_failure)
+        self._workers: ThreadWorkers | None = None
+        #: Tasks are the client's own, whoever's clock and network it uses.
+        self.runtime = replace(runtime or self._system_runtime(), spawn=self._tasks)
+        self.network = Network(self.runtime, settings, transport=self._transport())
+        self.metadata = Metadata(
+            self.runtime,
+            self.network,
+            settings,
+            creates_topics=creates_topics,
+            max_idle_ms=metadata_max_idle_ms,
+        )
+        self.is_closed = False
+        self.metadata.start()
+
+    def now_ms(self) -> int:
+        return self.runtime.clock.mono_ms()
+
+    def check_open(self) -> None:
+        if self.failure is not None:
+            raise self.failure
+        if self.is_closed:
+            raise Closed("the client is closed")
+
+    async def close(self) -> None:
+        """Cancels every task of the client; what is to be finished before, was."""
+        if self.is_closed:
+            return
+        self.is_closed = True
+        self.metadata.close()
+        self.network.close()
+        await self._tasks.close()
+        if self._workers is not None:
+            self._workers.close()
+
+    def _system_runtime(self) -> Runtime:
+        self._workers = ThreadWorkers()
+        settings = self.settings
+        return Runtime(
+            clock=SystemClock(),
+            randomness=SystemRandomness(),
+            disk=RealDisk(),
+            workers=self._workers,
+            transport=SocketTransport(
+                BufferSizes(settings.send_buffer_bytes, settings.receive_buffer_bytes)
+            ),
+            spawn=self._tasks,
+        )
+
+    def _transport(self) -> Transport:
+        if not self.settings.uses_tls:
+            return self.runtime.transport
+        context: ssl.SSLContext = tls_context(self.settings)
+        return TlsTransport(self.runtime.transport, client=context)
+
+    def _on_failure(self, error: BaseException) -> None:
+        self.failure = error
+        log.error("a part of the client has failed", exc_info=error)

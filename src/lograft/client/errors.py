@@ -1,0 +1,212 @@
+"""What a client raises. Every text says what happened where, and what can be done about it.
+
+ClientError
+├─ ConnectionFailed      never sent: nobody there, no handshake, wrong password (stage says which)
+├─ OutcomeUnknown        sent, and no answer came: it may have happened or not
+├─ BrokerError           the broker answered with one of Kafka's error codes
+│  └─ …                  a class for each code that programs tell apart
+├─ TimedOut              a budget of the caller's (max.block.ms, delivery.timeout.ms …) is used up
+└─ WrongUse              a call that makes no sense now; a bug in the program
+"""
+
+from typing import ClassVar, Final
+
+from lograft.model.errors import ErrorCode, LograftError
+from lograft.model.seams import Address
+
+
+class ClientError(LograftError):
+    #: Whether the same call may succeed later without anybody changing anything.
+    is_retriable: bool = False
+
+
+class ConnectionFailed(ClientError):
+    """The request was never sent."""
+
+    is_retriable = True
+
+    def __init__(self, address: Address, stage: str, cause: str, advice: str = "") -> None:
+        super().__init__(f"{address}: {stage} failed: {cause}" + (f"; {advice}" if advice else ""))
+        self.address = address
+        #: "connect", "tls", "versions" or "authentication".
+        self.stage = stage
+
+
+class AuthenticationFailed(ConnectionFailed):
+    """The broker does not accept who we say we are; trying again will not help."""
+
+    is_retriable = False
+
+
+class OutcomeUnknown(ClientError):
+    """The request was sent, but no answer came: what it asks for may have happened or not."""
+
+    is_retriable = True
+
+
+class UnsupportedByBroker(ClientError):
+    """The broker does not know this API, or no version of it that can say what is asked for."""
+
+
+class TimedOut(ClientError):
+    is_retriable = True
+
+
+class WrongUse(ClientError):
+    """The program calls what cannot be called now."""
+
+
+class Closed(WrongUse):
+    """The client has been closed."""
+
+
+class SerializationFailed(ClientError):
+    """A serializer or deserializer raised; its error is the cause."""
+
+
+class BrokerError(ClientError):
+    """The broker's answer carries an error code."""
+
+    #: Filled by subclasses that stand for codes.
+    CODES: ClassVar[tuple[ErrorCode, ...]] = ()
+
+    def __init__(self, code: ErrorCode, text: str) -> None:
+        super().__init__(text)
+        self.code = code
+        self.is_retriable = code in RETRIABLE
+
+
+class TopicMissing(BrokerError):
+    CODES = (ErrorCode.unknown_topic_or_partition, ErrorCode.unknown_topic_id)
+
+
+class InvalidTopic(BrokerError):
+    CODES = (ErrorCode.invalid_topic_exception,)
+
+
+class NotAuthorized(BrokerError):
+    CODES = (
+        ErrorCode.topic_authorization_failed,
+        ErrorCode.group_authorization_failed,
+        ErrorCode.cluster_authorization_failed,
+        ErrorCode.transactional_id_authorization_failed,
+    )
+
+
+class RecordTooLarge(BrokerError):
+    CODES = (ErrorCode.message_too_large, ErrorCode.record_list_too_large)
+
+
+class OffsetOutOfRange(BrokerError):
+    CODES = (ErrorCode.offset_out_of_range,)
+
+
+class NotEnoughReplicas(BrokerError):
+    CODES = (ErrorCode.not_enough_replicas, ErrorCode.not_enough_replicas_after_append)
+
+
+class ProducerFenced(BrokerError):
+    """A newer producer has the same transactional id; this one is done."""
+
+    CODES = (ErrorCode.producer_fenced, ErrorCode.invalid_producer_epoch)
+
+
+class TransactionAborted(BrokerError):
+    """The transaction cannot be committed: abort it and begin again."""
+
+    CODES = (ErrorCode.transaction_abortable,)
+
+
+class RebalanceInProgress(BrokerError):
+    CODES = (ErrorCode.rebalance_in_progress,)
+
+
+class CommitFailed(BrokerError):
+    """The group has gone on without this member: its partitions have new owners."""
+
+    CODES = (
+        ErrorCode.illegal_generation,
+        ErrorCode.unknown_member_id,
+        ErrorCode.stale_member_epoch,
+        ErrorCode.fenced_member_epoch,
+    )
+
+
+class FencedInstance(BrokerError):
+    """Another consumer uses the same group.instance.id."""
+
+    CODES = (ErrorCode.fenced_instance_id, ErrorCode.unreleased_instance_id)
+
+
+#: Errors that pass by themselves: elections, loading, overload, old metadata.
+RETRIABLE: Final = frozenset(
+    (
+        ErrorCode.corrupt_message,
+        ErrorCode.unknown_topic_or_partition,
+        ErrorCode.leader_not_available,
+        ErrorCode.not_leader_or_follower,
+        ErrorCode.request_timed_out,
+        ErrorCode.replica_not_available,
+        ErrorCode.network_exception,
+        ErrorCode.coordinator_load_in_progress,
+        ErrorCode.coordinator_not_available,
+        ErrorCode.not_coordinator,
+        ErrorCode.not_enough_replicas,
+        ErrorCode.not_enough_replicas_after_append,
+        ErrorCode.not_controller,
+        ErrorCode.concurrent_transactions,
+        ErrorCode.kafka_storage_error,
+        ErrorCode.fetch_session_id_not_found,
+        ErrorCode.invalid_fetch_session_epoch,
+        ErrorCode.listener_not_found,
+        ErrorCode.fenced_leader_epoch,
+        ErrorCode.unknown_leader_epoch,
+        ErrorCode.offset_not_available,
+        ErrorCode.preferred_leader_not_available,
+        ErrorCode.eligible_leaders_not_available,
+        ErrorCode.election_not_needed,
+        ErrorCode.unstable_offset_commit,
+        ErrorCode.throttling_quota_exceeded,
+        ErrorCode.unknown_topic_id,
+        ErrorCode.inconsistent_topic_id,
+        ErrorCode.fetch_session_topic_id_error,
+        ErrorCode.rebalance_in_progress,
+    )
+)
+#: Errors that say that our metadata is old.
+STALE_METADATA: Final = frozenset(
+    (
+        ErrorCode.unknown_topic_or_partition,
+        ErrorCode.leader_not_available,
+        ErrorCode.not_leader_or_follower,
+        ErrorCode.replica_not_available,
+        ErrorCode.kafka_storage_error,
+        ErrorCode.listener_not_found,
+        ErrorCode.fenced_leader_epoch,
+        ErrorCode.unknown_leader_epoch,
+        ErrorCode.unknown_topic_id,
+        ErrorCode.inconsistent_topic_id,
+        ErrorCode.network_exception,
+    )
+)
+_CLASSES: Final[dict[ErrorCode, type[BrokerError]]] = {
+    code: kind for kind in BrokerError.__subclasses__() for code in kind.CODES
+}
+
+
+def broker_error(code: int, what: str, message: str | None = None) -> BrokerError:
+    """The error for a code in an answer; `what` names the thing and the act, `message` is the
+    broker's own sentence where it gave one."""
+    try:
+        known = ErrorCode(code)
+        name = known.name.upper()
+    except ValueError:
+        known, name = ErrorCode.unknown_server_error, f"error {code}"
+    text = f"{what}: {message} ({name})" if message else f"{what}: {name}"
+    return _CLASSES.get(known, BrokerError)(known, text)
+
+
+def raise_for(code: int, what: str, message: str | None = None) -> None:
+    """Raises the error of the code, if it is one."""
+    if code:
+        raise broker_error(code, what, message)

@@ -1,0 +1,87 @@
+"""Settings: both spellings, text or values, refusals that say why."""
+
+import logging
+from dataclasses import dataclass
+
+import pytest
+
+from lograft.client.client_settings import ClientSettings
+from lograft.client.settings import Secret, Settings, at_least, setting
+from lograft.model.errors import InvalidConfig
+
+SERVERS = {"bootstrap.servers": "localhost:9092"}
+
+
+@dataclass(frozen=True, kw_only=True)
+class Example(Settings):
+    linger_ms: int = setting(5, at_least(0))
+    share: float = setting(0.5)
+    is_on: bool = setting(True)
+    names: tuple[str, ...] = setting(())
+    password: Secret | None = setting(None)
+
+
+def test_both_spellings_and_text_give_the_same() -> None:
+    from_file = Example.read(
+        {"linger.ms": " 7 ", "share": "0.25", "is.on": "FALSE", "names": "a, b,"}
+    )
+    assert from_file == Example.read({}, linger_ms=7, share=0.25, is_on=False, names=["a", "b"])
+
+
+def test_keywords_win_over_the_mapping() -> None:
+    assert Example.read({"linger.ms": 1}, linger_ms=2).linger_ms == 2
+
+
+@pytest.mark.parametrize(
+    ("given", "text"),
+    [
+        ({"linger.ms": "-1"}, "linger.ms is -1, but must be at least 0"),
+        ({"linger.ms": "soon"}, "linger.ms is 'soon', but must be a whole number"),
+        ({"linger.ms": 0.5}, "linger.ms is 0.5, but must be a whole number"),
+        ({"linger.ms": True}, "linger.ms is True, but must be a whole number"),
+        ({"is.on": "maybe"}, "is.on is 'maybe', but must be true or false"),
+        ({"password": 3}, "password is 3, but must be text"),
+    ],
+)
+def test_a_value_that_cannot_be_is_named(given: dict[str, object], text: str) -> None:
+    with pytest.raises(InvalidConfig) as caught:
+        Example.read(given)
+    assert str(caught.value) == text
+
+
+def test_an_unknown_name_is_warned_about(caplog: pytest.LogCaptureFixture) -> None:
+    with caplog.at_level(logging.WARNING, "lograft.client"):
+        Example.read({"lingr.ms": 3})
+    assert "lingr.ms is not a setting" in caplog.text
+
+
+def test_secrets_are_not_shown() -> None:
+    settings = Example.read({"password": "open sesame"})
+    assert "sesame" not in f"{settings} {settings.password}"
+    assert settings.password is not None
+    assert settings.password.reveal() == "open sesame"
+
+
+def test_what_cannot_be_followed_is_refused_unless_it_is_the_default() -> None:
+    ClientSettings.read({**SERVERS, "ssl.keymanager.algorithm": "SunX509"})
+    with pytest.raises(InvalidConfig, match=r"ssl.keymanager.algorithm cannot be set: .* Java"):
+        ClientSettings.read({**SERVERS, "ssl.keymanager.algorithm": "PKIX"})
+
+
+@pytest.mark.parametrize(
+    ("given", "text"),
+    [
+        ({}, "bootstrap.servers must be set"),
+        ({"bootstrap.servers": ""}, "names no server"),
+        ({"bootstrap.servers": "localhost"}, "host:port"),
+        ({**SERVERS, "security.protocol": "HTTPS"}, "security.protocol is 'HTTPS'"),
+        (
+            {**SERVERS, "security.protocol": "SASL_SSL", "sasl.mechanism": "GSSAPI"},
+            "sasl.mechanism is 'GSSAPI', but must be one of PLAIN",
+        ),
+        ({**SERVERS, "ssl.truststore.type": "JKS"}, "only PEM is read"),
+    ],
+)
+def test_rules_between_settings(given: dict[str, object], text: str) -> None:
+    with pytest.raises(InvalidConfig, match=text):
+        ClientSettings.read(given)
