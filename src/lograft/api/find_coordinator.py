@@ -74,6 +74,8 @@ async def _find(context: Context, key_type: int, key: str) -> Coordinator:
 def _coordinators(broker: Broker, key_type: int, version: int) -> CoordinatorRuntime[Any]:
     if key_type == GROUP:
         return broker.groups
-    if key_type == TRANSACTION or (key_type == SHARE and version >= SHARE_SINCE):
+    if key_type == TRANSACTION:
+        return broker.transactions
+    if key_type == SHARE and version >= SHARE_SINCE:
         raise CoordinatorNotAvailable("this broker has no such coordinators yet")
     raise Refused(ErrorCode.invalid_request, f"there is no coordinator of type {key_type}")

@@ -1,14 +1,17 @@
-"""InitProducerId, versions 0-5: an id for an idempotent producer.
+"""InitProducerId, versions 0-5: an id and an epoch for a producer.
 
 Without a transactional id every call gives a new producer id with epoch 0, whatever the producer
-had before. With one, the transaction coordinator decides, which this broker does not have yet:
-COORDINATOR_NOT_AVAILABLE. (v6 is unstable in Kafka 4.3 and not advertised.)
+had before. With one, the transaction coordinator decides: the same id with the next epoch, which
+shuts out whoever had the one before, and aborts what that one left open (CONCURRENT_TRANSACTIONS
+until that is done). v3: the producer says what it had, and goes on after an error (KIP-360).
+v4: PRODUCER_FENCED. (v6 is unstable in Kafka 4.3 and not advertised.)
 """
 
 from typing import Final
 
-from lograft.api.context import Api, Context
-from lograft.api.errors import code_of
+from lograft.api.context import Api, Context, Resource, authorize
+from lograft.api.operations import WRITE
+from lograft.api.producer_fencing import told
 from lograft.broker.errors import ControllerUnreachable
 from lograft.metadata.errors import Refused
 from lograft.model.errors import ErrorCode, LograftError
@@ -17,27 +20,43 @@ from lograft.wire.messages.init_producer_id import InitProducerIdRequest, InitPr
 
 API: Final = Api(key=22, versions=range(6))
 
+FENCED_SINCE: Final = 4
+
 
 async def handle(context: Context, request: InitProducerIdRequest) -> InitProducerIdResponse:
-    if request.transactional_id == "":
+    transactional_id = request.transactional_id
+    if transactional_id == "":
         return _refused(ErrorCode.invalid_request)
+    if transactional_id is not None and not authorize(
+        context, WRITE, Resource.transactional_id, transactional_id
+    ):
+        return _refused(ErrorCode.transactional_id_authorization_failed)
     has_id = request.producer_id != NO_PRODUCER_ID
     has_epoch = request.producer_epoch != NO_PRODUCER_EPOCH
     if has_id != has_epoch:
         return _refused(ErrorCode.invalid_request)
-    if request.transactional_id is not None:
-        return _refused(ErrorCode.coordinator_not_available)
+    producer_ids = context.broker.producer_ids
     try:
-        producer_id = await context.broker.producer_ids.next()
+        if transactional_id is None:
+            return InitProducerIdResponse(producer_id=await producer_ids.next(), producer_epoch=0)
+        await producer_ids.wait_some()
     except (ControllerUnreachable, Refused):
         # What clients wait out; they do not expect to need the controller here.
         return _refused(ErrorCode.coordinator_load_in_progress)
+    try:
+        reply: InitProducerIdResponse = await context.broker.transactions.ask(
+            transactional_id, lambda shard, ticket, _: shard.init_producer_id(ticket, request)
+        )
     except LograftError as error:
-        return _refused(code_of(error))
-    return InitProducerIdResponse(producer_id=producer_id, producer_epoch=0)
+        return _refused(told(error, knows_fenced=context.api_version >= FENCED_SINCE))
+    return reply
 
 
-def _refused(code: int) -> InitProducerIdResponse:
-    return InitProducerIdResponse(
-        error_code=code, producer_id=NO_PRODUCER_ID, producer_epoch=NO_PRODUCER_EPOCH
-    )
+def error_response(
+    request: InitProducerIdRequest, code: ErrorCode, message: str
+) -> InitProducerIdResponse:
+    return _refused(code)
+
+
+def _refused(code: ErrorCode) -> InitProducerIdResponse:
+    return InitProducerIdResponse(error_code=code, producer_epoch=NO_PRODUCER_EPOCH)

@@ -64,12 +64,7 @@ async def verify(
             if version < ADDS_SINCE and not broker.config.transaction_partition_verification_enable:
                 words[slot] = UNVERIFIED
                 continue
-            word = partition.leader_log().producers.begin_verification(
-                *mine,
-                fields[_BASE_SEQUENCE],
-                adds=version >= ADDS_SINCE,
-                now_ms=broker.clock.wall_ms(),
-            )
+            word = _begin(context, partition, records)
         except LograftError as error:
             words[slot] = error
             continue
@@ -80,13 +75,36 @@ async def verify(
         return words
     assert producer is not None
     assert request.transactional_id is not None
+
+    def begin_again() -> None:
+        for slot in asked:
+            try:
+                words[slot] = _begin(context, *batches[slot])
+            except LograftError as error:
+                words[slot] = error
+
     found = await broker.verification.verify(
-        request.transactional_id, producer, list(asked.values()), adds=version >= ADDS_SINCE
+        request.transactional_id,
+        producer,
+        list(asked.values()),
+        adds=version >= ADDS_SINCE,
+        on_repeat=begin_again,
     )
     for slot, partition_name in asked.items():
         if found[partition_name]:
             words[slot] = _told(found[partition_name], version)
     return words
+
+
+def _begin(context: Context, partition: Partition, records: memoryview) -> Verification | None:
+    fields = unpack_header(records)
+    return partition.leader_log().producers.begin_verification(
+        fields[_PRODUCER_ID],
+        fields[_PRODUCER_EPOCH],
+        fields[_BASE_SEQUENCE],
+        adds=context.api_version >= ADDS_SINCE,
+        now_ms=context.broker.clock.wall_ms(),
+    )
 
 
 def _check_request(request: ProduceRequest, is_same_producer: bool) -> None:

@@ -60,13 +60,21 @@ async def _verify(
     if not adds and not broker.config.transaction_partition_verification_enable:
         return UNVERIFIED
     producer = (request.producer_id, request.producer_epoch)
-    word = producers.begin_verification(
-        *producer, FIRST_SEQUENCE, adds=adds, now_ms=broker.clock.wall_ms()
-    )
+    word: Verification | None = None
+
+    def begin() -> None:
+        nonlocal word
+        word = producers.begin_verification(
+            *producer, FIRST_SEQUENCE, adds=adds, now_ms=broker.clock.wall_ms()
+        )
+
+    begin()
     if word is None:
         return None
     where = broker.groups.led_for(request.group_id).topic_partition
-    found = await broker.verification.verify(request.transactional_id, producer, [where], adds=adds)
+    found = await broker.verification.verify(
+        request.transactional_id, producer, [where], adds=adds, on_repeat=begin
+    )
     code = found[where]
     if code is ErrorCode.network_exception:
         # Older clients do not expect it here; this one they wait out.

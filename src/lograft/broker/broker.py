@@ -26,7 +26,7 @@ partition whose log is still being made lets its requests wait.
 
 What `api/` uses: `config`, `image`, `cluster_id`, `node_id`, `partitions` (PartitionTable),
 `logs` (LogManager), `controller_here`, `link`, `fetch_sessions`, `producer_ids`, `runtime`,
-`clock`, `groups` (CoordinatorRuntime), `internal_topics`.
+`clock`, `groups` and `transactions` (CoordinatorRuntime), `internal_topics`.
 """
 
 import asyncio
@@ -38,7 +38,7 @@ from uuid import UUID
 from lograft.broker.broker_link import BrokerLink
 from lograft.broker.controller_link import ControllerLink
 from lograft.broker.coordinator_runtime import key_hash
-from lograft.broker.coordinators import Coordinators
+from lograft.broker.coordinators import Coordinators, ProducerIdSource
 from lograft.broker.errors import (
     NotLeader,
     PartitionMissing,
@@ -164,11 +164,6 @@ class QuorumView(Protocol):
     ) -> Awaitable[raft_messages.Response]: ...
 
 
-class ProducerIdSource(Protocol):
-    def next(self) -> Awaitable[int]:
-        """A producer id that nobody ever had."""
-
-
 class ImageWait(NamedTuple):
     is_met: Callable[[MetadataImage], bool]
     future: "asyncio.Future[None]"
@@ -239,9 +234,14 @@ class Broker:
             hurries_watermarks=self.selects_by_rack,
         )
         self.coordinators = Coordinators(
-            runtime, config=lambda: self.config, image=lambda: self.image
+            runtime,
+            config=lambda: self.config,
+            image=lambda: self.image,
+            link=self.brokers,
+            producer_ids=producer_ids,
         )
         self.groups = self.coordinators.groups
+        self.transactions = self.coordinators.transactions
         self.replicas.on_role = self.coordinators.on_role
         self.internal_topics = InternalTopics(self)
         self._loaded = False

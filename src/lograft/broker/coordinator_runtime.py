@@ -54,6 +54,8 @@ class CoordinatorKind(NamedTuple, Generic[C]):
     #: What the topic is created with.
     partition_count: Callable[[BrokerConfig], int]
     compression: Callable[[BrokerConfig], int]
+    #: How long replies wait for a commit.
+    commit_timeout_ms: Callable[[BrokerConfig], int]
     #: Does what a core wants done; must not ask a coordinator before it returns.
     on_effect: Callable[[Effect], None]
 
@@ -73,7 +75,7 @@ class CoordinatorRuntime(Generic[C]):
         self._config = config
         self._image = image
         self._settings = ShardSettings(
-            commit_timeout_ms=lambda: config().offsets_commit_timeout_ms,
+            commit_timeout_ms=lambda: kind.commit_timeout_ms(config()),
             compression=lambda: kind.compression(config()),
             on_effect=kind.on_effect,
         )
@@ -98,6 +100,11 @@ class CoordinatorRuntime(Generic[C]):
     def led_for(self, key: str) -> Partition:
         """The partition of the internal topic that `key` belongs to, if it is coordinated here."""
         return self._shard(self.partition_of(key)).partition
+
+    def leads(self, key: str, epoch: Epoch) -> bool:
+        """Whether the leadership of that epoch, in which `key` was decided on, goes on."""
+        shard = self._shards.get(self.partition_of(key))
+        return shard is not None and shard.leader_epoch == epoch
 
     def _shard(self, index: int) -> Shard[C]:
         shard = self._shards.get(index)

@@ -1,4 +1,4 @@
-"""Producer ids for idempotent producers: handed out from blocks that the controller allocates."""
+"""Producer ids: handed out from blocks that the controller allocates."""
 
 import asyncio
 from collections.abc import Callable
@@ -36,10 +36,22 @@ class ProducerIds:
 
     async def next(self) -> ProducerId:
         """At once, but for one caller in a thousand, who waits for the controller."""
+        await self.wait_some()
+        return self.take()
+
+    async def wait_some(self) -> None:
+        """Until `take` has one to give. Raises ControllerUnreachable or Refused."""
         while self._next >= self._end:
             async with self._asking:
                 if self._next >= self._end:
                     await self._fetch()
+
+    def take(self) -> ProducerId:
+        """For decisions, which cannot wait. Raises Refused if there is none at hand."""
+        if self._next >= self._end:
+            raise Refused(
+                ErrorCode.coordinator_load_in_progress, "There is no producer id at hand."
+            )
         producer_id = ProducerId(self._next)
         self._next += 1
         return producer_id

@@ -61,10 +61,13 @@ class TransactionVerification:
         partitions: Sequence[TopicPartition],
         *,
         adds: bool,
+        on_repeat: Callable[[], None],
     ) -> dict[TopicPartition, ErrorCode]:
         """What the coordinator says of each partition. `producer`: its id and epoch. Where it has
         to be asked again soon, because the transaction before is not quite over, that happens here
-        if the question adds partitions: the producer waits longer, and with its whole batch."""
+        if the question adds partitions: the producer waits longer, and with its whole batch. The
+        markers of the one before have come meanwhile, so `on_repeat` begins each verification
+        anew."""
         config = self._config()
         request = _request_of(transactional_id, producer, partitions, adds=adds)
         patience_ms = min(
@@ -82,6 +85,7 @@ class TransactionVerification:
                 return found
             self._repeats += 1
             await asyncio.sleep(config.add_partitions_to_txn_retry_backoff_ms / 1000)
+            on_repeat()
 
     async def _ask(
         self,

@@ -6,6 +6,7 @@ import re2
 
 from lograft.coordination.transaction_shard import TransactionShard
 from lograft.coordination.transaction_states import BY_NAME
+from lograft.coordination.types import Outcome, Ticket
 from lograft.metadata.errors import Refused
 from lograft.model.errors import ErrorCode
 from lograft.wire.messages import describe_transactions, list_transactions
@@ -15,16 +16,14 @@ from lograft.wire.messages.list_transactions import (
 )
 
 
-def describe(
-    shard: TransactionShard, transactional_id: str
-) -> describe_transactions.TransactionState:
+def describe(shard: TransactionShard, ticket: Ticket, transactional_id: str) -> Outcome:
     found = shard.transactions.get(transactional_id)
     if found is None:
         raise Refused(
             ErrorCode.transactional_id_not_found,
             f"There is no transactional id {transactional_id}.",
         )
-    return describe_transactions.TransactionState(
+    described = describe_transactions.TransactionState(
         transactional_id=transactional_id,
         transaction_state=found.state.name,
         transaction_timeout_ms=found.timeout_ms,
@@ -36,6 +35,7 @@ def describe(
             for topic, indexes in found.partitions.items()
         ],
     )
+    return Outcome(replies=((ticket, described),))
 
 
 class Wanted:
@@ -76,10 +76,8 @@ class Wanted:
                 )
 
 
-def listed(shard: TransactionShard, wanted: Wanted) -> ListTransactionsResponse:
+def listed(shard: TransactionShard, ticket: Ticket, wanted: Wanted) -> Outcome:
     """The part of one shard."""
     wall_ms = shard.around.wall_ms()
-    return ListTransactionsResponse(
-        unknown_state_filters=wanted.unknown_states,
-        transaction_states=list(wanted.among(shard, wall_ms=wall_ms)),
-    )
+    states = list(wanted.among(shard, wall_ms=wall_ms))
+    return Outcome(replies=((ticket, ListTransactionsResponse(transaction_states=states)),))

@@ -56,7 +56,6 @@ from lograft.wire.messages.init_producer_id import InitProducerIdRequest, InitPr
 from lograft.wire.records.transaction_log_key import TransactionLogKey
 from lograft.wire.records.transaction_log_value import TransactionLogValue
 
-TRANSACTION_TOPIC: Final = "__transaction_state"
 #: One timed-out sweep aborts so many in one batch of the log.
 ABORTS_PER_BATCH: Final = 100
 #: So many transactional ids are looked at before others have their turn.

@@ -12,6 +12,7 @@ from lograft.metadata.types import (
     KRAFT_VERSION,
     METADATA_VERSION,
     REPLICATION_VERSION,
+    TRANSACTION_VERSION,
     Outcome,
     VersionRange,
 )
@@ -35,6 +36,7 @@ SUPPORTED: Final[dict[str, VersionRange]] = {
     ELR_VERSION: VersionRange(0, 1),
     GROUP_VERSION: VersionRange(0, 1),
     REPLICATION_VERSION: VersionRange(0, 1),
+    TRANSACTION_VERSION: VersionRange(0, 2),
 }
 LATEST_METADATA_VERSION: Final = SUPPORTED[METADATA_VERSION].max_version
 

@@ -1,7 +1,7 @@
 import pytest
 
 from lograft.model.errors import ErrorCode
-from lograft.model.types import OFFSETS_TOPIC
+from lograft.model.types import OFFSETS_TOPIC, TRANSACTIONS_TOPIC
 from lograft.wire.messages.find_coordinator import (
     Coordinator,
     FindCoordinatorRequest,
@@ -58,6 +58,26 @@ def test_too_few_brokers_for_the_topic() -> None:
         assert OFFSETS_TOPIC in (found.error_message or "")
 
     run(scenario)
+
+
+@pytest.mark.parametrize("version", range(1, 7))
+def test_transactions_have_a_topic_of_their_own(version: int) -> None:
+    async def scenario(bench: Bench) -> None:
+        for one in await find(bench, version, TRANSACTION):
+            assert (one.error_code, one.node_id) == (0, 1)
+        topic = bench.broker.image.topic(TRANSACTIONS_TOPIC)
+        assert topic is not None
+        assert len(topic.partitions) == 4
+        config = bench.broker.topic_config(TRANSACTIONS_TOPIC)
+        assert config.cleanup_compact
+        assert not config.unclean_leader_election_enable
+
+    run(
+        scenario,
+        transaction_state_log_num_partitions="4",
+        transaction_state_log_replication_factor="1",
+        transaction_state_log_min_isr="1",
+    )
 
 
 @pytest.mark.parametrize("version", range(1, 7))

@@ -2,6 +2,7 @@ import pytest
 
 from lograft.model.errors import ErrorCode
 from lograft.wire.messages.init_producer_id import InitProducerIdRequest, InitProducerIdResponse
+from tests.unit.api.transactions_bench import play
 from tests.unit.broker.bench import Bench, run
 
 
@@ -38,10 +39,51 @@ def test_every_call_gives_a_new_id(version: int) -> None:
 def test_refusals() -> None:
     async def scenario(bench: Bench) -> None:
         refused = await ask(bench, transactional_id="t")
-        assert refused.error_code == ErrorCode.coordinator_not_available
+        assert refused.error_code == ErrorCode.not_coordinator
         assert (refused.producer_id, refused.producer_epoch) == (-1, -1)
         assert (await ask(bench, transactional_id="")).error_code == ErrorCode.invalid_request
         assert (await ask(bench, producer_id=5)).error_code == ErrorCode.invalid_request
         assert (await ask(bench, producer_epoch=5)).error_code == ErrorCode.invalid_request
 
     run(scenario)
+
+
+@pytest.mark.parametrize("version", range(6))
+def test_a_transactional_id_keeps_its_producer_id(version: int) -> None:
+    async def scenario(bench: Bench) -> None:
+        first, second = await ask(bench, version, "x"), await ask(bench, version, "x")
+        assert (first.error_code, first.producer_epoch) == (0, 0)
+        assert (second.error_code, second.producer_epoch) == (0, 1)
+        assert first.producer_id == second.producer_id
+        assert (await ask(bench, version, "y")).producer_id != first.producer_id
+
+    play(scenario)
+
+
+@pytest.mark.parametrize("version", range(3, 6))
+def test_only_the_last_one_goes_on_after_an_error(version: int) -> None:
+    async def scenario(bench: Bench) -> None:
+        first = await ask(bench, version, "x")
+        goes_on = await ask(bench, version, "x", first.producer_id, first.producer_epoch)
+        assert (goes_on.producer_id, goes_on.producer_epoch) == (first.producer_id, 1)
+        # The answer was lost.
+        again = await ask(bench, version, "x", first.producer_id, first.producer_epoch)
+        assert again == goes_on
+        await ask(bench, version, "x")
+        fenced = await ask(bench, version, "x", first.producer_id, first.producer_epoch)
+        assert fenced.error_code == (
+            ErrorCode.producer_fenced if version >= 4 else ErrorCode.invalid_producer_epoch
+        )
+        assert (fenced.producer_id, fenced.producer_epoch) == (-1, -1)
+
+    play(scenario)
+
+
+@pytest.mark.parametrize("timeout_ms", [0, -1, 900_001])
+def test_timeouts_have_a_limit(timeout_ms: int) -> None:
+    async def scenario(bench: Bench) -> None:
+        request = InitProducerIdRequest(transactional_id="x", transaction_timeout_ms=timeout_ms)
+        refused = await bench.ask(request, 5, InitProducerIdResponse)
+        assert refused.error_code == ErrorCode.invalid_transaction_timeout
+
+    play(scenario)

@@ -106,6 +106,12 @@ class StandInProducerIds:
         self._next = 1000
 
     async def next(self) -> int:
+        return self.take()
+
+    async def wait_some(self) -> None:
+        pass
+
+    def take(self) -> int:
         self._next += 1
         return self._next
 

@@ -25,7 +25,7 @@ from tests.unit.broker.metadata_nodes import decision
 SHORT_LOG = {
     "metadata.log.max.record.bytes.between.snapshots": "300",
     "metadata.max.retention.bytes": "100",
-    "internal.metadata.log.segment.bytes": "300",
+    "internal.metadata.log.segment.bytes": "400",
     "internal.metadata.delete.delay.millis": "1",
 }
 

@@ -1,0 +1,44 @@
+"""AddOffsetsToTxn, versions 0-4: a producer's transaction will commit offsets of a group.
+
+The group's partition of __consumer_offsets becomes one of the transaction's. v2: PRODUCER_FENCED.
+v4: TRANSACTION_ABORTABLE. Producers of transaction protocol v2 leave this to TxnOffsetCommit.
+"""
+
+from typing import Final
+
+from lograft.api.context import Api, Context, Resource, authorize
+from lograft.api.operations import READ, WRITE
+from lograft.api.producer_fencing import told
+from lograft.model.errors import ErrorCode, LograftError
+from lograft.wire.messages.add_offsets_to_txn import AddOffsetsToTxnRequest, AddOffsetsToTxnResponse
+
+API: Final = Api(key=25, versions=range(5))
+
+FENCED_SINCE: Final = 2
+
+
+async def handle(context: Context, request: AddOffsetsToTxnRequest) -> AddOffsetsToTxnResponse:
+    transactional_id, broker = request.transactional_id, context.broker
+    if not transactional_id:
+        return AddOffsetsToTxnResponse(error_code=ErrorCode.invalid_request)
+    if not authorize(context, WRITE, Resource.transactional_id, transactional_id):
+        return AddOffsetsToTxnResponse(error_code=ErrorCode.transactional_id_authorization_failed)
+    if not authorize(context, READ, Resource.group, request.group_id):
+        return AddOffsetsToTxnResponse(error_code=ErrorCode.group_authorization_failed)
+    partitions = {broker.groups.topic: (broker.groups.partition_of(request.group_id),)}
+    try:
+        await broker.transactions.ask(
+            transactional_id,
+            lambda shard, ticket, _: shard.add_partitions(
+                ticket,
+                transactional_id,
+                producer_id=request.producer_id,
+                producer_epoch=request.producer_epoch,
+                partitions=partitions,
+                client_version=0,
+            ),
+        )
+    except LograftError as error:
+        code = told(error, knows_fenced=context.api_version >= FENCED_SINCE)
+        return AddOffsetsToTxnResponse(error_code=code)
+    return AddOffsetsToTxnResponse()

@@ -1,0 +1,197 @@
+"""AddPartitionsToTxn, versions 0-5: what a transaction is about to write to.
+
+Up to v3 a producer asks, before it writes to a partition for the first time; one partition that
+cannot be added keeps the others out (OPERATION_NOT_ATTEMPTED). v2: PRODUCER_FENCED. From v4 on
+brokers ask, for many transactions at once: to verify a producer's word (verify_only), or to add
+what a producer of transaction protocol v2 has just sent them. v5: TRANSACTION_ABORTABLE.
+"""
+
+from collections.abc import Awaitable, Callable, Coroutine, Sequence
+from typing import Any, Final, TypeAlias, cast
+
+from lograft.api.context import Api, Context, Resource, authorize
+from lograft.api.operations import CLUSTER_ACTION, WRITE
+from lograft.api.producer_fencing import told
+from lograft.coordination.transaction import EPOCH_BUMP_SINCE, partitions_of
+from lograft.coordination.transaction_shard import TransactionShard
+from lograft.coordination.types import Outcome, Ticket
+from lograft.model.errors import ErrorCode, LograftError
+from lograft.wire.message import Message
+from lograft.wire.messages.add_partitions_to_txn import (
+    AddPartitionsToTxnPartitionResult,
+    AddPartitionsToTxnRequest,
+    AddPartitionsToTxnResponse,
+    AddPartitionsToTxnResult,
+    AddPartitionsToTxnTopic,
+    AddPartitionsToTxnTopicResult,
+    AddPartitionsToTxnTransaction,
+)
+
+API: Final = Api(key=24, versions=range(6))
+
+FENCED_SINCE: Final = 2
+BROKERS_SINCE: Final = 4
+ABORTABLE_SINCE: Final = 5
+CLUSTER_NAME: Final = "kafka-cluster"
+
+Result: TypeAlias = AddPartitionsToTxnResult
+#: What a partition is told.
+CodeOf: TypeAlias = Callable[[str, int], ErrorCode]
+
+
+def handle(
+    context: Context, request: AddPartitionsToTxnRequest
+) -> AddPartitionsToTxnResponse | Coroutine[Any, Any, AddPartitionsToTxnResponse]:
+    version = context.api_version
+    if version >= BROKERS_SINCE:
+        if not authorize(context, CLUSTER_ACTION, Resource.cluster, CLUSTER_NAME):
+            return error_response(request, ErrorCode.cluster_authorization_failed, "")
+        asked = request.transactions
+        # Everything is decided when this returns: the questions of other producers may come.
+        context.lets_next = True
+    else:
+        asked = [_asked_by_producer(request)]
+    found = [_ask(context, transaction) for transaction in asked]
+    if all(isinstance(one, Message) for one in found):
+        return _response(cast(Sequence[Result], found), version)
+    return _wait(asked, found, version)
+
+
+async def _wait(
+    asked: Sequence[AddPartitionsToTxnTransaction],
+    found: Sequence[Message | Awaitable[Message]],
+    version: int,
+) -> AddPartitionsToTxnResponse:
+    results: list[Result] = []
+    for transaction, one in zip(asked, found, strict=True):
+        try:
+            result = one if isinstance(one, Message) else await one
+        except LograftError as error:
+            result = _refused(transaction, error, version)
+        results.append(cast(Result, result))
+    return _response(results, version)
+
+
+def _ask(
+    context: Context, transaction: AddPartitionsToTxnTransaction
+) -> Message | Awaitable[Message]:
+    version, transactional_id = context.api_version, transaction.transactional_id
+    if not transactional_id:
+        return _result(transaction, _always(ErrorCode.invalid_request))
+    if not authorize(context, WRITE, Resource.transactional_id, transactional_id):
+        code = ErrorCode.transactional_id_authorization_failed
+        return _result(transaction, _always(code))
+    unfit = _unfit(context, transaction)
+    if unfit:
+        rest = ErrorCode.operation_not_attempted
+        return _result(transaction, lambda topic, index: unfit.get((topic, index), rest))
+    partitions = partitions_of((topic.name, topic.partitions) for topic in transaction.topics)
+    client_version = EPOCH_BUMP_SINCE if version >= BROKERS_SINCE else 0
+
+    def decide(shard: TransactionShard, ticket: Ticket, now_ms: int) -> Outcome:
+        if transaction.verify_only:
+            return shard.verify_partitions(
+                ticket,
+                transactional_id,
+                producer_id=transaction.producer_id,
+                producer_epoch=transaction.producer_epoch,
+                partitions=partitions,
+            )
+        return shard.add_partitions(
+            ticket,
+            transactional_id,
+            producer_id=transaction.producer_id,
+            producer_epoch=transaction.producer_epoch,
+            partitions=partitions,
+            client_version=client_version,
+        )
+
+    try:
+        return context.broker.transactions.ask_now(transactional_id, decide)
+    except LograftError as error:
+        return _refused(transaction, error, version)
+
+
+def _unfit(
+    context: Context, transaction: AddPartitionsToTxnTransaction
+) -> dict[tuple[str, int], ErrorCode]:
+    """The partitions that the producer may not write to, or that are not there."""
+    image = context.broker.image
+    found: dict[tuple[str, int], ErrorCode] = {}
+    for topic in transaction.topics:
+        known = image.topic(topic.name)
+        is_allowed = context.api_version >= BROKERS_SINCE or authorize(
+            context, WRITE, Resource.topic, topic.name
+        )
+        for index in topic.partitions:
+            if not is_allowed:
+                found[topic.name, index] = ErrorCode.topic_authorization_failed
+            elif known is None or index not in known.partitions:
+                found[topic.name, index] = ErrorCode.unknown_topic_or_partition
+    return found
+
+
+def _asked_by_producer(request: AddPartitionsToTxnRequest) -> AddPartitionsToTxnTransaction:
+    return AddPartitionsToTxnTransaction(
+        transactional_id=request.v3_and_below_transactional_id,
+        producer_id=request.v3_and_below_producer_id,
+        producer_epoch=request.v3_and_below_producer_epoch,
+        topics=request.v3_and_below_topics,
+    )
+
+
+def _response(results: Sequence[Result], version: int) -> AddPartitionsToTxnResponse:
+    if version >= BROKERS_SINCE:
+        if version < ABORTABLE_SINCE:
+            _hide_abortable(results)
+        return AddPartitionsToTxnResponse(results_by_transaction=list(results))
+    return AddPartitionsToTxnResponse(results_by_topic_v3_and_below=results[0].topic_results)
+
+
+def _hide_abortable(results: Sequence[Result]) -> None:
+    for result in results:
+        for topic in result.topic_results:
+            for answer in topic.results_by_partition:
+                if answer.partition_error_code == ErrorCode.transaction_abortable:
+                    answer.partition_error_code = ErrorCode.invalid_txn_state
+
+
+def _refused(
+    transaction: AddPartitionsToTxnTransaction, error: LograftError, version: int
+) -> Result:
+    return _result(transaction, _always(told(error, knows_fenced=version >= FENCED_SINCE)))
+
+
+def _always(code: ErrorCode) -> CodeOf:
+    return lambda topic, index: code
+
+
+def _result(transaction: AddPartitionsToTxnTransaction, code_of: CodeOf) -> Result:
+    return AddPartitionsToTxnResult(
+        transactional_id=transaction.transactional_id,
+        topic_results=[_topic_result(topic, code_of) for topic in transaction.topics],
+    )
+
+
+def _topic_result(topic: AddPartitionsToTxnTopic, code_of: CodeOf) -> AddPartitionsToTxnTopicResult:
+    return AddPartitionsToTxnTopicResult(
+        name=topic.name,
+        results_by_partition=[
+            AddPartitionsToTxnPartitionResult(
+                partition_index=index, partition_error_code=code_of(topic.name, index)
+            )
+            for index in topic.partitions
+        ],
+    )
+
+
+def error_response(
+    request: AddPartitionsToTxnRequest, code: ErrorCode, message: str
+) -> AddPartitionsToTxnResponse:
+    """For brokers one code says it; producers look at the partitions."""
+    return AddPartitionsToTxnResponse(
+        error_code=code,
+        results_by_topic_v3_and_below=[
+            _topic_result(topic, _always(code)) for topic in request.v3_and_below_topics
+        ],
+    )

@@ -1,0 +1,56 @@
+"""EndTxn, versions 0-5: a producer commits or aborts its transaction.
+
+Answered when the decision is committed; the markers follow. v2: PRODUCER_FENCED. v4:
+TRANSACTION_ABORTABLE. v5 (transaction protocol v2): the end gives the producer its next epoch, or
+its next id where the epochs are used up.
+"""
+
+from collections.abc import Awaitable, Coroutine
+from typing import Any, Final, cast
+
+from lograft.api.context import Api, Context, Resource, authorize
+from lograft.api.operations import WRITE
+from lograft.api.producer_fencing import told
+from lograft.coordination.transaction import EPOCH_BUMP_SINCE
+from lograft.model.errors import ErrorCode, LograftError
+from lograft.wire.message import Message
+from lograft.wire.messages.end_txn import EndTxnRequest, EndTxnResponse
+
+API: Final = Api(key=26, versions=range(6))
+
+FENCED_SINCE: Final = 2
+BUMPS_SINCE: Final = 5
+
+
+def handle(
+    context: Context, request: EndTxnRequest
+) -> EndTxnResponse | Coroutine[Any, Any, EndTxnResponse]:
+    transactional_id, version = request.transactional_id, context.api_version
+    if not transactional_id:
+        return EndTxnResponse(error_code=ErrorCode.invalid_request)
+    if not authorize(context, WRITE, Resource.transactional_id, transactional_id):
+        return EndTxnResponse(error_code=ErrorCode.transactional_id_authorization_failed)
+    client_version = EPOCH_BUMP_SINCE if version >= BUMPS_SINCE else 0
+    try:
+        found = context.broker.transactions.ask_now(
+            transactional_id,
+            lambda shard, ticket, _: shard.end_transaction(
+                ticket, request, client_version=client_version
+            ),
+        )
+    except LograftError as error:
+        return _refused(error, version)
+    if isinstance(found, Message):
+        return cast(EndTxnResponse, found)
+    return _wait(found, version)
+
+
+async def _wait(found: Awaitable[Message], version: int) -> EndTxnResponse:
+    try:
+        return cast(EndTxnResponse, await found)
+    except LograftError as error:
+        return _refused(error, version)
+
+
+def _refused(error: LograftError, version: int) -> EndTxnResponse:
+    return EndTxnResponse(error_code=told(error, knows_fenced=version >= FENCED_SINCE))

@@ -1,0 +1,104 @@
+import pytest
+
+from lograft.model.errors import ErrorCode
+from lograft.wire.messages.add_partitions_to_txn import (
+    AddPartitionsToTxnRequest,
+    AddPartitionsToTxnResponse,
+    AddPartitionsToTxnTopic,
+    AddPartitionsToTxnTransaction,
+)
+from tests.unit.api.transactions_bench import (
+    OK,
+    Producer,
+    add,
+    begin,
+    codes_of,
+    describe,
+    end,
+    play,
+)
+from tests.unit.broker.bench import Bench
+
+
+@pytest.mark.parametrize("version", range(6))
+def test_they_become_part_of_the_transaction(version: int) -> None:
+    async def scenario(bench: Bench) -> None:
+        producer = await begin(bench)
+        asked = {"t": [0, 2]}
+        assert await add(bench, producer, asked, version=version) == {("t", 0): OK, ("t", 2): OK}
+        state = await describe(bench)
+        assert state.transaction_state == "Ongoing"
+        assert {topic.topic: topic.partitions for topic in state.topics} == asked
+
+    play(scenario)
+
+
+@pytest.mark.parametrize("version", range(6))
+def test_one_that_is_not_there_keeps_the_others_out(version: int) -> None:
+    async def scenario(bench: Bench) -> None:
+        producer = await begin(bench)
+        unknown, kept_out = ErrorCode.unknown_topic_or_partition, ErrorCode.operation_not_attempted
+        codes = await add(bench, producer, {"t": [0, 7], "u": [0]}, version=version)
+        assert codes == {("t", 0): kept_out, ("t", 7): unknown, ("u", 0): unknown}
+        assert (await describe(bench)).transaction_state == "Empty"
+
+    play(scenario)
+
+
+@pytest.mark.parametrize("version", range(6))
+def test_who_may_not(version: int) -> None:
+    async def scenario(bench: Bench) -> None:
+        producer = await begin(bench)
+        newer = await begin(bench)
+        fenced = ErrorCode.producer_fenced if version >= 2 else ErrorCode.invalid_producer_epoch
+
+        async def code(asks: Producer) -> int:
+            return (await add(bench, asks, {"t": [0]}, version=version))["t", 0]
+
+        assert await code(producer) == fenced
+        assert await code(newer._replace(producer_id=5)) == ErrorCode.invalid_producer_id_mapping
+        unknown = newer._replace(transactional_id="nobody's")
+        assert await code(unknown) == ErrorCode.invalid_producer_id_mapping
+        assert await code(newer._replace(transactional_id="")) == ErrorCode.invalid_request
+        assert await code(newer) == OK
+
+    play(scenario)
+
+
+@pytest.mark.parametrize("version", [4, 5])
+def test_brokers_only_look(version: int) -> None:
+    async def scenario(bench: Bench) -> None:
+        producer = await begin(bench)
+        await add(bench, producer, {"t": [0]})
+        codes = await add(bench, producer, {"t": [0, 1]}, version=version, verify_only=True)
+        missing = ErrorCode.transaction_abortable if version >= 5 else ErrorCode.invalid_txn_state
+        assert codes == {("t", 0): OK, ("t", 1): missing}
+        state = await describe(bench)
+        assert [topic.partitions for topic in state.topics] == [[0]]
+
+    play(scenario)
+
+
+def test_brokers_ask_for_many_at_once() -> None:
+    async def scenario(bench: Bench) -> None:
+        producers = [await begin(bench, f"x{number}") for number in range(5)]
+        await end(bench, producers[3], commit=False)
+        request = AddPartitionsToTxnRequest(
+            transactions=[
+                AddPartitionsToTxnTransaction(
+                    transactional_id=one.transactional_id,
+                    producer_id=one.producer_id,
+                    producer_epoch=one.epoch,
+                    topics=[AddPartitionsToTxnTopic(name="t", partitions=[0, 1])],
+                )
+                for one in producers
+            ]
+        )
+        response = await bench.ask(request, 5, AddPartitionsToTxnResponse)
+        assert response.error_code == 0
+        results = response.results_by_transaction
+        assert [one.transactional_id for one in results] == [f"x{n}" for n in range(5)]
+        codes = [set(codes_of(one.topic_results).values()) for one in results]
+        assert codes == [{OK}] * 3 + [{ErrorCode.producer_fenced}, {OK}]
+
+    play(scenario)

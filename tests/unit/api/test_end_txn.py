@@ -1,0 +1,166 @@
+"""Whole transactions on one broker: from the first batch to the last marker."""
+
+import asyncio
+
+import pytest
+
+from lograft.model.errors import ErrorCode
+from lograft.wire.records.remove_topic_record import RemoveTopicRecord
+from tests.unit.api.transactions_bench import (
+    END_V2,
+    OK,
+    PRODUCE_V2,
+    Producer,
+    add,
+    begin,
+    describe,
+    end,
+    init,
+    play,
+    produce,
+    stable_offset,
+    wait_state,
+)
+from tests.unit.broker.bench import Bench
+
+OLD = 4
+
+
+@pytest.mark.parametrize("commit", [True, False])
+@pytest.mark.parametrize("version", range(5))
+def test_protocol_1_keeps_the_epoch(version: int, commit: bool) -> None:
+    async def scenario(bench: Bench) -> None:
+        producer = await begin(bench)
+        for number in range(3):
+            while (await add(bench, producer, {"t": [0, 1]}))["t", 0]:
+                await asyncio.sleep(0.001)
+            for index in range(2):
+                answer = await produce(
+                    bench, producer, b"v", partition=index, sequence=number, version=11
+                )
+                assert answer == OK
+                assert stable_offset(bench, index) == (2 * number, 2 * number + 1)
+            assert (await end(bench, producer, commit=commit, version=version)).error_code == OK
+            await wait_state(bench, "CompleteCommit" if commit else "CompleteAbort")
+            for index in range(2):
+                assert stable_offset(bench, index) == (2 * number + 2, 2 * number + 2)
+        state = await describe(bench)
+        assert (state.producer_id, state.producer_epoch) == producer[:2]
+        # The answer was lost.
+        assert (await end(bench, producer, commit=commit, version=version)).error_code == OK
+        wrong = await end(bench, producer, commit=not commit, version=version)
+        assert wrong.error_code == ErrorCode.invalid_txn_state
+
+    play(scenario)
+
+
+@pytest.mark.parametrize("commit", [True, False])
+def test_protocol_2_has_an_epoch_for_each_transaction(commit: bool) -> None:
+    async def scenario(bench: Bench) -> None:
+        producer = await begin(bench)
+        for number in range(3):
+            # Nobody has added the partitions: the broker does.
+            for index in range(2):
+                assert await produce(bench, producer, b"v", partition=index) == OK
+                assert stable_offset(bench, index) == (2 * number, 2 * number + 1)
+            reply = await end(bench, producer, commit=commit)
+            assert (reply.error_code, reply.producer_id) == (OK, producer.producer_id)
+            assert reply.producer_epoch == producer.epoch + 1
+            again = await end(bench, producer, commit=commit)
+            if again.error_code != ErrorCode.concurrent_transactions:
+                assert again == reply
+            # What comes late meets the epoch of the next transaction.
+            await wait_state(bench, "CompleteCommit" if commit else "CompleteAbort")
+            late = await produce(bench, producer, b"late", sequence=1)
+            assert late == ErrorCode.invalid_producer_epoch
+            producer = Producer(reply.producer_id, reply.producer_epoch)
+            assert stable_offset(bench) == (2 * number + 2, 2 * number + 2)
+
+    play(scenario)
+
+
+def test_the_next_transaction_begins_while_markers_are_written() -> None:
+    async def scenario(bench: Bench) -> None:
+        producer = await begin(bench)
+        for _ in range(50):
+            assert await produce(bench, producer, b"v") == OK
+            reply = await end(bench, producer)
+            assert reply.error_code == OK
+            producer = Producer(reply.producer_id, reply.producer_epoch)
+        assert producer.epoch == 50
+
+    play(scenario)
+
+
+def test_an_abort_of_nothing_gives_the_next_epoch() -> None:
+    async def scenario(bench: Bench) -> None:
+        producer = await begin(bench)
+        reply = await end(bench, producer, commit=False)
+        assert (reply.error_code, reply.producer_epoch) == (OK, 1)
+        old = await end(bench, Producer(*producer[:2]), commit=True)
+        assert old.error_code == ErrorCode.invalid_txn_state
+        nothing = await end(bench, Producer(producer.producer_id, 1), commit=True)
+        assert nothing.error_code == ErrorCode.invalid_txn_state
+
+    play(scenario)
+
+
+@pytest.mark.parametrize("version", range(6))
+def test_who_may_not(version: int) -> None:
+    async def scenario(bench: Bench) -> None:
+        old = await begin(bench)
+        assert await produce(bench, old, b"v") == OK
+        await begin(bench)
+        fenced = ErrorCode.producer_fenced if version >= 2 else ErrorCode.invalid_producer_epoch
+        assert (await end(bench, old, version=version)).error_code == fenced
+        nobody = old._replace(transactional_id="")
+        reply = await end(bench, nobody, version=version)
+        assert reply.error_code == ErrorCode.invalid_request
+
+    play(scenario)
+
+
+@pytest.mark.parametrize("version", [PRODUCE_V2 - 1, PRODUCE_V2])
+def test_a_new_life_aborts_what_the_old_one_left(version: int) -> None:
+    async def scenario(bench: Bench) -> None:
+        old = await begin(bench)
+        if version < PRODUCE_V2:
+            await add(bench, old, {"t": [0]})
+        assert await produce(bench, old, b"v", version=version) == OK
+        assert (await init(bench)).error_code == ErrorCode.concurrent_transactions
+        new = await begin(bench)
+        # One epoch shuts the old producer out, nobody has it; the next is the new one's.
+        assert new == Producer(old.producer_id, old.epoch + 2)
+        assert stable_offset(bench) == (2, 2)
+        zombie = await produce(bench, old, b"zombie", sequence=1, version=version)
+        assert zombie == ErrorCode.invalid_producer_epoch
+
+    play(scenario)
+
+
+def test_what_takes_too_long_is_aborted() -> None:
+    async def scenario(bench: Bench) -> None:
+        producer = await begin(bench, timeout_ms=500)
+        assert await produce(bench, producer, b"v") == OK
+        await wait_state(bench, "CompleteAbort")
+        assert stable_offset(bench) == (2, 2)
+        late = await end(bench, producer)
+        assert late.error_code == ErrorCode.invalid_txn_state
+        zombie = await produce(bench, producer, b"w", sequence=1)
+        assert zombie == ErrorCode.invalid_producer_epoch
+        # It says what it had, and goes on with the epoch that shut its transaction out (KIP-360).
+        goes_on = await init(bench, had=producer)
+        assert (goes_on.error_code, goes_on.producer_epoch) == (OK, producer.epoch + 1)
+
+    play(scenario, transaction_abort_timed_out_transaction_cleanup_interval_ms="100")
+
+
+def test_a_topic_that_goes_takes_its_part_along() -> None:
+    async def scenario(bench: Bench) -> None:
+        producer = await begin(bench)
+        assert await produce(bench, producer, b"v") == OK
+        bench.controller.append((RemoveTopicRecord(topic_id=bench.topic_id("t")),))
+        assert (await end(bench, producer, version=END_V2)).error_code == OK
+        await wait_state(bench, "CompleteCommit")
+
+    play(scenario)

@@ -1,0 +1,50 @@
+import asyncio
+from typing import Any
+
+from lograft.model.errors import ErrorCode
+from lograft.wire.messages.list_transactions import (
+    ListTransactionsRequest,
+    ListTransactionsResponse,
+)
+from tests.unit.api.transactions_bench import begin, play, produce
+from tests.unit.broker.bench import Bench
+
+
+async def ask(bench: Bench, version: int = 2, **filters: Any) -> ListTransactionsResponse:
+    request = ListTransactionsRequest(**filters)
+    return await bench.ask(request, version, ListTransactionsResponse)
+
+
+async def names(bench: Bench, version: int = 2, **filters: Any) -> list[str]:
+    found = await ask(bench, version, **filters)
+    assert found.error_code == 0
+    return sorted(one.transactional_id for one in found.transaction_states)
+
+
+def test_filters() -> None:
+    async def scenario(bench: Bench) -> None:
+        assert await names(bench) == []
+        for name in ("idle", "busy", "busier"):
+            producer = await begin(bench, name)
+            if name != "idle":
+                assert await produce(bench, producer, b"v") == 0
+        for version in range(3):
+            assert await names(bench, version) == ["busier", "busy", "idle"]
+            assert await names(bench, version, state_filters=["Empty"]) == ["idle"]
+            assert await names(bench, version, producer_id_filters=[producer.producer_id]) == [
+                "busier"
+            ]
+        odd = await ask(bench, state_filters=["Odd"])
+        assert (odd.unknown_state_filters, odd.transaction_states) == (["Odd"], [])
+        assert await names(bench, transactional_id_pattern="bus.*") == ["busier", "busy"]
+        assert await names(bench, transactional_id_pattern="bus") == []
+        refused = await ask(bench, transactional_id_pattern="(")
+        assert refused.error_code == ErrorCode.invalid_regular_expression
+        await asyncio.sleep(1)
+        assert await names(bench, duration_filter=500, state_filters=["Ongoing"]) == [
+            "busier",
+            "busy",
+        ]
+        assert await names(bench, duration_filter=60_000, state_filters=["Ongoing"]) == []
+
+    play(scenario)
