@@ -39,8 +39,8 @@ async def handle(context: Context, request: JoinGroupRequest) -> JoinGroupRespon
         request.group_id,
         lambda shard, ticket, now_ms: shard.classic.join(request, client, ticket, now_ms),
     )
-    if response.protocol_name is None and context.api_version < NULL_PROTOCOL_SINCE:
-        response.protocol_name = ""
+    is_nullable = context.api_version >= NULL_PROTOCOL_SINCE
+    response.protocol_name = response.protocol_name or (None if is_nullable else "")
     return response
 
 

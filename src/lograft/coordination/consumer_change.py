@@ -71,8 +71,8 @@ class MemberChange:
             self._replace(self.replaces)
         if self.new != self.old:
             self.records.append(member_metadata(group_id, self.new))
-        subscription_changed = self._regex(self.new) != self._regex(self.old) or (
-            self.new.topics != self.old.topics
+        subscription_changed = (
+            self.new.regex != self.old.regex or self.new.topics != self.old.topics
         )
         matches_changed = self._resolve_regexes()
         epoch = self._next_group_epoch(
@@ -110,17 +110,13 @@ class MemberChange:
 
     # Patterns.
 
-    @staticmethod
-    def _regex(member: ConsumerMember) -> str:
-        return member.regex or ""
-
     def _topics_of(self, member: ConsumerMember) -> tuple[str, ...]:
         return self.group.topics_of(member, self._resolved)
 
     def _resolve_regexes(self) -> bool:
         """Matches again what is due; whether the topics of a pattern are others now."""
         group, around = self.group, self.around
-        old, new = self._regex(self.old), self._regex(self.new)
+        old, new = self.old.regex, self.new.regex
         if not group.regex_counts and not new:
             return False
         counts = dict(group.regex_counts)

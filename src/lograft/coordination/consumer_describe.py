@@ -46,7 +46,7 @@ def _member(group: ConsumerGroup, member: ConsumerMember, image: MetadataImage) 
         client_id=member.client_id,
         client_host=member.client_host,
         subscribed_topic_names=list(member.topics),
-        subscribed_topic_regex=member.regex or None,
+        subscribed_topic_regex=member.regex,
         assignment=_written(owned, image),
         target_assignment=_written(group.target(member.member_id), image),
         member_type=1 if member.classic is None else 0,

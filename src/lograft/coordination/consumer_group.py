@@ -50,7 +50,8 @@ class ConsumerGroup:
         self._topic_id_of = topic_id_of
         self._wall_ms = wall_ms
         self.group_id: Final = group_id
-        self.epoch = 0
+        #: As in Kafka the first member is given the second one.
+        self.epoch = 1
         #: Of the topics that the epoch was made for: another hash asks for another epoch.
         self.metadata_hash = 0
         #: When all members were sent away (wall clock); NO_TIMESTAMP: others have come since.
@@ -155,7 +156,7 @@ class ConsumerGroup:
             )
         if epoch == member.epoch:
             return None
-        if epoch > member.epoch or member.classic is not None:
+        if epoch > member.epoch:
             raise self._stale(member, f"is in epoch {member.epoch}, not in {epoch}")
         return partial(self._check_partition, member, epoch)
 

@@ -53,8 +53,8 @@ class ConsumerMember(NamedTuple):
     client_host: str = ""
     #: Names it subscribes to, each once, sorted.
     topics: tuple[str, ...] = ()
-    #: None or "": it subscribes to no pattern.
-    regex: str | None = None
+    #: "": it subscribes to no pattern.
+    regex: str = ""
     rebalance_timeout_ms: int = -1
     #: The server-side assignor it asks for.
     assignor: str | None = None
@@ -99,7 +99,7 @@ class ConsumerMember(NamedTuple):
             client_id=value.client_id,
             client_host=value.client_host,
             topics=tuple(sorted(set(value.subscribed_topic_names))),
-            regex=value.subscribed_topic_regex,
+            regex=value.subscribed_topic_regex or "",
             rebalance_timeout_ms=value.rebalance_timeout_ms,
             assignor=value.server_assignor,
             classic=value.classic_member_metadata,

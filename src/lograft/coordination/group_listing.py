@@ -50,7 +50,7 @@ def describe_group(shard: "GroupShard", ticket: Ticket, group_id: str) -> Outcom
 
 
 def _described(group: ClassicGroup) -> DescribedGroup:
-    """What members said and have is shown only once it fits together."""
+    """What members said is shown only once they have agreed on a protocol."""
     protocol = group.protocol if group.state is GroupState.stable else None
     return DescribedGroup(
         group_id=group.group_id,
@@ -64,7 +64,7 @@ def _described(group: ClassicGroup) -> DescribedGroup:
                 client_id=member.client_id,
                 client_host=member.client_host,
                 member_metadata=b"" if protocol is None else member.protocols[protocol],
-                member_assignment=b"" if protocol is None else member.assignment,
+                member_assignment=member.assignment,
             )
             for member in group.members.values()
         ],

@@ -199,13 +199,14 @@ class HostedMembers:
                 pass
         if member.epoch < group.target_epoch:
             return True
+        if member.epoch == group.epoch and not group.is_stale:
+            return False
+        if any(one.classic is None for one in group.members.values()):
+            return False  # Its heartbeat finds the next target; this one need not stop for it.
         around = self._groups.circumstances(group.group_id)
         if member.epoch < group.epoch:
-            # Its join computes the target, unless it would come too early for the next one.
             return not around.is_too_early(group.target_ms)
-        if group.is_stale:
-            # Perhaps nobody of the new protocol is here to notice.
-            group.is_stale = metadata_hash(group.topic_names(), around.image) != group.metadata_hash
+        group.is_stale = metadata_hash(group.topic_names(), around.image) != group.metadata_hash
         return group.is_stale
 
     # LeaveGroup.
@@ -270,7 +271,7 @@ def _updated(
         rack=subscription.rack_id or old.rack,
         rebalance_timeout_ms=rebalance_timeout_of(request),
         topics=tuple(sorted(set(subscription.topics))),
-        regex=None,
+        regex="",
         client_id=client.client_id,
         client_host=client.host,
         classic=classic_metadata(request.session_timeout_ms, protocols_of(request)),

@@ -20,13 +20,13 @@ def test_a_group_and_its_members(version: int) -> None:
         )
         response = await bench.ask(request, version, ConsumerGroupDescribeResponse)
         group, missing, unnamed = response.groups
-        assert (group.group_state, group.group_epoch, group.assignment_epoch) == ("Stable", 1, 1)
+        assert (group.group_state, group.group_epoch, group.assignment_epoch) == ("Stable", 2, 2)
         assert group.assignor_name == "range"
         assert group.authorized_operations == GROUP_OPERATIONS
         (member,) = group.members
-        assert (member.member_id, member.rack_id, member.member_epoch) == ("m", "east", 1)
+        assert (member.member_id, member.rack_id, member.member_epoch) == ("m", "east", 2)
         assert member.subscribed_topic_names == ["t"]
-        assert member.subscribed_topic_regex is None
+        assert member.subscribed_topic_regex == ""
         assert member.member_type == (1 if version else -1)
         for assignment in (member.assignment, member.target_assignment):
             (topic,) = assignment.topic_partitions

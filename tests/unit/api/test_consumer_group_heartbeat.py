@@ -34,15 +34,15 @@ async def beat(
 def test_a_member_joins_commits_and_leaves(version: int) -> None:
     async def scenario(bench: Bench) -> None:
         joined = await beat(bench, version)
-        assert (joined.error_code, joined.member_id, joined.member_epoch) == (0, "m", 1)
+        assert (joined.error_code, joined.member_id, joined.member_epoch) == (0, "m", 2)
         assert joined.heartbeat_interval_ms == 5_000
         assert joined.assignment is not None
         (topic,) = joined.assignment.topic_partitions
         assert topic.topic_id == bench.broker.image.topic_ids["t"]
         assert topic.partitions == [0, 1, 2]
-        again = await beat(bench, version, member_epoch=1)
-        assert (again.error_code, again.member_epoch, again.assignment) == (0, 1, None)
-        mine = {"member_id": "m", "generation_id_or_member_epoch": 1}
+        again = await beat(bench, version, member_epoch=2)
+        assert (again.error_code, again.member_epoch, again.assignment) == (0, 2, None)
+        mine = {"member_id": "m", "generation_id_or_member_epoch": 2}
         assert await commit(bench, 9, "t", {0: 5}, **mine) == {0: 0}
         assert (await beat(bench, version, member_epoch=-1)).member_epoch == -1
         late = await commit(bench, 9, "t", {0: 6}, **mine)
