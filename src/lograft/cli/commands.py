@@ -5,14 +5,9 @@ from typing import Annotated
 import typer
 
 from lograft import __version__
+from lograft.cli.group_commands import groups
+from lograft.cli.options import SETTINGS, BootstrapServer
 
-SETTINGS = {
-    # rich takes longer to import than everything else together, and help needs no colours.
-    "rich_markup_mode": None,
-    "pretty_exceptions_enable": False,
-    "add_completion": False,
-    "no_args_is_help": True,
-}
 app = typer.Typer(
     name="lograft",
     help="A distributed log and message queue that speaks Apache Kafka's protocol.",
@@ -24,6 +19,7 @@ reassign = typer.Typer(help="Spread partitions over brokers.", **SETTINGS)  # ty
 app.add_typer(reassign, name="reassign")
 topics_app = typer.Typer(help="See and change how topics are replicated.", **SETTINGS)  # type: ignore[arg-type]
 app.add_typer(topics_app, name="topics")
+app.add_typer(groups, name="groups")
 
 ConfigFile = Annotated[
     str, typer.Option("--config", "-c", metavar="FILE", help="The node's .properties file.")
@@ -237,10 +233,6 @@ def metadata_shell(
     raise typer.Exit(run_shell(snapshot, command or []))
 
 
-BootstrapServer = Annotated[
-    str,
-    typer.Option("--bootstrap-server", "-b", metavar="HOST:PORT,…", help="Servers to ask."),
-]
 Brokers = Annotated[
     str,
     typer.Option(

@@ -5,6 +5,7 @@ import signal
 import subprocess
 import sys
 import time
+from ast import literal_eval
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Protocol
@@ -66,7 +67,7 @@ def test_help_names_the_commands_and_loads_no_rooms() -> None:
         timeout=60,
     )
     seconds = time.perf_counter() - began
-    for command in ("start", "server", "storage", "dump-log", "metadata-shell"):
+    for command in ("start", "server", "storage", "dump-log", "metadata-shell", "groups"):
         assert f"  {command} " in shown.stdout
     # Loose on purpose, for a busy machine; the benchmark measures it.
     assert seconds < 5
@@ -77,7 +78,8 @@ def test_help_names_the_commands_and_loads_no_rooms() -> None:
     loaded = subprocess.run(
         [sys.executable, "-c", probe], capture_output=True, text=True, check=True, timeout=60
     )
-    assert loaded.stdout.strip() == "['lograft.cli', 'lograft.cli.commands']"
+    modules = ["lograft.cli", *(f"lograft.cli.{one}" for one in ("commands", "group_commands"))]
+    assert set(literal_eval(loaded.stdout)) == {*modules, "lograft.cli.options"}
     no_rich = (
         "import sys, lograft.cli.commands; print('rich' in sys.modules, 'asyncio' in sys.modules)"
     )
@@ -216,3 +218,18 @@ def test_the_shell_reads_commands_from_a_pipe(tmp_path: Path, lograft: Run) -> N
     once = lograft("metadata-shell", "--snapshot", snapshot, "cat", "/image/nothing")
     assert once.code == 1
     assert once.err == "/image/nothing: no such file or folder\n"
+
+
+@pytest.mark.parametrize(
+    ("options", "sentence"),
+    [
+        (["--to-latest"], "say which offsets"),
+        (["--to-latest", "--topic", "t", "--all-topics"], "say which offsets"),
+        (["--all-topics"], "say where to with one of"),
+        (["--all-topics", "--to-latest", "--shift-by", "-5"], "say where to with one of"),
+    ],
+)
+def test_a_reset_says_what_and_where_to(lograft: Run, options: list[str], sentence: str) -> None:
+    shown = lograft("groups", "reset", "-b", "localhost:1", "g", *options)
+    assert shown.code == 2
+    assert sentence in shown.err

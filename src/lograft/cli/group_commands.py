@@ -1,0 +1,210 @@
+"""The commands `lograft groups …` and their options."""
+
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from lograft.cli.options import SETTINGS, BootstrapServer, Json
+
+if TYPE_CHECKING:
+    from lograft.cli.asking import Asks
+    from lograft.cli.group_resets import Plan, Target
+
+groups = typer.Typer(help="See consumer groups and move their offsets.", **SETTINGS)  # type: ignore[arg-type]
+
+Group = Annotated[str, typer.Argument(metavar="GROUP", help="The group.")]
+Topic = Annotated[
+    list[str] | None,
+    typer.Option(metavar="T[:P,…]", help="This topic, or these partitions of it; may be repeated."),
+]
+Execute = Annotated[
+    bool, typer.Option("--execute/--dry-run", help="Do it, or only show what would be done.")
+]
+
+
+@groups.command("list")
+def list_(
+    bootstrap_server: BootstrapServer,
+    state: Annotated[
+        list[str] | None, typer.Option(metavar="STATE", help="Only in this state: Stable, Empty …")
+    ] = None,
+    type_: Annotated[
+        list[str] | None, typer.Option("--type", metavar="TYPE", help="classic or consumer.")
+    ] = None,
+    json: Json = False,
+) -> None:
+    """Show all groups."""
+    from dataclasses import asdict
+
+    from lograft.cli.asking import with_cluster
+    from lograft.cli.groups import list_lines, listed
+
+    found = with_cluster(
+        bootstrap_server, lambda ask: listed(ask, states=state or (), types=type_ or ())
+    )
+    if json:
+        _print_json([asdict(one) for one in found])
+    else:
+        print("\n".join(list_lines(found)))
+
+
+@groups.command()
+def describe(
+    bootstrap_server: BootstrapServer,
+    group: Annotated[
+        list[str] | None, typer.Argument(metavar="[GROUP]…", help="All if left out.")
+    ] = None,
+    json: Json = False,
+) -> None:
+    """Show a group's members, where it stands, and how far behind it is."""
+    from lograft.cli import groups as work
+    from lograft.cli.asking import with_cluster
+
+    found = with_cluster(bootstrap_server, lambda ask: work.describe(ask, group or ()))
+    if json:
+        _print_json(work.describe_json(found))
+    else:
+        print("\n".join(work.describe_lines(found)))
+
+
+@groups.command()
+def reset(
+    bootstrap_server: BootstrapServer,
+    group: Group,
+    topic: Topic = None,
+    all_topics: Annotated[
+        bool, typer.Option("--all-topics", help="All that the group has offsets in or reads.")
+    ] = False,
+    to_earliest: Annotated[
+        bool, typer.Option("--to-earliest", help="To the first record.")
+    ] = False,
+    to_latest: Annotated[bool, typer.Option("--to-latest", help="Behind the last record.")] = False,
+    to_offset: Annotated[
+        int | None, typer.Option(min=0, metavar="N", help="To this offset.")
+    ] = None,
+    by_duration: Annotated[
+        str | None, typer.Option(metavar="TIME", help="So far back from now: 1h30m or PT1H30M.")
+    ] = None,
+    to_datetime: Annotated[
+        str | None, typer.Option(metavar="WHEN", help="To the first record since then (UTC).")
+    ] = None,
+    shift_by: Annotated[
+        int | None, typer.Option(metavar="N", help="So many records on; back if negative.")
+    ] = None,
+    execute: Execute = False,
+    json: Json = False,
+) -> None:
+    """Move a group's offsets, while its consumers run.
+
+    Shows what would be done; --execute does it in one step. The members lose their membership, join
+    again and begin at the new offsets; nothing that they commit for where they were counts.
+    """
+    from lograft.cli.asking import with_cluster
+    from lograft.cli.group_resets import parse_scope, plan_reset
+
+    if all_topics == bool(topic):
+        raise typer.BadParameter("say which offsets: --topic, or --all-topics")
+    target = _target(to_earliest, to_latest, to_offset, by_duration, to_datetime, shift_by)
+    scope = parse_scope(topic or ())
+
+    async def work(ask: "Asks") -> "Plan":
+        return await _carry_out(ask, await plan_reset(ask, group, target, scope), execute)
+
+    _show(with_cluster(bootstrap_server, work), execute, json)
+
+
+@groups.command()
+def undo(
+    bootstrap_server: BootstrapServer,
+    group: Group,
+    topic: Topic = None,
+    execute: Execute = False,
+    json: Json = False,
+) -> None:
+    """Take back the last reset of a group, while its consumers run.
+
+    Shows what would be done; --execute does it in one step, as reset does.
+    """
+    from lograft.cli.asking import with_cluster
+    from lograft.cli.group_resets import parse_scope, plan_undo
+
+    scope = parse_scope(topic or ())
+
+    async def work(ask: "Asks") -> "Plan":
+        return await _carry_out(ask, await plan_undo(ask, group, scope), execute)
+
+    _show(with_cluster(bootstrap_server, work), execute, json)
+
+
+@groups.command()
+def delete(
+    bootstrap_server: BootstrapServer,
+    group: Annotated[list[str], typer.Argument(metavar="GROUP…", help="Groups without members.")],
+) -> None:
+    """Delete groups with all that they have committed."""
+    from lograft.cli import groups as work
+    from lograft.cli.asking import with_cluster
+
+    print("\n".join(with_cluster(bootstrap_server, lambda ask: work.delete(ask, group))))
+
+
+def _target(
+    to_earliest: bool,
+    to_latest: bool,
+    to_offset: int | None,
+    by_duration: str | None,
+    to_datetime: str | None,
+    shift_by: int | None,
+) -> "Target":
+    from lograft.cli.group_resets import Target, parse_datetime_ms, parse_duration_ms
+
+    values = (to_offset, by_duration, to_datetime, shift_by)
+    if to_earliest + to_latest + sum(value is not None for value in values) != 1:
+        raise typer.BadParameter(
+            "say where to with one of --to-earliest, --to-latest, --to-offset, --by-duration,"
+            " --to-datetime, --shift-by"
+        )
+    from_ms = None
+    if by_duration is not None:
+        from lograft.runtime.clock import SystemClock
+
+        from_ms = SystemClock().wall_ms() - parse_duration_ms(by_duration)
+    elif to_datetime is not None:
+        from_ms = parse_datetime_ms(to_datetime)
+    return Target(
+        earliest=to_earliest, latest=to_latest, offset=to_offset, shift=shift_by, from_ms=from_ms
+    )
+
+
+async def _carry_out(ask: "Asks", plan: "Plan", execute: bool) -> "Plan":
+    from lograft.cli import group_resets
+
+    if execute:
+        await group_resets.execute(ask, plan)
+    return plan
+
+
+def _show(plan: "Plan", executed: bool, json: bool) -> None:
+    from dataclasses import asdict
+
+    from lograft.cli.group_resets import plan_lines
+
+    if json:
+        moves = [asdict(move) for move in plan.moves]
+        _print_json(
+            {
+                "group": plan.group,
+                "action": plan.action.name,
+                "executed": executed,
+                "members": plan.members,
+                "moves": moves,
+            }
+        )
+    else:
+        print("\n".join(plan_lines(plan, executed=executed)))
+
+
+def _print_json(value: Any) -> None:
+    from json import dumps
+
+    print(dumps(value, indent=2))
