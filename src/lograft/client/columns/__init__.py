@@ -1,0 +1,1 @@
+"""Records as Arrow columns, in and out, without a Python object per record. Needs pyarrow."""

@@ -1,0 +1,1 @@
+"""The parts of a consumer: subscription, groups, fetching, decoding."""

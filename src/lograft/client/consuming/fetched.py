@@ -1,0 +1,110 @@
+"""The batches of one fetched slice of a partition that a reader is to see.
+
+What is left out: batches that lie before the wanted offset (the slice begins with the batch that
+holds it), control batches, and batches of transactions that were aborted. A last batch that is cut
+short is left for the next fetch.
+"""
+
+from collections.abc import Iterator, Sequence
+from struct import Struct
+from typing import Final, NamedTuple
+
+from lograft.model.errors import LograftError
+from lograft.model.seams import Buffer
+from lograft.wire.batches import (
+    HEADER_SIZE,
+    BatchHeader,
+    MalformedBatch,
+    check_crc,
+    iterate_headers,
+)
+
+_CONTROL_KEY: Final = Struct(">hh")
+#: Of a control record's key, behind the record's own length, attributes and deltas.
+_ABORT: Final = 0
+
+
+class BatchCorrupt(LograftError):
+    """A batch is not as its writer made it. It can be fetched again, or skipped by seeking past
+    `last_offset`."""
+
+    def __init__(self, topic: str, partition: int, header: BatchHeader) -> None:
+        super().__init__(
+            f"{topic}-{partition}: the batch of offsets {header.base_offset} to"
+            f" {header.last_offset} has a bad CRC; seek to {header.last_offset + 1} to skip it"
+        )
+        self.last_offset = header.last_offset
+
+
+class Aborted(NamedTuple):
+    """A transaction that was aborted, as a fetch answer names it."""
+
+    producer_id: int
+    first_offset: int
+
+
+class Slice(NamedTuple):
+    """What was fetched of one partition."""
+
+    topic: str
+    partition: int
+    #: Where the reader is; records before it are not for it.
+    first_offset: int
+    data: Buffer
+    #: None: the reader takes uncommitted records too.
+    aborted: Sequence[Aborted] | None = None
+
+
+class Batch(NamedTuple):
+    position: int
+    header: BatchHeader
+
+
+def visible_batches(fetched: Slice, *, checks_crcs: bool) -> Iterator[Batch]:
+    """Raises BatchCorrupt or MalformedBatch when it comes to a batch that cannot be."""
+    data, first_offset = fetched.data, fetched.first_offset
+    aborts = _Aborts(fetched.aborted)
+    for position, header in iterate_headers(data):
+        if checks_crcs and not check_crc(data, position, header.size_bytes):
+            raise BatchCorrupt(fetched.topic, fetched.partition, header)
+        is_aborted = aborts.covers(data, position, header)
+        if header.last_offset >= first_offset and not is_aborted and not header.is_control:
+            yield Batch(position, header)
+
+
+def next_offset(data: Buffer, first_offset: int) -> int:
+    """Where the reader is when it has seen all whole batches of a slice."""
+    last = first_offset - 1
+    for _, header in iterate_headers(data):
+        last = max(last, header.last_offset)
+    return last + 1
+
+
+class _Aborts:
+    """Follows the aborted transactions through a slice: from their first offset to their marker."""
+
+    def __init__(self, aborted: Sequence[Aborted] | None) -> None:
+        self._coming = sorted(aborted or (), key=lambda one: one.first_offset, reverse=True)
+        self._open: set[int] = set()
+
+    def covers(self, data: Buffer, position: int, header: BatchHeader) -> bool:
+        coming = self._coming
+        while coming and coming[-1].first_offset <= header.last_offset:
+            self._open.add(coming.pop().producer_id)
+        if not header.is_transactional or header.producer_id not in self._open:
+            return False
+        if header.is_control:
+            if _is_abort_marker(data, position, header):
+                self._open.discard(header.producer_id)
+            return False
+        return True
+
+
+def _is_abort_marker(data: Buffer, position: int, header: BatchHeader) -> bool:
+    """A control batch holds one record that is never compressed: length, attributes, two deltas and
+    the key's length take a byte each, as markers are as small as that."""
+    begin = position + HEADER_SIZE + 5
+    if begin + _CONTROL_KEY.size > position + header.size_bytes:
+        raise MalformedBatch("a control batch without a key")
+    _, kind = _CONTROL_KEY.unpack_from(data, begin)
+    return bool(kind == _ABORT)
