@@ -79,6 +79,15 @@ own(
     "IncrementalAlterConfigsRequest", "ReplicationFactor", "int16", tag=10000, default="-1", since=1
 )
 own("IncrementalAlterConfigsRequest", "Partitions", "[]int32", tag=10001, default=None, since=1)
+# A coordinator claims topics for a group, if nobody has them or only who had them when it looked.
+own("IncrementalAlterConfigsRequest", "Claims", "bool", tag=10002, default="false", since=1)
+own("IncrementalAlterConfigsRequest", "HeldBefore", "string", tag=10003, default=None, since=1)
+# Who uses these topics (a member subscribes to it, a position is kept)? Of these groups, or of all
+# in the partitions of the internal topic that the answer names.
+own("ListGroupsRequest", "UsedTopics", "[]string", tag=10000, default=None, since=5)
+own("ListGroupsRequest", "GroupIds", "[]string", tag=10001, default=None, since=5)
+own("ListedGroup", "UsedTopics", "[]string", tag=10000, default=None, since=5)
+own("ListGroupsResponse", "Partitions", "[]int32", tag=10000, default=None, since=5)
 # How a partition is replicated, how it should be, and what it waits for on the way.
 PARTITION = "DescribeTopicPartitionsResponsePartition"
 own(PARTITION, "ReplicationMode", "int8", tag=10000, default="0", since=0)

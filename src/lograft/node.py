@@ -240,6 +240,7 @@ class Node:
         broker.brokers.call_here = Router(
             broker, listener=config.inter_broker_listener_name, role="broker", link=link
         ).call
+        broker.brokers.start(self._peers)
         self._broker, self._controller, self._directory_ids = broker, controller, directory_ids
         self._assigner = assigner = DirectoryAssigner(
             config.node_id,
@@ -367,7 +368,6 @@ class Node:
         await broker.load(epoch)
         await broker.logs.mark_running(epoch)
         assert self._peers is not None
-        broker.brokers.start(self._peers)
         broker.replicas.start(self._peers, broker.link)
         self._spawn(registration.run(), name="broker registration")
         self._spawn(self._assigner.run(), name="directory assignment")

@@ -8,7 +8,7 @@ from lograft.api.context import Api, Context
 from lograft.api.decisions import decide
 from lograft.api.forwarding import forward, must_forward
 from lograft.api.own_resources import answer_each, check_may_alter
-from lograft.metadata.configs import alter_configs
+from lograft.metadata.configs import alter_configs, topics_with_new_subscriptions
 from lograft.wire.messages.alter_configs import (
     AlterConfigsRequest,
     AlterConfigsResource,
@@ -24,8 +24,11 @@ async def handle(context: Context, request: AlterConfigsRequest) -> AlterConfigs
         asked = AlterConfigsRequest(resources=rest, validate_only=request.validate_only)
         if must_forward(context):
             return (await forward(context, asked, AlterConfigsResponse)).responses
+        broker = context.broker
+        users = await broker.claims.users(topics_with_new_subscriptions(asked))
         reply = await decide(
-            context, lambda image: alter_configs(image, asked, config=context.broker.config)
+            context,
+            lambda image: alter_configs(image, asked, config=broker.config, users=users),
         )
         return reply.responses
 

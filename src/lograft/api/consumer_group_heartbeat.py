@@ -23,6 +23,23 @@ def handle(
     context: Context, request: ConsumerGroupHeartbeatRequest
 ) -> Message | Coroutine[Any, Any, Message]:
     check_enabled(context)
+    if context.broker.image.claims and request.subscribed_topic_names:
+        return _claim_first(context, request)
+    return _ask(context, request)
+
+
+async def _claim_first(context: Context, request: ConsumerGroupHeartbeatRequest) -> Message:
+    """A topic that another group has claimed (subscription.mode=ptp) is refused."""
+    broker = context.broker
+    broker.groups.led_for(request.group_id)  # Refused where it is coordinated elsewhere.
+    await broker.claims.claim(request.group_id, set(request.subscribed_topic_names or ()))
+    found = _ask(context, request)
+    return found if isinstance(found, Message) else await found
+
+
+def _ask(
+    context: Context, request: ConsumerGroupHeartbeatRequest
+) -> Message | Coroutine[Any, Any, Message]:
     client = Client(
         client_id=context.client_id or "",
         host=f"/{context.peer.host}",

@@ -1,7 +1,9 @@
 """IncrementalAlterConfigs, versions 0-1: sets, deletes, extends or shortens single settings.
 
 Topics, brokers ("" for all), client metrics and groups change in the metadata log. Loggers change
-in this process only, at once, and forget at the next start (KIP-412).
+in this process only, at once, and forget at the next start (KIP-412). Before the subscription mode
+or group of a topic changes, all coordinators are asked who reads it. Our own, between nodes: a
+coordinator claims a topic for a group (metadata/claims.py).
 """
 
 import logging
@@ -11,7 +13,8 @@ from lograft.api.context import Api, Context
 from lograft.api.decisions import decide
 from lograft.api.forwarding import forward, must_forward
 from lograft.api.own_resources import answer_each, check_may_alter
-from lograft.metadata.configs import incremental_alter_configs
+from lograft.metadata.claims import claim_topics
+from lograft.metadata.configs import incremental_alter_configs, topics_with_new_subscriptions
 from lograft.metadata.errors import Refused
 from lograft.metadata.types import ResourceType
 from lograft.model.config_keys import AlterOperation
@@ -55,9 +58,15 @@ async def handle(
         )
         if must_forward(context):
             return (await forward(context, asked, IncrementalAlterConfigsResponse)).responses
+        if request.claims:
+            return (await decide(context, lambda image: claim_topics(image, request))).responses
+        broker = context.broker
+        users = await broker.claims.users(topics_with_new_subscriptions(asked))
         reply = await decide(
             context,
-            lambda image: incremental_alter_configs(image, asked, config=context.broker.config),
+            lambda image: incremental_alter_configs(
+                image, asked, config=broker.config, users=users
+            ),
         )
         return reply.responses
 

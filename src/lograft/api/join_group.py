@@ -3,14 +3,16 @@
 Parked until all members have joined or the rebalance timeout is over. v0: no rebalance timeout, the
 session's counts. v4: who joins for the first time gets a member id and has to ask again with it
 (KIP-394). v5: static members (KIP-345). v7: the answer names the protocol type. v8: a reason, for
-people. v9: a static leader may be told to skip the assignment (KIP-814).
+people. v9: a static leader may be told to skip the assignment (KIP-814). A topic that another group
+has claimed (subscription.mode=ptp) is refused with POLICY_VIOLATION.
 """
 
 from typing import Final
 
 from lograft.api.context import Api, Context, Resource, authorize
 from lograft.api.operations import READ
-from lograft.coordination.classic_member import Client
+from lograft.coordination.classic_member import Client, protocols_of
+from lograft.coordination.classic_subscription import CONSUMER_PROTOCOL, topics_named_in
 from lograft.metadata.errors import Refused
 from lograft.model.errors import ErrorCode
 from lograft.wire.messages.join_group import JoinGroupRequest, JoinGroupResponse
@@ -35,6 +37,7 @@ async def handle(context: Context, request: JoinGroupRequest) -> JoinGroupRespon
         host=f"/{context.peer.host}",
         api_version=context.api_version,
     )
+    await _claim(context, request)
     response: JoinGroupResponse = await context.broker.groups.ask(
         request.group_id,
         lambda shard, ticket, now_ms: shard.classic.join(request, client, ticket, now_ms),
@@ -42,6 +45,15 @@ async def handle(context: Context, request: JoinGroupRequest) -> JoinGroupRespon
     is_nullable = context.api_version >= NULL_PROTOCOL_SINCE
     response.protocol_name = response.protocol_name or (None if is_nullable else "")
     return response
+
+
+async def _claim(context: Context, request: JoinGroupRequest) -> None:
+    """Who may be a member of the group may not yet read every topic."""
+    broker = context.broker
+    if broker.image.claims and request.protocol_type == CONSUMER_PROTOCOL:
+        broker.groups.led_for(request.group_id)  # Refused where it is coordinated elsewhere.
+        topics = topics_named_in(protocols_of(request).values())
+        await broker.claims.claim(request.group_id, topics)
 
 
 def error_response(request: JoinGroupRequest, code: ErrorCode, message: str) -> JoinGroupResponse:

@@ -1,7 +1,8 @@
 """OffsetCommit, versions 2-10: where a group's members, or someone without a group, stand.
 
-Answered when it is committed. A topic that does not exist has an error of its own; an error of the
-group (its member is not one any more, another broker coordinates it) is told for every partition.
+Answered when it is committed. A topic that does not exist, or that another group has claimed
+(subscription.mode=ptp: POLICY_VIOLATION), has an error of its own; an error of the group (its
+member is not one any more, another broker coordinates it) is told for every partition.
 v6: leader epochs. v7: static members. v9: member epochs of the new protocol. v10: topic ids.
 Beyond Kafka, v8: with `reset_action` an administrator moves the offsets of a group in use, all or
 nothing.
@@ -10,6 +11,7 @@ nothing.
 from collections.abc import Sequence
 from typing import Final
 
+from lograft.api.claimed_topics import claimed_topics
 from lograft.api.context import Api, Context
 from lograft.api.topic_names import known_topics, named_topics
 from lograft.coordination.offset_commands import commit_offsets
@@ -33,9 +35,10 @@ TOPIC_IDS_SINCE: Final = 10
 async def handle(context: Context, request: OffsetCommitRequest) -> OffsetCommitResponse:
     version = context.api_version
     find = named_topics if version >= TOPIC_IDS_SINCE else known_topics
-    known, refused = find(context.broker.image, request.topics)
+    named = find(context.broker.image, request.topics)
+    known, refused = await claimed_topics(context, request.group_id, named)
     if request.reset_action != ResetAction.none:
-        _check_all_exist(context.broker.image, known, refused)
+        _check_all(context.broker.image, known, refused)
         request.topics = known
         answer: OffsetCommitResponse = await context.broker.groups.ask(
             request.group_id,
@@ -55,13 +58,16 @@ async def handle(context: Context, request: OffsetCommitRequest) -> OffsetCommit
     return reply
 
 
-def _check_all_exist(
+def _check_all(
     image: MetadataImage,
     known: Sequence[OffsetCommitRequestTopic],
     refused: Sequence[tuple[OffsetCommitRequestTopic, ErrorCode]],
 ) -> None:
     for topic, code in refused:
-        raise Refused(code, f"There is no topic {topic.name or topic.topic_id}.")
+        name = topic.name or topic.topic_id
+        if code is ErrorCode.policy_violation:
+            raise Refused(code, f"Another group reads topic {name} point to point.")
+        raise Refused(code, f"There is no topic {name}.")
     for topic in known:
         partitions = image.topics[image.topic_ids[topic.name]].partitions
         for asked in topic.partitions:

@@ -7,6 +7,7 @@ v2: leader epochs. v3: the member that commits, so that it can be fenced. v4: TR
 
 from typing import Final
 
+from lograft.api.claimed_topics import claimed_topics
 from lograft.api.context import Api, Context
 from lograft.api.topic_names import known_topics
 from lograft.coordination.group_shard import GroupShard
@@ -33,7 +34,8 @@ FIRST_SEQUENCE: Final = 0
 
 async def handle(context: Context, request: TxnOffsetCommitRequest) -> TxnOffsetCommitResponse:
     groups, version = context.broker.groups, context.api_version
-    known, refused = known_topics(context.broker.image, request.topics)
+    named = known_topics(context.broker.image, request.topics)
+    known, refused = await claimed_topics(context, request.group_id, named)
     reply = TxnOffsetCommitResponse()
     if known:
         request.topics = known

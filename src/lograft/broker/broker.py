@@ -26,7 +26,8 @@ partition whose log is still being made lets its requests wait.
 
 What `api/` uses: `config`, `image`, `cluster_id`, `node_id`, `partitions` (PartitionTable),
 `logs` (LogManager), `controller_here`, `link`, `fetch_sessions`, `producer_ids`, `runtime`,
-`clock`, `groups` and `transactions` (CoordinatorRuntime), `internal_topics`.
+`clock`, `groups` and `transactions` (CoordinatorRuntime), `internal_topics`, `claims`
+(TopicClaims).
 """
 
 import asyncio
@@ -57,6 +58,7 @@ from lograft.broker.raft_driver import ReplicaView
 from lograft.broker.replica_selection import is_rack_aware, nearest_replica
 from lograft.broker.replicas import Replicas
 from lograft.broker.snapshots import Quorum, Snapshot
+from lograft.broker.topic_claims import TopicClaims
 from lograft.broker.transaction_verification import TransactionVerification
 from lograft.consensus import messages as raft_messages
 from lograft.consensus.types import ReplicaKey, VoterSet
@@ -244,6 +246,7 @@ class Broker:
         self.transactions = self.coordinators.transactions
         self.replicas.on_role = self.coordinators.on_role
         self.internal_topics = InternalTopics(self)
+        self.claims = TopicClaims(self)
         self._loaded = False
         #: Of this broker's registration as the image has it.
         self._registered = NO_BROKER_EPOCH

@@ -148,6 +148,10 @@ class CoordinatorRuntime(Generic[C]):
         found = [self._shard(index).ask(decide) for index in sorted(self._shards)]
         return [one if isinstance(one, Message) else await one for one in found]
 
+    def loaded_partitions(self) -> list[int]:
+        """Those that `ask_every` asks."""
+        return sorted(self._shards)
+
     def append_marker(self, index: int, end: TransactionEnd) -> Offset:
         """Ends a producer's transaction in a partition of this topic; returns the end of the log,
         to be committed. Raises what `ask` does, and what the log refuses."""

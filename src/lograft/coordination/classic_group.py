@@ -11,7 +11,11 @@ from typing import Final
 
 from lograft.coordination.classic_member import Member, stored_member
 from lograft.coordination.classic_states import NEXT_STATE, Cause, GroupState
-from lograft.coordination.classic_subscription import CONSUMER_PROTOCOL, subscribed_topics
+from lograft.coordination.classic_subscription import (
+    CONSUMER_PROTOCOL,
+    subscribed_topics,
+    topics_named_in,
+)
 from lograft.coordination.deadlines import Deadline, Deadlines
 from lograft.coordination.group import GroupKind, PartitionCheck, check_not_fenced
 from lograft.coordination.types import Outcome, Record, Reply, Ticket
@@ -340,6 +344,11 @@ class ClassicGroup:
         if self._subscribed is None:
             return self.protocol_type == CONSUMER_PROTOCOL
         return topic in self._subscribed
+
+    def reads(self, topic: str) -> bool:
+        return self.protocol_type == CONSUMER_PROTOCOL and any(
+            topic in topics_named_in(member.protocols.values()) for member in self.members.values()
+        )
 
     def retention_starts_ms(self, committed_ms: int) -> int | None:
         if not self.protocol_type:

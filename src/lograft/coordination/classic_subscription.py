@@ -57,6 +57,12 @@ def _read(kind: type[M], data: bytes) -> M | None:
     return message
 
 
+def topics_named_in(metadata: Iterable[bytes]) -> set[str]:
+    """The topics of all protocols that one member brings, as far as they can be read."""
+    found = (subscription_of(one) for one in metadata)
+    return {topic for one in found if one is not None for topic in one.topics}
+
+
 def subscribed_topics(metadata: Iterable[bytes]) -> frozenset[str] | None:
     """The topics of all these members; None: one of them cannot be read."""
     topics: set[str] = set()

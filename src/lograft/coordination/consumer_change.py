@@ -137,7 +137,8 @@ class MemberChange:
             wall_ms=around.wall_ms,
         ):
             return False
-        before, self._resolved = self._resolved, resolve(used, around.image, around.wall_ms)
+        before = self._resolved
+        self._resolved = resolve(group.group_id, used, around.image, around.wall_ms)
         for regex, one in self._resolved.items():
             self.records.append(
                 resolved_regex(

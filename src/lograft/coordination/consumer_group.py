@@ -204,6 +204,9 @@ class ConsumerGroup:
             topic in one.topics for one in self.resolved.values()
         )
 
+    def reads(self, topic: str) -> bool:
+        return self.is_subscribed_to(topic)
+
     def is_empty(self) -> bool:
         return not self.members
 

@@ -69,6 +69,10 @@ class Group(Protocol):
 
     def is_subscribed_to(self, topic: str) -> bool: ...
 
+    def reads(self, topic: str) -> bool:
+        """Whether a member subscribes to it, also one that has not got its partitions yet. What
+        cannot be understood is no subscription."""
+
     def is_empty(self) -> bool: ...
 
     def retention_starts_ms(self, committed_ms: int) -> int | None:

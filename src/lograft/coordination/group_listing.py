@@ -1,6 +1,6 @@
 """ListGroups, DescribeGroups, DeleteGroups: for groups of every kind."""
 
-from collections.abc import Collection
+from collections.abc import Collection, Sequence
 from typing import TYPE_CHECKING
 
 from lograft.coordination.classic_group import ClassicGroup
@@ -14,6 +14,27 @@ from lograft.wire.messages.list_groups import ListedGroup, ListGroupsResponse
 
 if TYPE_CHECKING:
     from lograft.coordination.group_shard import GroupShard
+
+
+def list_users(
+    shard: "GroupShard", ticket: Ticket, topics: Sequence[str], group_ids: Sequence[str]
+) -> Outcome:
+    """The groups that use some of these topics, all or those in `group_ids`: a member subscribes to
+    it, or a position is kept."""
+    groups = shard.groups
+    asked = [groups[one] for one in group_ids if one in groups] if group_ids else groups.values()
+    listed = []
+    for group in asked:
+        positions = shard.offsets.of(group.group_id)
+        pending = {topic for topic, _ in shard.offsets.pending_positions(group.group_id)}
+        used = [
+            topic
+            for topic in topics
+            if topic in positions or topic in pending or group.reads(topic)
+        ]
+        if used:
+            listed.append(ListedGroup(group_id=group.group_id, used_topics=used))
+    return Outcome(replies=[(ticket, ListGroupsResponse(groups=listed))])
 
 
 def list_groups(

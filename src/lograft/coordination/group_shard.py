@@ -11,6 +11,7 @@ from lograft.coordination.classic_groups import ClassicGroups
 from lograft.coordination.consumer_groups import ConsumerGroups
 from lograft.coordination.deadlines import Deadlines
 from lograft.coordination.errors import UnreadableRecord
+from lograft.coordination.foreign_groups import ForeignGroups
 from lograft.coordination.group import Group, GroupFamily, Replay
 from lograft.coordination.hosted_members import HostedMembers
 from lograft.coordination.offset_expiry import OffsetUpkeep
@@ -37,6 +38,7 @@ class GroupShard:
         self.families: list[GroupFamily] = []
         self._replays: dict[type[Message], Replay] = {}
         self.upkeep = OffsetUpkeep(self)
+        self.foreign = ForeignGroups(self)
         self.consumer = ConsumerGroups(self)
         self.classic = ClassicGroups(self, HostedMembers(self.consumer))
         self.add_family(self.classic)
@@ -95,6 +97,7 @@ class GroupShard:
 
     def on_loaded(self, now_ms: int) -> Outcome:
         self.upkeep.on_loaded(now_ms)
+        self.foreign.on_loaded()
         return _merged([family.on_loaded(now_ms) for family in self.families])
 
     def on_unloaded(self) -> Sequence[Reply]:
@@ -122,6 +125,7 @@ class GroupShard:
 
     def on_image(self, delta: MetadataDelta) -> Outcome:
         self.upkeep.on_image(delta)
+        self.foreign.on_image(delta)
         return _merged([family.on_image(delta) for family in self.families])
 
     def statistics(self) -> dict[str, int]:

@@ -8,6 +8,7 @@ long ago (`group.consumer.regex.refresh.interval.ms`).
 from collections.abc import Iterable, Mapping
 from typing import Final, NamedTuple
 
+from lograft.metadata.claims import unclaimed
 from lograft.metadata.errors import Refused
 from lograft.metadata.image import MetadataImage
 from lograft.model.errors import ErrorCode
@@ -26,8 +27,11 @@ class ResolvedRegex(NamedTuple):
     resolved_ms: int
 
 
-def resolve(regexes: Iterable[str], image: MetadataImage, wall_ms: int) -> dict[str, ResolvedRegex]:
-    """The topics whose whole name matches, for each. Refused: it is not a pattern."""
+def resolve(
+    group_id: str, regexes: Iterable[str], image: MetadataImage, wall_ms: int
+) -> dict[str, ResolvedRegex]:
+    """The topics whose whole name matches, for each; without those that one group only may read,
+    unless this one has claimed them by name. Refused: it is not a pattern."""
     # Imported here: most nodes never see a pattern.
     import re2
 
@@ -45,8 +49,9 @@ def resolve(regexes: Iterable[str], image: MetadataImage, wall_ms: int) -> dict[
                 ErrorCode.invalid_regular_expression,
                 f"SubscribedTopicRegex `{regex}` is not a valid regular expression: {text}.",
             ) from None
-        topics = tuple(sorted(name for name in image.topic_ids if matches(name)))
-        found[regex] = ResolvedRegex(topics, image.offset, wall_ms)
+        topics = {name for name in image.topic_ids if matches(name)}
+        topics.difference_update(unclaimed(image, group_id, topics))
+        found[regex] = ResolvedRegex(tuple(sorted(topics)), image.offset, wall_ms)
     return found
 
 

@@ -4,9 +4,10 @@ AlterConfigs replaces everything that was set for a resource, IncrementalAlterCo
 it names. Both are all or nothing per resource.
 """
 
-from collections.abc import Iterable, Mapping, Sequence
-from typing import Protocol, TypeVar
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from typing import Final, Protocol, TypeVar
 
+from lograft.metadata.claims import settled
 from lograft.metadata.config_effects import check_min_isr, effects
 from lograft.metadata.errors import Refused
 from lograft.metadata.image import MetadataImage
@@ -19,7 +20,14 @@ from lograft.metadata.resource_configs import (
     check_client_metrics_configs,
     check_group_configs,
 )
-from lograft.metadata.types import ConfigResource, Outcome, ResourceType
+from lograft.metadata.types import (
+    POINT_TO_POINT,
+    SUBSCRIPTION_GROUP,
+    SUBSCRIPTION_MODE,
+    ConfigResource,
+    Outcome,
+    ResourceType,
+)
 from lograft.model.broker_config_table import BROKER_CONFIGS, DYNAMIC_BROKER_CONFIGS
 from lograft.model.broker_configs import BrokerConfig, validate_dynamic
 from lograft.model.config_keys import Alteration, AlterOperation, ConfigKey, altered
@@ -37,11 +45,43 @@ class _Resource(Protocol):
     resource_name: str
 
 
+class _Named(Protocol):
+    name: str
+
+
+class _Request(Protocol):
+    @property
+    def resources(self) -> Sequence["_Altered"]: ...
+
+
+class _Altered(_Resource, Protocol):
+    @property
+    def configs(self) -> Sequence[_Named]: ...
+
+
 R = TypeVar("R", bound=_Resource)
+
+#: By topic: the groups that use it, of those topics whose subscriptions a request changes.
+Users = Mapping[str, Collection[str]]
+_NOT_ASKED: Final[Users] = {}
+
+
+def topics_with_new_subscriptions(request: _Request) -> list[str]:
+    """Whose users a decision about this request has to know."""
+    return [
+        resource.resource_name
+        for resource in request.resources
+        if resource.resource_type == ResourceType.topic
+        and any(one.name in (SUBSCRIPTION_MODE, SUBSCRIPTION_GROUP) for one in resource.configs)
+    ]
 
 
 def alter_configs(
-    image: MetadataImage, request: replacing.AlterConfigsRequest, *, config: BrokerConfig
+    image: MetadataImage,
+    request: replacing.AlterConfigsRequest,
+    *,
+    config: BrokerConfig,
+    users: Users = _NOT_ASKED,
 ) -> Outcome[replacing.AlterConfigsResponse]:
     records: list[ConfigRecord] = []
     responses = []
@@ -53,8 +93,8 @@ def alter_configs(
         )
         try:
             _check_resource(image, resource, twice)
-            wanted = _plain_values(resource.configs)
-            records += _changes(image, resource, wanted, wanted, config)
+            wanted = _with_claim(image, resource, _plain_values(resource.configs))
+            records += _changes(image, resource, wanted, wanted, config, users)
         except Refused as refusal:
             response.error_code, response.error_message = refusal.code, refusal.message
         responses.append(response)
@@ -69,6 +109,7 @@ def incremental_alter_configs(
     request: incremental.IncrementalAlterConfigsRequest,
     *,
     config: BrokerConfig,
+    users: Users = _NOT_ASKED,
 ) -> Outcome[incremental.IncrementalAlterConfigsResponse]:
     records: list[ConfigRecord] = []
     resized: list[Message] = []
@@ -89,7 +130,7 @@ def incremental_alter_configs(
             except InvalidConfig as error:
                 raise Refused(ErrorCode.invalid_config, str(error)) from None
             named = [alteration.name for alteration in alterations]
-            changes = _changes(image, resource, wanted, named, config)
+            changes = _changes(image, resource, wanted, named, config, users)
             _check_partitions(image, request, resource)
             resized += _resized(image, request, resource, config)
             records += changes
@@ -188,6 +229,19 @@ def _plain_values(configs: Iterable[replacing.AlterableConfig]) -> dict[str, str
     return values
 
 
+def _with_claim(
+    image: MetadataImage, resource: _Resource, wanted: dict[str, str]
+) -> dict[str, str]:
+    """Whoever replaces the settings of a topic does not mean the group that has claimed it."""
+    if (
+        resource.resource_type == ResourceType.topic
+        and wanted.get(SUBSCRIPTION_MODE) == POINT_TO_POINT
+        and image.claims.get(resource.resource_name)
+    ):
+        wanted.setdefault(SUBSCRIPTION_GROUP, image.claims[resource.resource_name])
+    return wanted
+
+
 def _alterations(configs: Iterable[incremental.AlterableConfig]) -> list[Alteration]:
     alterations: dict[str, Alteration] = {}
     for one in configs:
@@ -235,12 +289,14 @@ def _changes(
     wanted: Mapping[str, str],
     named: Iterable[str],
     config: BrokerConfig,
+    users: Users,
 ) -> list[ConfigRecord]:
     """The records that turn what is set into what is wanted, if it may be."""
     key = ConfigResource(resource.resource_type, resource.resource_name)
     current = image.configs.get(key, {})
     named = list(named)
     if key.type == ResourceType.topic:
+        wanted = settled(key.name, wanted, current, users=users.get(key.name))
         try:
             validate_topic_configs(wanted, config)
         except InvalidConfig as error:

@@ -70,6 +70,8 @@ class MetadataImage:
     switching: dict[TopicIdPartition, None] = field(default_factory=dict)
     #: In raft mode or on their way.
     not_isr: dict[TopicIdPartition, None] = field(default_factory=dict)
+    #: By name: topics that one group may read, with that group; "" while none has come.
+    claims: dict[str, str] = field(default_factory=dict)
 
     #: Records after a BeginTransactionRecord: they wait here for the record that ends it.
     _transaction: list[Message] | None = None
@@ -179,6 +181,7 @@ class MetadataImage:
             reassigning=self.reassigning.copy(),
             switching=self.switching.copy(),
             not_isr=self.not_isr.copy(),
+            claims=self.claims.copy(),
             _transaction=None if self._transaction is None else self._transaction.copy(),
         )
 

@@ -1,8 +1,15 @@
-"""What an image can find without a search: kept up by replay with every partition that changes."""
+"""What an image can find without a search: kept up by replay with every partition, and with every
+setting of a topic, that changes."""
 
 from typing import TYPE_CHECKING
 
-from lograft.metadata.types import PartitionState
+from lograft.metadata.types import (
+    POINT_TO_POINT,
+    SUBSCRIPTION_GROUP,
+    SUBSCRIPTION_MODE,
+    PartitionState,
+    ResourceType,
+)
 from lograft.model.types import NO_NODE, ReplicationMode, TopicIdPartition
 
 if TYPE_CHECKING:
@@ -34,6 +41,15 @@ def note(
 
 def forget(image: "MetadataImage", key: TopicIdPartition, before: PartitionState) -> None:
     note(image, key, before, _NOTHING)
+
+
+def note_claim(image: "MetadataImage", topic: str) -> None:
+    """A setting of the topic changed, or all of them went."""
+    settings = image.config_of(ResourceType.topic, topic)
+    if settings.get(SUBSCRIPTION_MODE) == POINT_TO_POINT:
+        image.claims[topic] = settings.get(SUBSCRIPTION_GROUP, "")
+    else:
+        image.claims.pop(topic, None)
 
 
 def _count(counts: dict[int, int], broker_id: int, by: int) -> None:

@@ -7,7 +7,7 @@ from uuid import UUID
 
 from lograft.metadata.delta import MetadataDelta
 from lograft.metadata.errors import InconsistentRecord
-from lograft.metadata.indexes import forget, note
+from lograft.metadata.indexes import forget, note, note_claim
 from lograft.metadata.names import similar_form
 from lograft.metadata.types import (
     UNASSIGNED_DIRECTORY,
@@ -86,6 +86,7 @@ def remove_topic(image: "MetadataImage", record: RemoveTopicRecord, delta: Metad
         forget(image, TopicIdPartition(removed.topic_id, index), state)
     resource = ConfigResource(ResourceType.topic, removed.name)
     if image.configs.pop(resource, None) is not None:
+        note_claim(image, removed.name)
         delta.configs[resource] = None
     delta.topic_deleted(removed)
 
@@ -180,6 +181,8 @@ def config(image: "MetadataImage", record: ConfigRecord, delta: MetadataDelta) -
             values.pop(record.name, None)
             if not values:
                 del image.configs[resource]
+    if resource.type == ResourceType.topic:
+        note_claim(image, resource.name)
     delta.configs[resource] = None
 
 

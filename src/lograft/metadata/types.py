@@ -30,7 +30,10 @@ TRANSACTION_VERSION: Final = "transaction.version"
 #: Topic setting: up to how many partitions the topic grows when someone produces beyond its last.
 #: Only topics that were created on demand have it.
 ON_DEMAND_MAX: Final = "auto.create.partitions.max"
-
+#: Topic settings: which groups may read it, and which one where it is one (metadata/claims.py).
+SUBSCRIPTION_MODE: Final = "subscription.mode"
+SUBSCRIPTION_GROUP: Final = "subscription.group"
+POINT_TO_POINT: Final = "ptp"
 
 #: Far below what a batch of the metadata log holds.
 RECORDS_PER_BATCH: Final = 10_000

@@ -40,5 +40,7 @@ TOPIC_DOCS: Final[dict[str, str]] = {
     "segment.index.bytes": "Largest size of an index file.",
     "segment.jitter.ms": "Largest random part taken off the age at which a segment ends.",
     "segment.ms": "Age at which a new segment begins.",
+    "subscription.group": "The group of a topic with subscription.mode=ptp; the first one that comes where it is unset.",
+    "subscription.mode": "Which groups may read: ptp one only, psb any number; unset is as psb.",
     "unclean.leader.election.enable": "Whether a replica outside the in-sync set may lead, losing records.",
 }

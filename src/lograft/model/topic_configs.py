@@ -17,6 +17,7 @@ from lograft.model.config_keys import (
     ConfigType,
     ConfigValue,
     ListOf,
+    NotEmpty,
     OneOf,
     PartitionModes,
     ThrottledReplicas,
@@ -31,6 +32,7 @@ BOOLEAN, STRING, INT = ConfigType.BOOLEAN, ConfigType.STRING, ConfigType.INT
 LONG, DOUBLE, LIST = ConfigType.LONG, ConfigType.DOUBLE, ConfigType.LIST
 COMPRESSION_TYPES: Final = ("uncompressed", "zstd", "lz4", "snappy", "gzip", "producer")
 REPLICATION_MODES: Final = ("isr", "raft")
+SUBSCRIPTION_MODES: Final = ("ptp", "psb")
 TIMESTAMP_TYPES: Final = ("CreateTime", "LogAppendTime")
 MINUTE_MS: Final = 60_000
 HOUR_MS: Final = 3_600_000
@@ -75,6 +77,9 @@ TOPIC_CONFIGS: Final = table_of((
     ConfigKey("segment.index.bytes", INT, "10485760", Between(4)),
     ConfigKey("segment.jitter.ms", LONG, "0", Between(0)),
     ConfigKey("segment.ms", LONG, "604800000", Between(1)),
+    # Lograft's own: how many groups may read the topic, and which one where it is one.
+    ConfigKey("subscription.group", STRING, None, NotEmpty()),
+    ConfigKey("subscription.mode", STRING, None, OneOf(SUBSCRIPTION_MODES)),
     ConfigKey("unclean.leader.election.enable", BOOLEAN, "false"),
 ))
 
@@ -159,6 +164,10 @@ class TopicConfig:
     segment_index_bytes: int = 10 << 20
     segment_jitter_ms: int = 0
     segment_ms: int = 7 * 24 * HOUR_MS
+    #: Of a topic that is read point to point; None: the first group that comes.
+    subscription_group: str | None = None
+    #: None: any number of groups, as in Kafka.
+    subscription_mode: str | None = None
     unclean_leader_election_enable: bool = False
 
 
@@ -233,6 +242,10 @@ def validate_topic_configs(overrides: Mapping[str, str], broker: "BrokerConfig")
             "min.compaction.lag.ms"
             f" ({config.min_compaction_lag_ms}) must not be above max.compaction.lag.ms"
             f" ({config.max_compaction_lag_ms})"
+        )
+    if config.subscription_group is not None and config.subscription_mode != "ptp":
+        raise InvalidConfig(
+            "subscription.group is for topics that one group reads: set subscription.mode=ptp"
         )
     if config.remote_storage_enable:
         raise InvalidConfig(

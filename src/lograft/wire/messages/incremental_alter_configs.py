@@ -22,6 +22,8 @@ class IncrementalAlterConfigsRequest(Message, key=44, versions=(0, 1), flexible=
     validate_only: bool = boolean()
     replication_factor: int = int16(since=1, tag=10000, default=-1, ignorable=True)
     partitions: list[int] = array("int32", since=1, tag=10001, ignorable=True)
+    claims: bool = boolean(since=1, tag=10002, ignorable=True)
+    held_before: str = string(since=1, tag=10003, ignorable=True)
 
 
 class AlterConfigsResourceResponse(Message):

@@ -8,6 +8,8 @@ from lograft.wire.message import Message, array, int16, int32, string
 class ListGroupsRequest(Message, key=16, versions=(0, 5), flexible=3):
     states_filter: list[str] = array("string", since=4)
     types_filter: list[str] = array("string", since=5)
+    used_topics: list[str] = array("string", since=5, tag=10000, ignorable=True)
+    group_ids: list[str] = array("string", since=5, tag=10001, ignorable=True)
 
 
 class ListedGroup(Message):
@@ -15,9 +17,11 @@ class ListedGroup(Message):
     protocol_type: str = string()
     group_state: str = string(since=4, ignorable=True)
     group_type: str = string(since=5, ignorable=True)
+    used_topics: list[str] = array("string", since=5, tag=10000, ignorable=True)
 
 
 class ListGroupsResponse(Message, key=16, versions=(0, 5), flexible=3):
     throttle_time_ms: int = int32(since=1, ignorable=True)
     error_code: int = int16()
     groups: list[ListedGroup] = array(ListedGroup)
+    partitions: list[int] = array("int32", since=5, tag=10000, ignorable=True)

@@ -1,0 +1,172 @@
+"""Topics that one group may read (`subscription.mode=ptp`): a coordinator asks before it lets a
+group subscribe to them or commit.
+
+    await broker.claims.claim(group_id, topics)
+
+For topics that any group may read, and for those that the group has, that costs a look at the
+image. Otherwise the controller is asked for the topic. If another group has it, that group's
+coordinator is asked first whether it still uses it.
+"""
+
+import logging
+from collections import Counter
+from collections.abc import Collection, Sequence
+from typing import TYPE_CHECKING, Final
+
+from lograft.broker.errors import ControllerUnreachable, PeerLost, PeerUnreachable
+from lograft.coordination.errors import CoordinatorNotAvailable
+from lograft.metadata.claims import claim_request, refusal, unclaimed
+from lograft.metadata.errors import Refused
+from lograft.metadata.image import MetadataImage
+from lograft.model.errors import ErrorCode
+from lograft.model.types import NO_NODE, OFFSETS_TOPIC, NodeId
+from lograft.wire.messages.incremental_alter_configs import IncrementalAlterConfigsResponse
+from lograft.wire.messages.list_groups import ListGroupsRequest, ListGroupsResponse
+
+if TYPE_CHECKING:
+    from lograft.broker.broker import Broker
+
+LOGGER: Final = logging.getLogger(__name__)
+
+CLAIM_VERSION: Final = 1
+LIST_VERSION: Final = 5
+#: Clients ask again by themselves: none waits longer for one answer.
+TIMEOUT_MS: Final = 5_000
+LANE: Final = "claims"
+#: A claim that others change as fast as it is asked for is left to the client's next try.
+ATTEMPTS_PER_TOPIC: Final = 3
+#: At most one line in this time says who is refused a topic.
+LOG_INTERVAL_MS: Final = 60_000
+
+
+class TopicClaims:
+    def __init__(self, broker: "Broker") -> None:
+        self._broker = broker
+        #: (group, topic): claims under way, with how many wait for each.
+        self._claiming: Counter[tuple[str, str]] = Counter()
+        #: By topic that is claimed: when a refusal was last logged.
+        self._logged_ms: dict[str, int] = {}
+        self._asked = 0
+        self._refused = 0
+
+    async def claim(self, group_id: str, topics: Collection[str]) -> None:
+        """Returns when the group may read all of these; nothing has been awaited since that was so.
+        Raises Refused: another group has one of them. CoordinatorNotAvailable: ask again."""
+        if not unclaimed(self._broker.image, group_id, topics):
+            return
+        keys = [(group_id, topic) for topic in topics]
+        self._claiming.update(keys)
+        try:
+            await self._claim_all(group_id, topics)
+        finally:
+            self._claiming.subtract(keys)
+            self._claiming += Counter()  # without those that nobody waits for
+
+    def claiming(self, topics: Collection[str]) -> list[tuple[str, str]]:
+        """(group, topic): whoever has just got a topic, and is about to become a member, uses it.
+        Without this the next one could take it in the moment between."""
+        return [key for key in self._claiming if key[1] in topics]
+
+    async def _claim_all(self, group_id: str, topics: Collection[str]) -> None:
+        for _ in range(ATTEMPTS_PER_TOPIC * len(topics) + 1):
+            missing = unclaimed(self._broker.image, group_id, topics)
+            if not missing:
+                return
+            try:
+                await self._claim(group_id, missing[0])
+            except Refused as error:
+                self._say(missing[0], error)
+                raise
+            except (ControllerUnreachable, PeerUnreachable, PeerLost) as error:
+                raise CoordinatorNotAvailable(f"{missing[0]} is not claimed yet: {error}") from None
+        raise CoordinatorNotAvailable(f"others claim {missing[0]}, too")
+
+    async def _claim(self, group_id: str, topic: str) -> None:
+        broker = self._broker
+        holder = broker.image.claims[topic]
+        if holder and await self._uses(holder, topic):
+            raise refusal(topic, holder=holder, group_id=group_id)
+        self._asked += 1
+        reply = await broker.link.request(
+            claim_request(group_id, topic, held_before=holder),
+            CLAIM_VERSION,
+            IncrementalAlterConfigsResponse,
+            timeout_ms=TIMEOUT_MS,
+            lane=LANE,
+        )
+        (answer,) = reply.responses
+        if answer.error_code:
+            raise Refused(ErrorCode(answer.error_code), answer.error_message or "no reason given")
+        await broker.wait_image(
+            lambda image: image.claims.get(topic, group_id) != holder, timeout_ms=TIMEOUT_MS
+        )
+
+    async def _uses(self, group_id: str, topic: str) -> bool:
+        """Whether the group has members that subscribe to the topic, or positions in it."""
+        index = self._broker.groups.partition_of(group_id)
+        leader = _leaders(self._broker.image).get(index, NO_NODE)
+        answer = await self._ask(leader, [topic], [group_id])
+        if index not in answer.partitions:
+            raise CoordinatorNotAvailable(f"broker {leader} does not coordinate {group_id}")
+        return bool(answer.groups)
+
+    async def users(self, topics: Sequence[str]) -> dict[str, set[str]]:
+        """By topic: the groups of the whole cluster that use it. Raises CoordinatorNotAvailable if
+        some of them cannot be asked."""
+        users: dict[str, set[str]] = {topic: set() for topic in topics}
+        leaders = _leaders(self._broker.image) if topics else {}
+        unheard = set(leaders)
+        for leader in sorted(set(leaders.values())):
+            answer = await self._ask(leader, topics, ())
+            unheard.difference_update(answer.partitions)
+            for group in answer.groups:
+                for topic in group.used_topics:
+                    users[topic].add(group.group_id)
+        if unheard:
+            raise CoordinatorNotAvailable(
+                f"the groups in {OFFSETS_TOPIC}-{min(unheard)} cannot be asked whether they read"
+                f" {', '.join(topics)}: try again"
+            )
+        return users
+
+    async def _ask(
+        self, leader: NodeId | int, topics: Sequence[str], group_ids: Sequence[str]
+    ) -> ListGroupsResponse:
+        request = ListGroupsRequest(used_topics=list(topics), group_ids=list(group_ids))
+        try:
+            answer = await self._broker.brokers.request(
+                NodeId(leader),
+                request,
+                LIST_VERSION,
+                ListGroupsResponse,
+                timeout_ms=TIMEOUT_MS,
+                lane=LANE,
+            )
+        except (PeerUnreachable, PeerLost) as error:
+            raise CoordinatorNotAvailable(f"who reads {', '.join(topics)}: {error}") from None
+        if answer.error_code:
+            raise CoordinatorNotAvailable(
+                f"broker {leader} does not say who reads {', '.join(topics)}:"
+                f" {ErrorCode(answer.error_code).name}"
+            )
+        return answer
+
+    def _say(self, topic: str, error: Refused) -> None:
+        self._refused += 1
+        now_ms = self._broker.clock.mono_ms()
+        if now_ms - self._logged_ms.get(topic, -LOG_INTERVAL_MS) >= LOG_INTERVAL_MS:
+            claims = self._broker.image.claims
+            self._logged_ms = {
+                one: at_ms for one, at_ms in self._logged_ms.items() if one in claims
+            }
+            self._logged_ms[topic] = now_ms
+            LOGGER.warning("%s", error)
+
+    def statistics(self) -> dict[str, int]:
+        return {"topic_claims_asked": self._asked, "topic_claims_refused": self._refused}
+
+
+def _leaders(image: MetadataImage) -> dict[int, int]:
+    """By partition of the groups' topic; without it there are no groups."""
+    topic = image.topic(OFFSETS_TOPIC)
+    return {} if topic is None else {i: state.leader for i, state in topic.partitions.items()}

@@ -1,0 +1,60 @@
+"""Groups that read a topic which another group has claimed (`subscription.mode=ptp`).
+
+Nobody is admitted to such a topic without the claim (`broker/topic_claims.py`). But it can go while
+members come: the operator changes the setting, or another group asks for the topic when the
+last member has left and the next one is about to join. Those members are fenced as soon as this
+coordinator learns of it, and refused when they join again.
+"""
+
+from functools import partial
+from typing import TYPE_CHECKING, Final
+
+from lograft.coordination.types import NOTHING, Outcome
+from lograft.metadata.delta import MetadataDelta
+from lograft.metadata.types import ResourceType
+
+if TYPE_CHECKING:
+    from lograft.coordination.group_shard import GroupShard
+
+AT_ONCE: Final = 0
+
+
+class ForeignGroups:
+    def __init__(self, shard: "GroupShard") -> None:
+        self._shard = shard
+
+    def on_loaded(self) -> None:
+        self._fence_soon(set(self._shard.around.image().claims))
+
+    def on_image(self, delta: MetadataDelta) -> None:
+        claims = self._shard.around.image().claims
+        if claims:
+            self._fence_soon(
+                {
+                    resource.name
+                    for resource in delta.configs
+                    if resource.type == ResourceType.topic and resource.name in claims
+                }
+            )
+
+    def _fence_soon(self, topics: set[str]) -> None:
+        """Each in a step of its own, tried again if the log does not take it."""
+        if not topics:
+            return
+        for group_id in self._shard.groups:
+            if self._is_foreign(group_id, topics):
+                self._shard.deadlines.add(AT_ONCE, partial(self._fence, group_id, topics))
+
+    def _is_foreign(self, group_id: str, topics: set[str]) -> bool:
+        group = self._shard.groups.get(group_id)
+        if group is None or group.is_empty():
+            return False
+        claims = self._shard.around.image().claims
+        return any(
+            claims.get(topic) not in ("", None, group_id) and group.reads(topic) for topic in topics
+        )
+
+    def _fence(self, group_id: str, topics: set[str], now_ms: int) -> Outcome:
+        if not self._is_foreign(group_id, topics):
+            return NOTHING
+        return self._shard.groups[group_id].fence_all(now_ms)

@@ -1,0 +1,158 @@
+"""Topics that one group may read (subscription.mode=ptp), which is Lograft's own: what stock
+clients see of it."""
+
+from collections.abc import Callable, Mapping
+from typing import Any
+
+import pytest
+from confluent_kafka import KafkaError, KafkaException, TopicPartition
+from confluent_kafka.admin import (  # type: ignore[attr-defined]
+    AdminClient,
+    AlterConfigOpType,
+    ConfigEntry,
+    ConfigResource,
+)
+from kafka import KafkaConsumer
+from kafka.errors import PolicyViolationError
+
+from tests.compatibility.librdkafka import consumer_of, create_topic, error_code, produce
+from tests.compatibility.members import (
+    ANSWER_SECONDS_MAX,
+    CONSUMER,
+    EAGER,
+    PROTOCOLS,
+    all_of,
+    joined,
+    poll_until,
+    share_evenly,
+)
+from tests.compatibility.servers import Server, is_served
+
+pytestmark = [
+    pytest.mark.clients,
+    pytest.mark.skipif(
+        not is_served("consumer_group_heartbeat", "join_group"), reason="not served yet"
+    ),
+]
+NewName = Callable[[], str]
+Settings = Mapping[str, Any]
+PARTITIONS = 2
+MODE, GROUP = "subscription.mode", "subscription.group"
+
+
+@pytest.fixture(autouse=True)
+def _only_lograft_has_it(server: Server) -> None:
+    if server.kind != "lograft":
+        pytest.skip("Apache Kafka has no subscription modes")
+
+
+@pytest.fixture(params=PROTOCOLS)
+def protocol(request: pytest.FixtureRequest) -> Settings:
+    return PROTOCOLS[request.param]
+
+
+@pytest.fixture
+def admin(server: Server) -> AdminClient:
+    return AdminClient({"bootstrap.servers": server.bootstrap})
+
+
+def topic_with(server: Server, new_topic: NewName, mode: str | None = "ptp") -> str:
+    topic = new_topic()
+    configs = {} if mode is None else {MODE: mode}
+    create_topic(server.bootstrap, topic, partitions=PARTITIONS, configs=configs)
+    for partition in range(PARTITIONS):
+        produce(server.bootstrap, topic, [b"%d" % partition], partition=partition)
+    return topic
+
+
+def described(admin: AdminClient, topic: str) -> dict[str, str | None]:
+    resource = ConfigResource(ConfigResource.Type.TOPIC, topic)
+    entries = admin.describe_configs([resource])[resource].result(ANSWER_SECONDS_MAX)
+    return {name: entries[name].value for name in (MODE, GROUP)}
+
+
+def alter(admin: AdminClient, topic: str, name: str, value: str) -> None:
+    entry = ConfigEntry(name, value, incremental_operation=AlterConfigOpType.SET)
+    resource = ConfigResource(ConfigResource.Type.TOPIC, topic, incremental_configs=[entry])
+    admin.incremental_alter_configs([resource])[resource].result(ANSWER_SECONDS_MAX)
+
+
+def test_members_of_one_group_share_the_topic_and_no_other_group_gets_in(
+    server: Server, new_topic: NewName, admin: AdminClient, protocol: Settings
+) -> None:
+    topic = topic_with(server, new_topic)
+    wanted = all_of(topic, PARTITIONS)
+    group, other = f"{topic}-group", f"{topic}-other"
+    assert described(admin, topic) == {MODE: "ptp", GROUP: None}
+    with (
+        joined(server.bootstrap, group, [topic], protocol) as first,
+        joined(server.bootstrap, group, [topic], protocol) as second,
+    ):
+        poll_until(lambda: share_evenly([first, second], wanted), first, second)
+        assert described(admin, topic) == {MODE: "ptp", GROUP: group}
+        with joined(server.bootstrap, other, [topic], protocol) as stranger:
+            poll_until(lambda: stranger.error is not None, first, second, stranger)
+            assert "Policy violation" in str(stranger.error)
+            assert stranger.values == []
+        poll_until(lambda: len(first.values) + len(second.values) == PARTITIONS, first, second)
+
+
+def test_a_group_leaves_the_topic_to_the_next_with_its_positions(
+    server: Server, new_topic: NewName, admin: AdminClient, protocol: Settings
+) -> None:
+    topic = topic_with(server, new_topic)
+    group, other = f"{topic}-group", f"{topic}-other"
+    with joined(server.bootstrap, group, [topic], protocol) as member:
+        poll_until(lambda: len(member.values) == PARTITIONS, member)
+        member.consumer.commit(asynchronous=False)
+    with joined(server.bootstrap, other, [topic], protocol) as stranger:
+        poll_until(lambda: stranger.error is not None, stranger)
+    admin.delete_consumer_groups([group])[group].result(ANSWER_SECONDS_MAX)
+    with joined(server.bootstrap, other, [topic], protocol) as heir:
+        poll_until(lambda: len(heir.values) == PARTITIONS, heir)
+    assert described(admin, topic)[GROUP] == other
+
+
+def test_commits_of_another_group_are_refused(server: Server, new_topic: NewName) -> None:
+    topic, free = topic_with(server, new_topic), topic_with(server, new_topic, None)
+    with consumer_of(server.bootstrap, **{"group.id": f"{topic}-group"}) as first:
+        first.commit(offsets=[TopicPartition(topic, 0, 1)], asynchronous=False)
+    with consumer_of(server.bootstrap, **{"group.id": f"{topic}-other"}) as second:
+        with pytest.raises(KafkaException) as raised:
+            second.commit(offsets=[TopicPartition(topic, 0, 1)], asynchronous=False)
+        assert error_code(raised.value) == KafkaError.POLICY_VIOLATION
+        second.commit(offsets=[TopicPartition(free, 0, 1)], asynchronous=False)
+        at = [TopicPartition(topic, 0), TopicPartition(free, 0)]
+        found = second.committed(at, ANSWER_SECONDS_MAX)
+        assert [one.offset for one in found] == [-1001, 1]
+
+
+def test_the_mode_of_a_topic_in_use(server: Server, new_topic: NewName, admin: AdminClient) -> None:
+    topic = topic_with(server, new_topic, "psb")
+    group, other = f"{topic}-a", f"{topic}-b"
+    with joined(server.bootstrap, group, [topic], EAGER) as member:
+        with joined(server.bootstrap, other, [topic], CONSUMER) as second:
+            poll_until(lambda: len(member.values) == len(second.values) == 2, member, second)
+            with pytest.raises(KafkaException) as raised:
+                alter(admin, topic, MODE, "ptp")
+            assert error_code(raised.value) == KafkaError.INVALID_CONFIG
+            assert f"'{group}' and '{other}'" in str(raised.value)
+        alter(admin, topic, MODE, "ptp")
+        assert described(admin, topic) == {MODE: "ptp", GROUP: group}
+        with joined(server.bootstrap, other, [topic], CONSUMER) as second:
+            poll_until(lambda: second.error is not None, member, second)
+            alter(admin, topic, MODE, "psb")
+        with joined(server.bootstrap, other, [topic], CONSUMER) as second:
+            poll_until(lambda: len(second.values) == PARTITIONS, member, second)
+
+
+def test_kafka_python_says_why(server: Server, new_topic: NewName) -> None:
+    topic = topic_with(server, new_topic)
+    with joined(server.bootstrap, f"{topic}-group", [topic], EAGER) as member:
+        poll_until(lambda: member.owned == all_of(topic, PARTITIONS), member)
+        other = KafkaConsumer(topic, bootstrap_servers=server.bootstrap, group_id=f"{topic}-other")
+        try:
+            with pytest.raises(PolicyViolationError):
+                other.poll(timeout_ms=int(ANSWER_SECONDS_MAX * 1000))
+        finally:
+            other.close()

@@ -1,0 +1,261 @@
+"""subscription.mode=ptp on three nodes: however many groups ask, on however many coordinators, one
+of them reads the topic."""
+
+import asyncio
+from collections.abc import Sequence
+from typing import TypeVar
+
+import pytest
+
+from lograft.broker.coordinator_runtime import key_hash
+from lograft.model.errors import ErrorCode
+from lograft.model.types import OFFSETS_TOPIC
+from lograft.simulation.client import NotSent, OutcomeUnknown
+from lograft.simulation.routing import ClusterClient
+from lograft.testing import Cluster
+from lograft.wire.message import Message
+from lograft.wire.messages.consumer_group_heartbeat import (
+    ConsumerGroupHeartbeatRequest,
+    ConsumerGroupHeartbeatResponse,
+)
+from lograft.wire.messages.delete_groups import DeleteGroupsRequest, DeleteGroupsResponse
+from lograft.wire.messages.find_coordinator import FindCoordinatorRequest, FindCoordinatorResponse
+from lograft.wire.messages.incremental_alter_configs import (
+    AlterableConfig,
+    AlterConfigsResource,
+    AlterConfigsResourceResponse,
+    IncrementalAlterConfigsRequest,
+    IncrementalAlterConfigsResponse,
+)
+from lograft.wire.messages.join_group import JoinGroupResponse
+from lograft.wire.messages.leave_group import LeaveGroupRequest, LeaveGroupResponse, MemberIdentity
+from lograft.wire.messages.offset_commit import (
+    OffsetCommitRequest,
+    OffsetCommitRequestPartition,
+    OffsetCommitRequestTopic,
+    OffsetCommitResponse,
+)
+from tests.unit.api.groups_bench import join_request
+
+R = TypeVar("R", bound=Message)
+TOPIC = "t"
+PARTITIONS = 4
+PROPERTIES = {
+    "offsets.topic.num.partitions": str(PARTITIONS),
+    "group.initial.rebalance.delay.ms": "0",
+}
+TIMEOUT_MS = 20_000
+PASSING = {
+    ErrorCode.coordinator_not_available,
+    ErrorCode.coordinator_load_in_progress,
+    ErrorCode.not_coordinator,
+    ErrorCode.request_timed_out,
+}
+
+
+class Group:
+    """One consumer of a group, as its coordinator hears of it. Tries until it is told yes or no."""
+
+    def __init__(self, client: ClusterClient, group_id: str) -> None:
+        self.group_id = group_id
+        self.member_id = ""
+        self.index = key_hash(group_id) % PARTITIONS
+        self._route = client.partition(OFFSETS_TOPIC, self.index)
+
+    async def join(self) -> ErrorCode:
+        """In the classic protocol."""
+        while True:
+            request = join_request(group=self.group_id, member_id=self.member_id, topics=(TOPIC,))
+            answer = await self._ask(request, 9, JoinGroupResponse)
+            code = ErrorCode(answer.error_code)
+            if code in (ErrorCode.member_id_required, ErrorCode.none):
+                self.member_id = answer.member_id
+            if code is ErrorCode.unknown_member_id:
+                self.member_id = ""
+            elif code is not ErrorCode.member_id_required and code not in PASSING:
+                return code
+
+    async def heartbeat(self, *, epoch: int = 0) -> ErrorCode:
+        """In the new protocol; epoch 0 joins."""
+        request = ConsumerGroupHeartbeatRequest(
+            group_id=self.group_id,
+            member_id=f"{self.group_id}-1",
+            member_epoch=epoch,
+            rebalance_timeout_ms=10_000,
+            subscribed_topic_names=[TOPIC],
+            topic_partitions=[],
+        )
+        while True:
+            answer = await self._ask(request, 1, ConsumerGroupHeartbeatResponse)
+            if answer.error_code not in PASSING:
+                return ErrorCode(answer.error_code)
+
+    async def leave(self) -> None:
+        members = [MemberIdentity(member_id=self.member_id)]
+        request = LeaveGroupRequest(group_id=self.group_id, members=members)
+        answer = await self._ask(request, 5, LeaveGroupResponse)
+        assert (answer.error_code, answer.members[0].error_code) == (0, 0)
+        self.member_id = ""
+
+    async def commit(self, *topics: str) -> list[ErrorCode]:
+        partition = OffsetCommitRequestPartition(partition_index=0, committed_offset=1)
+        request = OffsetCommitRequest(
+            group_id=self.group_id,
+            topics=[OffsetCommitRequestTopic(name=one, partitions=[partition]) for one in topics],
+        )
+        while True:
+            answer = await self._ask(request, 9, OffsetCommitResponse)
+            codes = {topic.name: topic.partitions[0].error_code for topic in answer.topics}
+            if not PASSING.intersection(codes.values()):
+                return [ErrorCode(codes[topic]) for topic in topics]
+
+    async def delete(self) -> ErrorCode:
+        request = DeleteGroupsRequest(groups_names=[self.group_id])
+        return ErrorCode((await self._ask(request, 2, DeleteGroupsResponse)).results[0].error_code)
+
+    async def _ask(self, request: Message, version: int, answer: type[R]) -> R:
+        while True:
+            try:
+                found = await self._route.request(request, version, answer, timeout_ms=TIMEOUT_MS)
+                if getattr(found, "error_code", 0) not in PASSING:
+                    return found
+            except (NotSent, OutcomeUnknown):
+                pass
+            self._route.look_again()
+            await asyncio.sleep(0.05)
+
+
+async def groups_of(cluster: Cluster, count: int = 2, *, mode: str = "ptp") -> list[Group]:
+    """The topic, and groups whose coordinators are on different nodes, as far as there are."""
+    configs = {"subscription.mode": mode}
+    client = cluster.test_client()
+    await client.create_topic(TOPIC, partitions=2, replication_factor=3, configs=configs)
+    await client.create_topic("free", partitions=1, replication_factor=3)
+    await client.retry(lambda: _find_coordinator(client.cluster))
+    by_leader: dict[int, Group] = {}
+    for number in range(100):
+        group = Group(cluster.client(f"client-{number}"), f"g{number}")
+        by_leader.setdefault(cluster.leader_of(OFFSETS_TOPIC, group.index), group)
+    assert len(by_leader) >= count, "the ring gives each node a partition"
+    return list(by_leader.values())[:count]
+
+
+async def _find_coordinator(client: ClusterClient) -> None:
+    request = FindCoordinatorRequest(coordinator_keys=["g"])
+    found = await client.request(request, 4, FindCoordinatorResponse, timeout_ms=TIMEOUT_MS)
+    if found.coordinators[0].error_code:
+        raise NotSent("the topic is being made")
+
+
+async def alter(cluster: Cluster, **values: str | None) -> AlterConfigsResourceResponse:
+    configs = [
+        AlterableConfig(
+            name=f"subscription.{name}", config_operation=0 if value else 1, value=value
+        )
+        for name, value in values.items()
+    ]
+    resource = AlterConfigsResource(resource_type=2, resource_name=TOPIC, configs=configs)
+    request = IncrementalAlterConfigsRequest(resources=[resource])
+    answer = await cluster.client("admin").request(
+        request, 1, IncrementalAlterConfigsResponse, timeout_ms=TIMEOUT_MS
+    )
+    (found,) = answer.responses
+    return found
+
+
+def check_one_admitted(cluster: Cluster, groups: Sequence[Group], codes: list[ErrorCode]) -> Group:
+    assert sorted(codes) == [ErrorCode.none, *[ErrorCode.policy_violation] * (len(codes) - 1)]
+    winner = groups[codes.index(ErrorCode.none)]
+    assert cluster.image.claims == {TOPIC: winner.group_id}
+    return winner
+
+
+@pytest.mark.parametrize("seed", range(6))
+@pytest.mark.parametrize("protocol", ["classic", "consumer"])
+def test_of_groups_that_come_at_once_one_is_admitted(protocol: str, seed: int) -> None:
+    async def scenario(cluster: Cluster) -> None:
+        groups = await groups_of(cluster, 3)
+        joins = [one.join() if protocol == "classic" else one.heartbeat() for one in groups]
+        codes = await asyncio.gather(*joins)
+        winner = check_one_admitted(cluster, groups, codes)
+        for group in groups:
+            wanted = ErrorCode.none if group is winner else ErrorCode.policy_violation
+            assert await group.commit(TOPIC, "free") in (
+                [wanted, ErrorCode.none],
+                [ErrorCode.unknown_member_id] * 2,  # the winner has members: only they may
+            )
+
+    Cluster(nodes=3, seed=seed, properties=PROPERTIES).play(scenario)
+
+
+@pytest.mark.parametrize("seed", range(6))
+def test_a_controller_that_dies_meanwhile_changes_nothing(seed: int) -> None:
+    async def scenario(cluster: Cluster) -> None:
+        controller = cluster.controller_id
+        groups = [
+            group
+            for group in await groups_of(cluster, 3)
+            # A member that has joined and lost its coordinator at once is none any more.
+            if cluster.leader_of(OFFSETS_TOPIC, group.index) != controller
+        ]
+        joins = [asyncio.ensure_future(group.join()) for group in groups]
+        await asyncio.sleep(cluster.test_client().cluster.random.uniform(0, 0.02))
+        cluster.kill(controller)
+        codes = await asyncio.gather(*joins)
+        winner = check_one_admitted(cluster, groups, codes)
+        await cluster.start(controller)
+        again = await asyncio.gather(*(group.join() for group in groups))
+        assert check_one_admitted(cluster, groups, again) is winner
+
+    Cluster(nodes=3, seed=seed, properties=PROPERTIES).play(scenario)
+
+
+def test_a_claim_that_is_not_used_goes_to_the_next_who_asks() -> None:
+    async def scenario(cluster: Cluster) -> None:
+        first, second = await groups_of(cluster)
+        assert await first.join() is ErrorCode.none
+        assert await second.join() is ErrorCode.policy_violation, "it has a member"
+        await first.leave()
+        assert await first.commit(TOPIC) == [ErrorCode.none]
+        assert await second.join() is ErrorCode.policy_violation, "it has a position"
+        assert await second.commit(TOPIC, "free") == [ErrorCode.policy_violation, ErrorCode.none]
+        assert await first.delete() is ErrorCode.none
+        assert await second.join() is ErrorCode.none
+        assert await first.join() is ErrorCode.policy_violation
+        assert cluster.image.claims == {TOPIC: second.group_id}
+
+    Cluster(nodes=3, seed=1, properties=PROPERTIES).play(scenario)
+
+
+def test_a_mode_that_does_not_fit_the_groups_is_refused() -> None:
+    async def scenario(cluster: Cluster) -> None:
+        first, second = await groups_of(cluster, mode="psb")
+        assert await first.join() is ErrorCode.none
+        assert await second.commit(TOPIC) == [ErrorCode.none]
+        refused = await alter(cluster, mode="ptp")
+        assert refused.error_code == ErrorCode.invalid_config
+        names = " and ".join(f"'{name}'" for name in sorted([first.group_id, second.group_id]))
+        assert names in (refused.error_message or "")
+        assert await second.delete() is ErrorCode.none
+        assert (await alter(cluster, mode="ptp")).error_code == ErrorCode.none
+        assert cluster.image.claims == {TOPIC: first.group_id}
+        assert (await alter(cluster, group=second.group_id)).error_code == ErrorCode.invalid_config
+        assert await second.join() is ErrorCode.policy_violation
+        assert (await alter(cluster, mode=None)).error_code == ErrorCode.none
+        assert await second.join() is ErrorCode.none
+
+    Cluster(nodes=3, seed=2, properties=PROPERTIES).play(scenario)
+
+
+def test_groups_that_cannot_be_asked_leave_the_mode_as_it_is() -> None:
+    async def scenario(cluster: Cluster) -> None:
+        first, _ = await groups_of(cluster, mode="psb")
+        assert await first.commit(TOPIC) == [ErrorCode.none]
+        cluster.isolate(cluster.leader_of(OFFSETS_TOPIC, first.index))
+        refused = await alter(cluster, mode="ptp")
+        assert refused.error_code != ErrorCode.none
+        cluster.heal()
+        assert cluster.image.claims == {}
+
+    properties = {**PROPERTIES, "broker.session.timeout.ms": "60000"}
+    Cluster(nodes=3, seed=3, properties=properties).play(scenario)
