@@ -10,7 +10,13 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Final
 
-from bench import cluster_lifecycle, lifecycle, report
+from bench import (
+    cluster_lifecycle,
+    coordinator_lifecycle,
+    group_lifecycle,
+    lifecycle,
+    report,
+)
 from bench.subject import BenchFailed, Subject, make_cluster, make_server
 from bench.targets import CLUSTER_TARGETS, RAFT_TARGETS, TARGETS, Results, Target
 from bench.workloads import FULL, QUICK, WORKLOADS, Figures, Plan, produce
@@ -20,6 +26,12 @@ Lifecycle = Callable[[Kind, Path, Plan], Figures]
 LIFECYCLES: Final[dict[str, Lifecycle]] = {
     "start": lifecycle.start,
     "thousand-partitions": lifecycle.thousand_partitions,
+    "heartbeats-classic": group_lifecycle.heartbeats("classic"),
+    "heartbeats-consumer": group_lifecycle.heartbeats("consumer"),
+    "rebalance-classic": group_lifecycle.rebalance("classic"),
+    "rebalance-consumer": group_lifecycle.rebalance("consumer"),
+    "transactions": group_lifecycle.transactions(2),
+    "transactions-v1": group_lifecycle.transactions(1),
 }
 CLUSTER_LIFECYCLES: Final[dict[str, Lifecycle]] = {
     "start": cluster_lifecycle.start,
@@ -27,6 +39,7 @@ CLUSTER_LIFECYCLES: Final[dict[str, Lifecycle]] = {
     "leader-paused": cluster_lifecycle.leader_paused,
     "controller-killed-1000": cluster_lifecycle.controller_killed(1_000),
     "controller-killed-10000": cluster_lifecycle.controller_killed(10_000),
+    "offsets-loaded": coordinator_lifecycle.offsets_loaded,
 }
 #: Beside raft mode, which acknowledges what is on disk, Kafka is asked for the same.
 MODE_CONFIGS: Final[dict[str, dict[str, dict[str, str]]]] = {

@@ -108,7 +108,7 @@ def leader_lost(kind: Kind, folder: Path, plan: Plan, how: signal.Signals) -> Fi
         Subject(cluster.servers, plan.topic_configs[kind]).create_topic(TOPIC)
         producer = WaitingProducer(cluster, TOPIC)
         for _time in range(min(LOSSES, plan.repetitions + 2)):
-            wait_in_sync(cluster)
+            wait_in_sync(cluster, TOPIC)
             producer.wait_acknowledged()
             leader = producer.leader()
             assert leader is not None
@@ -128,11 +128,11 @@ def leader_lost(kind: Kind, folder: Path, plan: Plan, how: signal.Signals) -> Fi
     return {"p50_s": statistics.median(seconds), "max_s": max(seconds)}
 
 
-def wait_in_sync(cluster: Cluster) -> None:
+def wait_in_sync(cluster: Cluster, topic: str) -> None:
     deadline = time.perf_counter() + SECONDS_MAX
     subject = Subject(cluster.servers)
     while time.perf_counter() < deadline:
-        partitions = subject.describe(TOPIC).partitions
+        partitions = subject.describe(topic).partitions
         if all(len(partition.isr_nodes) == NODES for partition in partitions):
             return
         time.sleep(0.02)

@@ -18,8 +18,10 @@ from bench.frames import (
     produce_frame,
     values,
 )
+from bench.group_load import heartbeats, rebalance
 from bench.latency import measure_latency
 from bench.pump import pump
+from bench.transaction_load import transactions
 from lograft.wire.batches import build_batch
 
 BATCH_BYTES: Final = 512 << 10
@@ -154,6 +156,9 @@ LOADS: Final = {
     "produce_small": produce_small,
     "consume": consume,
     "latency": measure_latency,
+    "heartbeats": heartbeats,
+    "rebalance": rebalance,
+    "transactions": transactions,
 }
 
 

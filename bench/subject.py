@@ -27,6 +27,10 @@ from lograft.wire.messages.delete_topics import (
     DeleteTopicsResponse,
     DeleteTopicState,
 )
+from lograft.wire.messages.find_coordinator import (
+    FindCoordinatorRequest,
+    FindCoordinatorResponse,
+)
 from lograft.wire.messages.init_producer_id import InitProducerIdRequest, InitProducerIdResponse
 from lograft.wire.messages.list_offsets import (
     ListOffsetsPartition,
@@ -47,6 +51,9 @@ from tools.kafka_jars import REPOSITORY
 M = TypeVar("M", bound=Message)
 ANSWER_SECONDS_MAX: Final = 120
 LATEST: Final = -1
+#: Of FindCoordinator: whose coordinator.
+GROUP_KEY: Final = 0
+TRANSACTION_KEY: Final = 1
 #: Bounds the disk: a topic never holds much more than this, in segments small enough to go early.
 TOPIC_CONFIGS: Final = {
     "segment.bytes": str(128 << 20),
@@ -70,8 +77,11 @@ def make_server(kind: Kind, folder: Path) -> Server:
     return server
 
 
-def make_cluster(kind: Kind, folder: Path, nodes: int) -> Cluster:
-    return Cluster.of(kind, folder, nodes=nodes, settings=SETTINGS, jvm=SERVER_JVM)
+def make_cluster(
+    kind: Kind, folder: Path, nodes: int, *, settings: Mapping[str, str] | None = None
+) -> Cluster:
+    all_settings = {**SETTINGS, **(settings or {})}
+    return Cluster.of(kind, folder, nodes=nodes, settings=all_settings, jvm=SERVER_JVM)
 
 
 @dataclass(slots=True)
@@ -172,6 +182,32 @@ class Subject:
     def producer_id(self) -> int:
         request = InitProducerIdRequest(transactional_id=None, transaction_timeout_ms=60_000)
         return self.ask(request, 4, InitProducerIdResponse).producer_id
+
+    def coordinator(self, key: str, key_type: int, *, seconds_max: float) -> Server | None:
+        """As the first node says that answers and knows of one."""
+        request = FindCoordinatorRequest(key_type=key_type, coordinator_keys=[key])
+        for server in self.servers:
+            if server.process is None:
+                continue
+            try:
+                answer = self.ask(
+                    request, 4, FindCoordinatorResponse, seconds_max=seconds_max, port=server.port
+                )
+            except OSError:
+                continue
+            (found,) = answer.coordinators
+            if not found.error_code:
+                return next(one for one in self.servers if one.node_id == found.node_id)
+        return None
+
+    def wait_coordinator(self, key: str, key_type: int) -> Server:
+        deadline = time.perf_counter() + ANSWER_SECONDS_MAX
+        while time.perf_counter() < deadline:
+            found = self.coordinator(key, key_type, seconds_max=1)
+            if found is not None and found.process is not None:
+                return found
+            time.sleep(0.005)
+        raise BenchFailed("no coordinator was found")
 
     def start_load(self, load: str, *, topic: str, **order: Any) -> subprocess.Popen[str]:
         ports = [self.port_of(leader) for leader in self.leaders(topic)]

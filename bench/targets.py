@@ -36,6 +36,7 @@ class Target:
 
 
 PRODUCE: Final = ("produce-100B-all", "produce-100B-1", "produce-1KB-all", "produce-1KB-1")
+GROUP_PROTOCOLS: Final = ("classic", "consumer")
 TARGETS: Final[tuple[Target, ...]] = (
     *(Target(name, "cpu_s_per_gb", ratio=0.5) for name in PRODUCE),
     *(Target(name, "mb_per_s", ratio=1.2, at_least=True) for name in PRODUCE[2:]),
@@ -53,6 +54,9 @@ TARGETS: Final[tuple[Target, ...]] = (
     Target("thousand-partitions", "create_and_first_produce_s", limit=10),
     Target("thousand-partitions", "idle_cpu_percent", limit=2),
     Target("thousand-partitions", "restart_s", limit=3),
+    *(Target(f"heartbeats-{one}", "cpu_percent", limit=40) for one in GROUP_PROTOCOLS),
+    *(Target(f"rebalance-{one}", "rebalance_s", limit=5) for one in GROUP_PROTOCOLS),
+    Target("transactions", "transactions_per_s", limit=2000, at_least=True),
 )
 #: Three nodes beside three nodes, replication factor 3.
 CLUSTER_TARGETS: Final[tuple[Target, ...]] = (
@@ -65,6 +69,7 @@ CLUSTER_TARGETS: Final[tuple[Target, ...]] = (
     Target("start", "start_s", limit=1.5),
     Target("leader-killed", "p50_s", ratio=0.25),
     Target("leader-paused", "p50_s", ratio=1.0),
+    Target("offsets-loaded", "loaded_s", limit=5),
 )
 #: raft mode beside a Kafka that flushes before each acknowledgement too.
 RAFT_TARGETS: Final[tuple[Target, ...]] = (

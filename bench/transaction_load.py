@@ -1,0 +1,207 @@
+"""The load of small transactions: one record, then the end, again and again from many producers."""
+
+import struct
+import time
+from typing import Any, Final
+
+from crc32c import crc32c
+
+from bench.frames import CRC_POSITION, produce_error_position, values
+from bench.latency import percentile
+from bench.process import CpuMeter
+from bench.swarm import Swarm
+from lograft.wire.batches import CRC_START, build_batch
+from lograft.wire.codec import read_all
+from lograft.wire.headers import frame_request
+from lograft.wire.messages.add_partitions_to_txn import (
+    AddPartitionsToTxnRequest,
+    AddPartitionsToTxnTopic,
+)
+from lograft.wire.messages.end_txn import EndTxnRequest
+from lograft.wire.messages.init_producer_id import InitProducerIdRequest, InitProducerIdResponse
+from lograft.wire.messages.produce import PartitionProduceData, ProduceRequest, TopicProduceData
+
+INIT_VERSION: Final = 4
+#: From this version on a Produce adds its partition to the transaction by itself (KIP-890).
+PRODUCE_VERSION: Final = {1: 11, 2: 12}
+END_VERSION: Final = {1: 4, 2: 5}
+ADD_VERSION: Final = 3
+BODY_POSITION: Final = 5
+#: After correlation id, tags and throttle time.
+END_ERROR_POSITION: Final = 9
+#: Of EndTxn's second protocol: the producer id and epoch to go on with.
+NEXT_IDENTITY_POSITION: Final = 11
+#: In a batch: producer id, producer epoch, base sequence.
+IDENTITY_POSITION: Final = 43
+TIMEOUT_MS: Final = 60_000
+#: The coordinator is still writing the markers of the transaction before.
+CONCURRENT_TRANSACTIONS: Final = 51
+PASSING: Final = (CONCURRENT_TRANSACTIONS, 14, 15, 16)
+RETRY_SECONDS: Final = 0.005
+WARM_SECONDS_MIN: Final = 1.0
+
+
+class TransactionFailed(Exception):
+    """The server answered with an error that a producer does not recover from."""
+
+
+class Transactor:
+    """One transactional id on one partition. `protocol` is transaction.version: 1 adds a partition
+    with a request of its own and keeps its epoch, 2 does neither."""
+
+    def __init__(
+        self, name: str, topic: str, partition: int, *, value_bytes: int, protocol: int
+    ) -> None:
+        self._name = name
+        self._topic = topic
+        self._partition = partition
+        self._value_bytes = value_bytes
+        self._protocol = protocol
+        self._sequence = 0
+        self._step = self._initialised
+        self.committed = 0
+        self.retries = 0
+        request = InitProducerIdRequest(transactional_id=name, transaction_timeout_ms=TIMEOUT_MS)
+        self.frame = framed(request, INIT_VERSION)
+
+    def answered(self, response: memoryview) -> float:
+        return self._step(response)
+
+    def _initialised(self, response: memoryview) -> float:
+        answer = read_all(InitProducerIdResponse, INIT_VERSION, response, BODY_POSITION)
+        if answer.error_code in PASSING:
+            return self._again()
+        check(answer.error_code, "InitProducerId")
+        self._identity = (answer.producer_id, answer.producer_epoch)
+        self._encode()
+        return self._begin()
+
+    def _encode(self) -> None:
+        """The frames that are patched from now on."""
+        producer_id, epoch = self._identity
+        batch = build_batch(
+            values(1, self._value_bytes),
+            producer_id=producer_id,
+            producer_epoch=epoch,
+            base_sequence=0,
+            transactional=True,
+        )
+        data = [PartitionProduceData(index=self._partition, records=batch)]
+        produce = ProduceRequest(
+            transactional_id=self._name,
+            acks=-1,
+            timeout_ms=30_000,
+            topic_data=[TopicProduceData(name=self._topic, partition_data=data)],
+        )
+        self._produce = bytearray(framed(produce, PRODUCE_VERSION[self._protocol]))
+        self._batch_start = self._produce.index(batch)
+        self._batch_end = self._batch_start + len(batch)
+        end = EndTxnRequest(
+            transactional_id=self._name,
+            producer_id=producer_id,
+            producer_epoch=epoch,
+            committed=True,
+        )
+        self._end = bytearray(framed(end, END_VERSION[self._protocol]))
+        self._end_identity = self._end.index(struct.pack(">qh", producer_id, epoch))
+        add = AddPartitionsToTxnRequest(
+            v3_and_below_transactional_id=self._name,
+            v3_and_below_producer_id=producer_id,
+            v3_and_below_producer_epoch=epoch,
+            v3_and_below_topics=[
+                AddPartitionsToTxnTopic(name=self._topic, partitions=[self._partition])
+            ],
+        )
+        self._add = framed(add, ADD_VERSION)
+
+    def _begin(self) -> float:
+        if self._protocol == 1:
+            self.frame, self._step = self._add, self._added
+            return 0.0
+        return self._send()
+
+    def _added(self, response: memoryview) -> float:
+        # The only topic's only partition comes last, before three empty tag sections.
+        (code,) = struct.unpack_from(">h", response, len(response) - 5)
+        if code in PASSING:
+            return self._again()
+        check(code, "AddPartitionsToTxn")
+        return self._send()
+
+    def _send(self) -> float:
+        frame, start = self._produce, self._batch_start
+        struct.pack_into(">qhi", frame, start + IDENTITY_POSITION, *self._identity, self._sequence)
+        checked = memoryview(frame)[start + CRC_START : self._batch_end]
+        struct.pack_into(">I", frame, start + CRC_POSITION, crc32c(checked))
+        self.frame, self._step = bytes(frame), self._produced
+        return 0.0
+
+    def _produced(self, response: memoryview) -> float:
+        (code,) = struct.unpack_from(">h", response, produce_error_position(self._topic))
+        if code in PASSING:
+            return self._again()
+        check(code, "Produce")
+        self._sequence += 1
+        struct.pack_into(">qh", self._end, self._end_identity, *self._identity)
+        self.frame, self._step = bytes(self._end), self._ended
+        return 0.0
+
+    def _ended(self, response: memoryview) -> float:
+        (code,) = struct.unpack_from(">h", response, END_ERROR_POSITION)
+        if code in PASSING:
+            return self._again()
+        check(code, "EndTxn")
+        self.committed += 1
+        if self._protocol == 2:
+            self._identity = struct.unpack_from(">qh", response, NEXT_IDENTITY_POSITION)
+            self._sequence = 0
+        return self._begin()
+
+    def _again(self) -> float:
+        self.retries += 1
+        return RETRY_SECONDS
+
+
+def framed(request: Any, version: int) -> bytes:
+    return frame_request(request, version, correlation_id=1, client_id="bench")
+
+
+def check(code: int, what: str) -> None:
+    if code:
+        raise TransactionFailed(f"{what} was answered with error {code}")
+
+
+def transactions(order: dict[str, Any]) -> dict[str, float]:
+    swarm = Swarm(order["ports"][0])
+    producers = [
+        Transactor(
+            f"{order['topic']}-{number}",
+            order["topic"],
+            number % order["partitions"],
+            value_bytes=order["value_bytes"],
+            protocol=order["protocol"],
+        )
+        for number in range(order["producers"])
+    ]
+    for producer in producers:
+        swarm.add(producer)
+    swarm.run(lambda: False, seconds_max=max(WARM_SECONDS_MIN, order["warm_seconds"]))
+    before, retries = count(producers)
+    swarm.waits = []
+    started, cpu = time.perf_counter(), CpuMeter(order["pids"])
+    swarm.run(lambda: False, seconds_max=order["seconds"])
+    seconds, used = time.perf_counter() - started, cpu.read()
+    committed, retries_after = count(producers)
+    swarm.close()
+    waits_ms = sorted(wait * 1000 for wait in swarm.waits)
+    return {
+        "transactions_per_s": (committed - before) / seconds,
+        "cpu_us_per_transaction": used / (committed - before) * 1e6,
+        "retries_per_transaction": (retries_after - retries) / (committed - before),
+        "request_p50_ms": percentile(waits_ms, 0.5),
+        "request_p99_ms": percentile(waits_ms, 0.99),
+    }
+
+
+def count(producers: list[Transactor]) -> tuple[int, int]:
+    return sum(one.committed for one in producers), sum(one.retries for one in producers)
