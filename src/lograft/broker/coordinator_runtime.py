@@ -251,6 +251,10 @@ class CoordinatorRuntime(Generic[C]):
             partition.on_disk_failed(failed)
             raise failed from error
 
+    def shards(self) -> dict[int, Shard[C]]:
+        """By partition: what this broker leads, loaded or not."""
+        return self._shards
+
     def statistics(self) -> dict[str, int]:
         loaded = [shard for shard in self._shards.values() if shard.is_loaded]
         counts = {

@@ -153,6 +153,10 @@ class Shard(Generic[C]):
         for waiter in waiting:
             waiter.fail(NotCoordinator(f"{self.partition.topic_partition} has a new leader"))
 
+    @property
+    def end(self) -> Offset:
+        return self._end
+
     # ── asking the core ──────────────────────────────────────────────────────────────────────
 
     def ask(

@@ -12,6 +12,7 @@ from collections.abc import Iterator
 from random import Random
 from typing import Any, Final, Protocol
 
+from lograft.model.types import OFFSETS_TOPIC, TRANSACTIONS_TOPIC
 from lograft.simulation.cluster import DATA, SimulatedCluster
 from lograft.simulation.cluster_plan import ClusterFault
 from lograft.simulation.disk import DiskFault, Operation
@@ -21,6 +22,11 @@ from lograft.simulation.hosts import Host
 SLOW: Final = (20, 200, 2_000)
 #: Fewer than the smallest batch has.
 LAST_BYTES: Final = 60
+#: Whose leader coordinates.
+COORDINATED: Final = {
+    "group-coordinator": OFFSETS_TOPIC,
+    "transaction-coordinator": TRANSACTIONS_TOPIC,
+}
 METADATA: Final = f"{DATA}/__cluster_metadata-0"
 BROKEN: Final[tuple[Operation, ...]] = ("write", "fsync", "fsync_dir", "rename")
 
@@ -104,16 +110,17 @@ class FaultInjector:
             return int(role)
         if role == "any" or not cluster.nodes():
             return fallback
+        only = COORDINATED.get(role)
         states = [
             state
             for topic in cluster.image.topics.values()
             for state in topic.partitions.values()
-            if state.leader in cluster.hosts
+            if state.leader in cluster.hosts and only in (None, topic.name)
         ]
         if not states:
             return fallback
         state = random.choice(states)
-        if role == "leader":
+        if role != "follower":
             return state.leader
         return random.choice([each for each in state.replicas if each != state.leader] or nodes)
 

@@ -72,12 +72,16 @@ class ClusterOptions:
     @classmethod
     def from_json(cls, values: dict[str, Any]) -> "ClusterOptions":
         options = cls(**values)
-        options.faults = [ClusterFault(**each) for each in values["faults"]]
-        options.steps = [AdminStep(**each) for each in values["steps"]]
-        options.modes = tuple(values["modes"])
-        options.pace_ms = tuple(values["pace_ms"])
-        options.list_ms = tuple(values.get("list_ms", options.list_ms))
+        options.restore()
         return options
+
+    def restore(self) -> None:
+        """What JSON made lists of is again what it was."""
+        self.faults = [ClusterFault(**each) for each in self.faults]  # type: ignore[arg-type]
+        self.steps = [AdminStep(**each) for each in self.steps]  # type: ignore[arg-type]
+        self.modes = (self.modes[0], self.modes[1])
+        self.pace_ms = tuple(self.pace_ms)
+        self.list_ms = (self.list_ms[0], self.list_ms[1])
 
 
 def draw_options(seed: int, *, nodes: int | None = None) -> ClusterOptions:

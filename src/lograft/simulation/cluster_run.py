@@ -87,15 +87,15 @@ class ClusterRun(SimulatedCluster):
         voters = sum("controller" in role for role in roles)
         self.quorum_watch = QuorumWatch(self, self.violated, voters=voters)
         self.partition_watch = PartitionWatch(self, self.quorum_watch, self.violated)
-        self._random = self.loop.streams.stream("workload")
-        self.topics = self._plan_topics(sum("broker" in role for role in roles))
+        self.random = self.loop.streams.stream("workload")
+        self.topics = self.plan_topics(sum("broker" in role for role in roles))
 
-    def _plan_topics(self, brokers: int) -> list[TopicPlan]:
+    def plan_topics(self, brokers: int) -> list[TopicPlan]:
         replicas = min(3, brokers)
         minimum = {"min.insync.replicas": str(min(2, replicas))}
         if self.options.durable:
             minimum["flush.messages"] = "1"
-        random = self._random
+        random = self.random
         sync_mode, lazy_mode = ({"replication.mode": each} for each in self.options.modes)
         small = {"index.interval.bytes": "0", "segment.index.bytes": "60"}
         quick = {"segment.ms": str(random.choice((300, 60_000)))}
@@ -127,7 +127,7 @@ class ClusterRun(SimulatedCluster):
             self.loop.close()
         for context in self.loop.unhandled:
             self.violated("L4", f"{context.get('message')}: {context.get('exception')!r}")
-        self.violations += check_cluster(self.history)
+        self.violations += self.check()
         report.violations = self.violations
         report.history = self.history.to_jsonl()
         self.loop.trace.event("history", sha256(report.history.encode()).hexdigest())
@@ -141,6 +141,10 @@ class ClusterRun(SimulatedCluster):
         report.controller_epochs = len(self.quorum_watch.leaders)
         report.leader_epochs = self.partition_watch.leaderships
         return report
+
+    def check(self) -> list[Violation]:
+        """What the history says."""
+        return check_cluster(self.history)
 
     def violated(self, invariant: str, message: str) -> None:
         if sum(each.invariant == invariant for each in self.violations) < VIOLATIONS_MAX:
@@ -181,8 +185,11 @@ class ClusterRun(SimulatedCluster):
         touched.clear()
         if nodes:
             with self._watched():
-                self.quorum_watch.look(nodes)
-                self.partition_watch.look(nodes)
+                self.look(nodes)
+
+    def look(self, nodes: list[int]) -> None:
+        self.quorum_watch.look(nodes)
+        self.partition_watch.look(nodes)
 
     @contextmanager
     def _watched(self) -> Iterator[None]:
@@ -205,13 +212,13 @@ class ClusterRun(SimulatedCluster):
         assert life is not None
         admin = ClusterAdmin(
             client,
-            self.topics,
+            self.administered(),
             history=self.history,
-            random=self._random,
+            random=self.random,
             voters=[each for each, role in self.roles.items() if "controller" in role],
         )
         await self._wait_until_served(admin)
-        self._start_clients(life, admin)
+        self.start_clients(life, admin)
         injector = FaultInjector(
             self,
             self.options.faults,
@@ -225,8 +232,19 @@ class ClusterRun(SimulatedCluster):
         for host in self.hosts.values():
             host.want(True)
         self.report.admin_steps = sum(admin.done.values())
-        await self._prove_life(admin.extras)
+        # One client for all: it goes back to no leader older than the one that took its record.
+        client = self.client("final")
+        await self._prove_life(client, admin.extras)
+        await self.settle(client)
+        await self._read_everything(client)
         self.loop.on_quiet = None
+
+    def administered(self) -> list[TopicPlan]:
+        """What the administrator's steps may concern."""
+        return self.topics
+
+    async def settle(self, client: ClusterClient) -> None:
+        """Other clients may have something to bring to an end before the last look."""
 
     async def _wait_until_served(self, admin: ClusterAdmin) -> None:
         deadline_ns = self.loop.now_ns + LIVENESS_SECONDS * 10**9
@@ -241,8 +259,8 @@ class ClusterRun(SimulatedCluster):
                     admin.look_again()
                     await asyncio.sleep(RETRY_SECONDS)
 
-    def _start_clients(self, life: Life, admin: ClusterAdmin) -> None:
-        random = self._random
+    def start_clients(self, life: Life, admin: ClusterAdmin) -> None:
+        random = self.random
 
         def start(work: Coroutine[Any, Any, None], name: str) -> None:
             life.run(work, name=name)
@@ -287,24 +305,28 @@ class ClusterRun(SimulatedCluster):
 
     def _partition_admin(self, topic: TopicPlan, partition: int) -> Admin:
         route = self.client("client").partition(topic.name, partition)
-        return Admin(route, history=self.history, random=self._random)
+        return Admin(route, history=self.history, random=self.random)
 
     # -- the end -----------------------------------------------------------------------------------
 
-    async def _prove_life(self, extras: dict[str, bool | None]) -> None:
+    def deadline_ns(self) -> int:
+        return self.loop.now_ns + LIVENESS_SECONDS * 10**9
+
+    async def _prove_life(self, client: ClusterClient, extras: dict[str, bool | None]) -> None:
         """L1: leaders everywhere, acks=all everywhere, within bounded time."""
         healed_ns = self.loop.now_ns
-        deadline_ns = healed_ns + LIVENESS_SECONDS * 10**9
-        # One client for all: it goes back to no leader older than the one that took its record.
-        client = self.client("final")
+        deadline_ns = self.deadline_ns()
         for topic in self.topics:
             for partition in range(topic.partitions):
-                await self._until(deadline_ns, self._touch, client, topic, partition)
+                await self.until(deadline_ns, self._touch, client, topic, partition)
         self.report.healed_ms = (self.loop.now_ns - healed_ns) // 1_000_000
-        await self._until(deadline_ns, self._compare_topics, client, extras, invariant="M4")
+        await self.until(deadline_ns, self._compare_topics, client, extras, invariant="M4")
+
+    async def _read_everything(self, client: ClusterClient) -> None:
+        deadline_ns = self.deadline_ns()
         for topic in self.topics:
             for partition in range(topic.partitions):
-                await self._until(deadline_ns, self._read, client, topic, partition)
+                await self.until(deadline_ns, self._read, client, topic, partition)
         self.partition_watch.look_at_folders()
         with self._watched():
             for message in unlike_logs(self):
@@ -312,7 +334,7 @@ class ClusterRun(SimulatedCluster):
             for message in unlike_replays(self):
                 self.violated("D9", message)
 
-    async def _until(
+    async def until(
         self, deadline_ns: int, work: Any, *arguments: Any, invariant: str = "L1"
     ) -> None:
         """Tries again until it works, or the time is over."""
@@ -335,7 +357,7 @@ class ClusterRun(SimulatedCluster):
             topic,
             partition,
             history=self.history,
-            random=self._random,
+            random=self.random,
             start=lambda work, name: work.close(),
             acks=-1,
             idempotent=False,
@@ -347,7 +369,7 @@ class ClusterRun(SimulatedCluster):
 
     async def _compare_topics(self, client: ClusterClient, extras: dict[str, bool | None]) -> None:
         client.look_again()
-        names = await Admin(client, history=self.history, random=self._random).topic_names()
+        names = await Admin(client, history=self.history, random=self.random).topic_names()
         # A node that was cut off may answer before it has caught up: asked again.
         for name, is_there in extras.items():
             if is_there is not None and is_there != (name in names):

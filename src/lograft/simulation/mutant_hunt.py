@@ -8,11 +8,12 @@ from time import process_time
 from typing import Final
 
 from lograft.simulation.cluster_mutants import CLUSTER_MUTANTS, hunt_cluster
+from lograft.simulation.groups.mutants import GROUP_MUTANTS, hunt_groups
 from lograft.simulation.mutants import MUTANTS, hunt
 from lograft.simulation.node_mutants import NODE_MUTANTS, hunt_node
 from lograft.simulation.raft_mutants import RAFT_MUTANTS, hunt_raft
 
-KINDS: Final = ("storage", "node", "raft", "cluster")
+KINDS: Final = ("storage", "node", "raft", "cluster", "groups")
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,6 +39,8 @@ def names_of(kind: str) -> list[str]:
             return [mutant.__name__ for mutant in RAFT_MUTANTS]
         case "cluster":
             return list(CLUSTER_MUTANTS)
+        case "groups":
+            return list(GROUP_MUTANTS)
         case _:
             raise ValueError(f"no mutants are of kind {kind!r}: {', '.join(KINDS)}")
 
@@ -55,6 +58,9 @@ def hunt_one(kind: str, name: str, *, seeds_max: int, commit: str = "") -> Hunt:
             mutant = next(each for each in RAFT_MUTANTS if each.__name__ == name)
             found = hunt_raft(mutant, seeds_max=seeds_max)
             meaning = (mutant.__doc__ or "").strip()
+        case "groups":
+            found = hunt_groups(name, seeds_max=seeds_max)
+            meaning = GROUP_MUTANTS[name].meaning
         case _:
             found = hunt_cluster(name, seeds_max=seeds_max)
             meaning = CLUSTER_MUTANTS[name].meaning

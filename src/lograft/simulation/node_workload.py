@@ -110,8 +110,14 @@ class Reader:
     def _records(
         self, data: fetching.PartitionData, offset: int
     ) -> tuple[list[tuple[int, str]], int]:
+        """Without those of aborted transactions, which the answer to a reader of committed records
+        names."""
         records: list[tuple[int, str]] = []
         bad = 0
+        aborted = sorted(
+            (each.first_offset, each.producer_id) for each in data.aborted_transactions or ()
+        )
+        aborting: set[int] = set()
         raw = b"" if data.records is None else bytes(data.records)  # type: ignore[arg-type]
         try:
             for position, header in iterate_headers(raw):
@@ -119,7 +125,13 @@ class Reader:
                     bad += 1
                     continue
                 self._last = (header.leader_epoch, header.last_offset + 1)
+                while aborted and aborted[0][0] <= header.last_offset:
+                    aborting.add(aborted.pop(0)[1])
                 if header.is_control:
+                    # The end of its transaction, however it ended.
+                    aborting.discard(header.producer_id)
+                    continue
+                if header.is_transactional and header.producer_id in aborting:
                     continue
                 batch = raw[position : position + header.size_bytes]
                 for record in read_records(batch, bytes_max=UNPACKED_BYTES_MAX):

@@ -15,6 +15,8 @@ WHAT: Final = {
     " voters that change, snapshots",
     "cluster": "whole clusters of 3 to 6 nodes: real brokers and controllers, producers, consumers,"
     " administrators, faults 1-8, 12 and 13, isr and raft topics, switches between them",
+    "groups": "the same clusters with other clients: members of classic and consumer groups and"
+    " late and repeated requests (fault 5), faults aimed at coordinators, switches of their topics",
     "node": "one whole node under kills, power losses, failing disks and cut connections",
     "storage": "one log, crashed at any disk operation, against a plain list",
     "compaction": "one compacted log, crashed at any disk operation",

@@ -12,12 +12,14 @@ from time import process_time
 from typing import Any, Final
 
 from lograft.simulation.cluster_plan import ClusterOptions
-from lograft.simulation.cluster_run import run_cluster
+from lograft.simulation.cluster_run import ClusterReport, run_cluster
 from lograft.simulation.compaction_torture import torture_compaction
+from lograft.simulation.groups.plan import GroupsOptions
+from lograft.simulation.groups.run import run_groups
 from lograft.simulation.ledger import Ledger
 from lograft.simulation.node import NodeOptions, node_options, options_as_json, run_node
 from lograft.simulation.raft_run import run_raft
-from lograft.simulation.shrinking import shrink_options
+from lograft.simulation.shrinking import shrink_groups_options, shrink_options
 from lograft.simulation.storage_torture import LIVES, TortureReport, torture
 
 
@@ -124,11 +126,26 @@ def shrink_node(seed: int) -> RunReport:
 
 
 def run_whole_cluster(seed: int, options: ClusterOptions | None = None) -> RunReport:
-    report = run_cluster(seed, options)
+    return _of_cluster("cluster", run_cluster(seed, options))
+
+
+def run_with_groups(seed: int, options: GroupsOptions | None = None) -> RunReport:
+    report = run_groups(seed, options)
+    described = _of_cluster("groups", report)
+    described.figures |= {
+        "client deaths and silences": len(report.options.events),
+        "commits": report.commits,
+        "assignments": report.assignments,
+        "late requests": report.late_requests,
+    }
+    return described
+
+
+def _of_cluster(kind: str, report: ClusterReport) -> RunReport:
     first = report.violations[0] if report.violations else None
     return RunReport(
-        kind="cluster",
-        seed=seed,
+        kind=kind,
+        seed=report.seed,
         trace_hash=report.trace_hash,
         options=report.options.to_json(),
         simulated_seconds=report.simulated_seconds,
@@ -159,6 +176,18 @@ def shrink_cluster(seed: int) -> RunReport:
         return any(each.invariant == invariant for each in run_cluster(seed, options).violations)
 
     return run_whole_cluster(seed, shrink_options(first.options, fails))
+
+
+def shrink_groups(seed: int) -> RunReport:
+    first = run_groups(seed)
+    if not first.violations:
+        return run_with_groups(seed)
+    invariant = first.violations[0].invariant
+
+    def fails(options: GroupsOptions) -> bool:
+        return any(each.invariant == invariant for each in run_groups(seed, options).violations)
+
+    return run_with_groups(seed, shrink_groups_options(first.options, fails))
 
 
 def run_raft_group(seed: int) -> RunReport:
@@ -192,6 +221,7 @@ KINDS: Final[dict[str, Runner]] = {
     "node": run_whole_node,
     "raft": run_raft_group,
     "cluster": run_whole_cluster,
+    "groups": run_with_groups,
 }
 SHRINKERS: Final[dict[str, Runner]] = {
     "storage": partial(_shrink_lives, run_storage),
@@ -199,6 +229,7 @@ SHRINKERS: Final[dict[str, Runner]] = {
     "node": shrink_node,
     "raft": run_raft_group,
     "cluster": shrink_cluster,
+    "groups": shrink_groups,
 }
 
 
@@ -269,6 +300,8 @@ def run_file(path: Path) -> RunReport:
     match fields["kind"]:
         case "cluster":
             return run_whole_cluster(seed, ClusterOptions.from_json(options))
+        case "groups":
+            return run_with_groups(seed, GroupsOptions.from_json(options))
         case "node":
             return run_whole_node(seed, node_options(options))
         case kind:

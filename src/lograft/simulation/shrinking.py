@@ -2,9 +2,10 @@
 
 from collections.abc import Callable, Sequence
 from dataclasses import replace
-from typing import Final, TypeVar
+from typing import Any, Final, TypeVar
 
 from lograft.simulation.cluster_plan import ClusterOptions
+from lograft.simulation.groups.plan import GroupsOptions
 
 T = TypeVar("T")
 
@@ -39,9 +40,27 @@ def minimised(items: Sequence[T], fails: Callable[[list[T]], bool], budget: Budg
     return kept
 
 
-def shrink_options(
-    options: ClusterOptions, fails: Callable[[ClusterOptions], bool]
-) -> ClusterOptions:
+Options = TypeVar("Options", bound=ClusterOptions)
+
+
+def shrink_groups_options(
+    options: GroupsOptions, fails: Callable[[GroupsOptions], bool]
+) -> GroupsOptions:
+    """No late requests, fewer clients, less that befalls them; then as a cluster."""
+    budget = Budget()
+    best = options
+    punctual = replace(best, late_permille=0)
+    if punctual != best and budget.take() and fails(punctual):
+        best = punctual
+    kept = best
+    actors = minimised(best.actors, lambda fewer: fails(replace(kept, actors=fewer)), budget)
+    best = replace(best, actors=actors)
+    fewest = best
+    events = minimised(best.events, lambda fewer: fails(replace(fewest, events=fewer)), budget)
+    return shrink_options(replace(best, events=events), fails)
+
+
+def shrink_options(options: Options, fails: Callable[[Options], bool]) -> Options:
     """Fewer faults, fewer steps, a calmer schedule, less time; in this order."""
     budget = Budget()
     best = options
@@ -50,7 +69,10 @@ def shrink_options(
     kept = best
     steps = minimised(best.steps, lambda fewer: fails(replace(kept, steps=fewer)), budget)
     best = replace(best, steps=steps)
-    for changes in ({"policy": "fifo"}, {"nodes": 3}, {"seconds": 6}, {"seconds": 3}):
+    calmer: tuple[dict[str, Any], ...] = (
+        {"policy": "fifo"}, {"nodes": 3}, {"seconds": 6}, {"seconds": 3},
+    )  # fmt: skip
+    for changes in calmer:
         attempt = replace(best, **changes)
         if attempt != best and budget.take() and fails(attempt):
             best = attempt

@@ -1,0 +1,65 @@
+"""What coordinators believe, looked at whenever time passes: G2 from the inside."""
+
+from collections.abc import Callable
+from uuid import UUID
+
+from lograft.broker.coordinator_shard import Shard
+from lograft.coordination.classic_group import ClassicGroup
+from lograft.coordination.consumer_group import ConsumerGroup
+from lograft.coordination.consumer_member import each_partition
+from lograft.coordination.group_shard import GroupShard
+from lograft.simulation.cluster import SimulatedCluster
+from lograft.simulation.history import History
+
+Violated = Callable[[str, str], None]
+
+
+class GroupWatch:
+    def __init__(self, cluster: SimulatedCluster, history: History, violated: Violated) -> None:
+        self._cluster = cluster
+        self._history = history
+        self._violated = violated
+        #: By group: the epoch of the newest coordinator seen, and its members.
+        self._members: dict[str, tuple[int, dict[str, None]]] = {}
+        #: By node and partition: what was looked at, to look only at what has changed.
+        self._seen: dict[tuple[int, int], tuple[object, int]] = {}
+
+    def look(self, nodes: list[int]) -> None:
+        for node_id in nodes:
+            host = self._cluster.hosts[node_id]
+            node = host.node
+            if node is None or not host.serving.is_set():
+                continue
+            for index, shard in node.broker.coordinators.groups.shards().items():
+                if not shard.is_loaded:
+                    continue
+                mark = (shard, shard.end)
+                if self._seen.get((node_id, index)) != mark:
+                    self._seen[node_id, index] = mark
+                    self._look_at(shard)
+
+    def _look_at(self, shard: Shard[GroupShard]) -> None:
+        for group_id, group in shard.core.groups.items():
+            if isinstance(group, ConsumerGroup):
+                self._one_owner(group)
+            if isinstance(group, ConsumerGroup | ClassicGroup):
+                self._members_of(group_id, shard.leader_epoch, dict.fromkeys(group.members))
+
+    def _one_owner(self, group: ConsumerGroup) -> None:
+        owners: dict[tuple[UUID, int], str] = {}
+        for member_id, member in group.members.items():
+            for place in each_partition(member.assigned, member.revoking):
+                owner = owners.setdefault(place, member_id)
+                if owner != member_id:
+                    self._violated(
+                        "G2", f"{group.group_id}: {place[1]} is {owner}'s and {member_id}'s"
+                    )
+
+    def _members_of(self, group_id: str, epoch: int, members: dict[str, None]) -> None:
+        known_epoch, known = self._members.get(group_id, (-1, {}))
+        if epoch < known_epoch:
+            return
+        for member in known:
+            if member not in members:
+                self._history.record("watch", "probe", "member_gone", group=group_id, member=member)
+        self._members[group_id] = (epoch, members)

@@ -1,0 +1,73 @@
+"""Groups on whole clusters under faults; the mutants that their checkers must notice."""
+
+import logging
+import os
+from collections import Counter
+from collections.abc import Iterator
+from time import process_time
+
+import pytest
+
+from lograft.simulation.groups.mutants import GROUP_MUTANTS, hunt_groups
+from lograft.simulation.groups.plan import ActorPlan, GroupsOptions, draw_options
+from lograft.simulation.groups.run import run_groups
+from lograft.simulation.run import run_with_groups
+
+pytestmark = pytest.mark.simulation
+
+BUDGET_SECONDS = float(os.environ.get("LOGRAFT_GROUPS_SECONDS", "12"))
+FIRST_SEED = int(os.environ.get("LOGRAFT_GROUPS_SEED", "0"))
+#: Caught within two seeds; the campaign hunts all of them.
+QUICK_MUTANTS = ("stale generation accepted", "handed over before it is revoked")
+
+
+@pytest.fixture(autouse=True)
+def _quiet() -> Iterator[None]:
+    logging.disable(logging.CRITICAL)
+    yield
+    logging.disable(logging.NOTSET)
+
+
+@pytest.mark.timeout(BUDGET_SECONDS * 20 + 60)
+def test_groups_keep_their_promises_under_faults() -> None:
+    end = process_time() + BUDGET_SECONDS
+    seed = FIRST_SEED
+    figures: Counter[str] = Counter()
+    while process_time() < end:
+        report = run_with_groups(seed)
+        assert not report.failed, f"LOGRAFT_GROUPS_SEED={seed}: {report.message}"
+        figures.update(report.figures)
+        seed += 1
+    # A simulation in which nothing happens finds nothing.
+    for name in ("commits", "assignments", "faults", "late requests"):
+        assert figures[name] > 0, (name, figures)
+
+
+@pytest.mark.parametrize("protocol", ["classic", "consumer"])
+def test_without_faults_a_group_comes_to_rest_once(protocol: str) -> None:
+    actors = [ActorPlan(f"m{number}", "member", "g", protocol) for number in (1, 2)]
+    options = draw_options(0)
+    report = run_groups(
+        1, GroupsOptions(seconds=4, properties=options.properties, actors=actors, pace_ms=(20, 50))
+    )
+    assert report.violations == []
+    assert (report.starts, report.kills, report.late_requests) == (3, 0, 0)
+    assert report.commits > 10
+    # One of them may come first and have everything for a while.
+    assert 2 <= report.assignments <= 8
+
+
+@pytest.mark.parametrize("name", QUICK_MUTANTS)
+def test_each_missing_safeguard_is_noticed(name: str) -> None:
+    assert hunt_groups(name, seeds_max=2) is not None
+
+
+def test_every_mutant_has_a_place_to_be_taken_from() -> None:
+    for mutant in GROUP_MUTANTS.values():
+        for owner, attribute, _ in mutant.patches:
+            assert hasattr(owner, attribute), (owner, attribute)
+
+
+def test_a_plan_survives_its_file() -> None:
+    options = draw_options(7)
+    assert GroupsOptions.from_json(options.to_json()) == options
