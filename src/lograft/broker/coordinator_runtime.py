@@ -40,8 +40,11 @@ C = TypeVar("C", bound=Core)
 
 #: Of the log, read at once while loading.
 LOAD_BYTES: Final = 1 << 20
-#: After so many entries the loop gets its turn.
-ENTRIES_PER_TURN: Final = 500
+#: After so many entries (some 3 ms) the loop gets its turn.
+ENTRIES_PER_TURN: Final = 250
+#: Partitions that are loaded at the same time: a broker that inherits many at once serves the first
+#: soon, and its loop, where the others' heartbeats come in, is never busy with all of them.
+LOADS_AT_ONCE: Final = 4
 
 
 class CoordinatorKind(NamedTuple, Generic[C]):
@@ -81,6 +84,7 @@ class CoordinatorRuntime(Generic[C]):
         )
         #: By partition: what this broker leads, loaded or not.
         self._shards: dict[int, Shard[C]] = {}
+        self._may_load = asyncio.Semaphore(LOADS_AT_ONCE)
         self._loads = 0
         self._load_ms = 0
         self._requests = 0
@@ -196,9 +200,10 @@ class CoordinatorRuntime(Generic[C]):
 
     async def _load(self, shard: Shard[C]) -> None:
         partition, clock = shard.partition, self._runtime.clock
-        began_ms = clock.mono_ms()
         try:
-            count = await self._replay(shard)
+            async with self._may_load:
+                began_ms = clock.mono_ms()
+                count = None if shard.is_over else await self._replay(shard)
         except LograftError as error:
             if not shard.is_over:
                 # As Kafka: this broker is no coordinator of it until it leads it again.

@@ -5,6 +5,7 @@ Coordinator logs: key = int16 type, then the key; value = int16 version, then th
 Control batches: key = int16 version, int16 type; the value begins with its int16 version.
 """
 
+from functools import cache
 from importlib import import_module
 from struct import Struct
 from typing import Final, NamedTuple, TypeAlias
@@ -64,9 +65,12 @@ CONTROL: Final[Table] = {
 
 def class_in(table: Table, number: int) -> type[Message] | None:
     entry = table.get(number)
-    if entry is None:
-        return None
-    module, name = entry
+    return None if entry is None else _class_named(*entry)
+
+
+@cache
+def _class_named(module: str, name: str) -> type[Message]:
+    """Imported when it is first met: few processes need them all."""
     kind: type[Message] = getattr(import_module(f"lograft.wire.records.{module}"), name)
     return kind
 

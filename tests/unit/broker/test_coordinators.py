@@ -1,0 +1,42 @@
+"""What a broker does with many partitions of an internal topic at once."""
+
+import asyncio
+from functools import partial
+
+from lograft.broker.coordinator_runtime import LOADS_AT_ONCE
+from lograft.wire.messages.find_coordinator import FindCoordinatorRequest, FindCoordinatorResponse
+from tests.unit.api.offsets_bench import commit, fetch_all
+from tests.unit.broker.bench import Bench, StandInController, new_machine, run
+
+PARTITIONS = 3 * LOADS_AT_ONCE
+
+
+async def load_all(bench: Bench) -> None:
+    request = FindCoordinatorRequest(coordinator_keys=["g"])
+    await bench.ask(request, 4, FindCoordinatorResponse)
+    while bench.broker.groups.statistics()["shards"] < PARTITIONS:
+        await asyncio.sleep(0.001)
+
+
+def test_more_partitions_than_are_loaded_at_once() -> None:
+    controller, machine = StandInController(), new_machine()
+    play = partial(
+        run,
+        controller=controller,
+        machine=machine,
+        offsets_topic_num_partitions=str(PARTITIONS),
+        offsets_topic_replication_factor="1",
+    )
+
+    async def first(bench: Bench) -> None:
+        await bench.create_topic("t")
+        await load_all(bench)
+        assert await commit(bench, 9, "t", {0: 7}) == {0: 0}
+
+    async def second(bench: Bench) -> None:
+        await load_all(bench)
+        assert await fetch_all(bench, 9) == {"t": {0: (7, 3, "at 7")}}
+
+    play(first, stop=False)
+    machine.kill()
+    play(second)
