@@ -1,0 +1,442 @@
+"""Transaction coordinators on whole nodes: all or nothing, whoever dies, in both modes and across
+their switch."""
+
+import asyncio
+from typing import Any, NamedTuple, TypeVar
+
+import pytest
+
+from lograft.broker.coordinator_runtime import key_hash
+from lograft.model.errors import ErrorCode
+from lograft.model.types import TRANSACTIONS_TOPIC, ReplicationMode
+from lograft.simulation.client import NotSent, OutcomeUnknown, Refused
+from lograft.simulation.routing import ClusterClient, PartitionRoute
+from lograft.storage.markers import read_marker
+from lograft.testing import Cluster
+from lograft.wire.batches import Record, build_batch, iterate_headers, iterate_records
+from lograft.wire.message import Message
+from lograft.wire.messages.add_partitions_to_txn import (
+    AddPartitionsToTxnRequest,
+    AddPartitionsToTxnResponse,
+    AddPartitionsToTxnTopic,
+)
+from lograft.wire.messages.describe_transactions import (
+    DescribeTransactionsRequest,
+    DescribeTransactionsResponse,
+)
+from lograft.wire.messages.end_txn import EndTxnRequest, EndTxnResponse
+from lograft.wire.messages.fetch import FetchPartition, FetchRequest, FetchResponse, FetchTopic
+from lograft.wire.messages.find_coordinator import FindCoordinatorRequest, FindCoordinatorResponse
+from lograft.wire.messages.incremental_alter_configs import (
+    AlterableConfig,
+    AlterConfigsResource,
+    IncrementalAlterConfigsRequest,
+    IncrementalAlterConfigsResponse,
+)
+from lograft.wire.messages.init_producer_id import InitProducerIdRequest, InitProducerIdResponse
+from lograft.wire.messages.produce import (
+    PartitionProduceData,
+    ProduceRequest,
+    ProduceResponse,
+    TopicProduceData,
+)
+
+M = TypeVar("M", bound=Message)
+ID = "x"
+COORDINATORS = 2
+INDEX = key_hash(ID) % COORDINATORS
+TOPIC, PARTITIONS = "t", 3
+PROPERTIES = {
+    "transaction.state.log.num.partitions": str(COORDINATORS),
+    "min.insync.replicas": "2",
+    "transaction.abort.timed.out.transaction.cleanup.interval.ms": "500",
+}
+ISR, RAFT = ReplicationMode.isr, ReplicationMode.raft
+TIMEOUT_MS = 4_000
+TRANSACTION_TIMEOUT_MS = 5_000
+PAUSE_SECONDS = 0.03
+
+
+class GivenUp(Exception):
+    """The transaction cannot go on: its producer begins a new life."""
+
+
+class Verdict(NamedTuple):
+    committed: set[bytes]
+    aborted: set[bytes]
+    #: Nobody was told what became of them.
+    unknown: set[bytes]
+
+
+class Transactor:
+    """One transaction after the other, each with its number in every partition; every third is
+    aborted. What it was told of each is in `verdict`."""
+
+    def __init__(self, client: ClusterClient, *, protocol: int) -> None:
+        self._client = client
+        self._coordinator = client.partition(TRANSACTIONS_TOPIC, INDEX)
+        self._routes = [client.partition(TOPIC, index) for index in range(PARTITIONS)]
+        self._protocol = protocol
+        self._producer_id, self._epoch = -1, -1
+        self._sequences = [0] * PARTITIONS
+        self._number = 0
+        self.verdict = Verdict(set(), set(), set())
+        self.is_stopped = False
+
+    async def make_topic(self) -> None:
+        request = FindCoordinatorRequest(coordinator_keys=[ID], key_type=1)
+        while True:
+            try:
+                reply = await self._client.request(
+                    request, 4, FindCoordinatorResponse, timeout_ms=10_000
+                )
+                if reply.coordinators[0].error_code == 0:
+                    return
+            except (NotSent, OutcomeUnknown):
+                self._client.look_again()
+            await asyncio.sleep(0.1)
+
+    async def run(self) -> None:
+        await self.begin()
+        while not self.is_stopped:
+            try:
+                await self.transact(commit=self._number % 3 != 2)
+            except GivenUp:
+                await self.begin()
+
+    async def wait_for_more(self, cluster: Cluster, count: int = 6) -> None:
+        wanted = len(self.verdict.committed) + count
+        await cluster.wait_for(lambda: len(self.verdict.committed) >= wanted, seconds=120)
+
+    async def begin(self) -> None:
+        request = InitProducerIdRequest(
+            transactional_id=ID, transaction_timeout_ms=TRANSACTION_TIMEOUT_MS
+        )
+        while True:
+            reply = await self._ask(self._coordinator, request, 5, InitProducerIdResponse)
+            if reply is not None and not reply.error_code:
+                self._producer_id, self._epoch = reply.producer_id, reply.producer_epoch
+                self._sequences = [0] * PARTITIONS
+                return
+            await self._pause(self._coordinator)
+
+    async def transact(self, *, commit: bool) -> None:
+        value = b"%d" % self._number
+        self._number += 1
+        self.verdict.unknown.add(value)
+        try:
+            if self._protocol == 1:
+                await self._add()
+            for index in range(PARTITIONS):
+                await self._produce(index, value)
+        except GivenUp:
+            # Never asked to commit: whoever comes next aborts it.
+            self._judge(value, self.verdict.aborted)
+            raise
+        await self.end(commit=commit)
+        self._judge(value, self.verdict.committed if commit else self.verdict.aborted)
+
+    def _judge(self, value: bytes, kind: set[bytes]) -> None:
+        self.verdict.unknown.discard(value)
+        kind.add(value)
+
+    async def _add(self) -> None:
+        request = AddPartitionsToTxnRequest(
+            v3_and_below_transactional_id=ID,
+            v3_and_below_producer_id=self._producer_id,
+            v3_and_below_producer_epoch=self._epoch,
+            v3_and_below_topics=[
+                AddPartitionsToTxnTopic(name=TOPIC, partitions=list(range(PARTITIONS)))
+            ],
+        )
+        for _ in range(100):
+            reply = await self._ask(self._coordinator, request, 3, AddPartitionsToTxnResponse)
+            if reply is not None:
+                (topic,) = reply.results_by_topic_v3_and_below
+                code = topic.results_by_partition[0].partition_error_code
+                if not code:
+                    return
+                self._check_hope(code)
+            await self._pause(self._coordinator)
+        raise GivenUp
+
+    async def _produce(self, index: int, value: bytes) -> None:
+        batch = build_batch(
+            [Record(0, 0, None, value)],
+            producer_id=self._producer_id,
+            producer_epoch=self._epoch,
+            base_sequence=self._sequences[index],
+            transactional=True,
+        )
+        request = ProduceRequest(
+            transactional_id=ID,
+            acks=-1,
+            timeout_ms=TIMEOUT_MS,
+            topic_data=[
+                TopicProduceData(
+                    name=TOPIC, partition_data=[PartitionProduceData(index=index, records=batch)]
+                )
+            ],
+        )
+        version = 12 if self._protocol == 2 else 11
+        for _ in range(100):
+            reply = await self._ask(self._routes[index], request, version, ProduceResponse)
+            if reply is not None:
+                code = reply.responses[0].partition_responses[0].error_code
+                if not code:
+                    self._sequences[index] += 1
+                    return
+                self._check_hope(code)
+            await self._pause(self._routes[index])
+        raise GivenUp
+
+    async def end(self, *, commit: bool) -> None:
+        request = EndTxnRequest(
+            transactional_id=ID,
+            producer_id=self._producer_id,
+            producer_epoch=self._epoch,
+            committed=commit,
+        )
+        version = 5 if self._protocol == 2 else 3
+        for _ in range(100):
+            reply = await self._ask(self._coordinator, request, version, EndTxnResponse)
+            if reply is not None:
+                if not reply.error_code:
+                    if self._protocol == 2:
+                        self._epoch, self._sequences = reply.producer_epoch, [0] * PARTITIONS
+                    return
+                self._check_hope(reply.error_code)
+            await self._pause(self._coordinator)
+        raise GivenUp
+
+    async def state(self) -> str:
+        request = DescribeTransactionsRequest(transactional_ids=[ID])
+        while True:
+            reply = await self._ask(self._coordinator, request, 0, DescribeTransactionsResponse)
+            if reply is not None and not reply.transaction_states[0].error_code:
+                return reply.transaction_states[0].transaction_state
+            await self._pause(self._coordinator)
+
+    def _check_hope(self, code: int) -> None:
+        if code in (
+            ErrorCode.producer_fenced,
+            ErrorCode.invalid_producer_epoch,
+            ErrorCode.invalid_txn_state,
+            ErrorCode.transaction_abortable,
+            ErrorCode.out_of_order_sequence_number,
+        ):
+            raise GivenUp
+
+    async def _ask(
+        self, route: PartitionRoute, request: Message, version: int, kind: type[M]
+    ) -> M | None:
+        try:
+            return await route.request(request, version, kind, timeout_ms=TIMEOUT_MS)
+        except (NotSent, OutcomeUnknown):
+            return None
+
+    async def _pause(self, route: PartitionRoute) -> None:
+        route.look_again()
+        await asyncio.sleep(PAUSE_SECONDS)
+
+
+async def read_committed(client: ClusterClient, index: int) -> tuple[list[bytes], bool]:
+    """The values, and whether the last stable offset is the high watermark."""
+    route = client.partition(TOPIC, index)
+    values: list[bytes] = []
+    offset = 0
+    while True:
+        asked = FetchPartition(
+            partition=index, fetch_offset=offset, partition_max_bytes=1 << 20, log_start_offset=0
+        )
+        request = FetchRequest(
+            replica_id=-1,
+            max_wait_ms=0,
+            max_bytes=1 << 20,
+            isolation_level=1,
+            topics=[FetchTopic(topic=TOPIC, partitions=[asked])],
+        )
+        try:
+            reply = await route.request(request, 11, FetchResponse, timeout_ms=TIMEOUT_MS)
+        except (NotSent, OutcomeUnknown):
+            await asyncio.sleep(PAUSE_SECONDS)
+            continue
+        data = reply.responses[0].partitions[0]
+        if data.error_code:
+            assert Refused(data.error_code).is_retriable, data.error_code
+            route.look_again()
+            await asyncio.sleep(PAUSE_SECONDS)
+            continue
+        records = bytes(data.records or b"")
+        if not records:
+            return values, data.last_stable_offset == data.high_watermark
+        aborted = {(one.producer_id, one.first_offset) for one in data.aborted_transactions or ()}
+        found, offset = _values_of(records, aborted)
+        values += found
+
+
+def _values_of(records: bytes, aborted: set[tuple[int, int]]) -> tuple[list[bytes], int]:
+    values: list[bytes] = []
+    dropped: set[int] = set()
+    offset = 0
+    for position, header in iterate_headers(memoryview(records)):
+        batch = records[position : position + header.size_bytes]
+        offset = header.last_offset + 1
+        if header.is_control:
+            marker = read_marker(batch)
+            if marker is not None and not marker.commit:
+                dropped.discard(header.producer_id)
+            continue
+        dropped |= {
+            producer
+            for producer, first in aborted
+            if first <= header.base_offset and producer == header.producer_id
+        }
+        aborted = {
+            (producer, first)
+            for producer, first in aborted
+            if not (producer == header.producer_id and first <= header.base_offset)
+        }
+        if header.producer_id not in dropped:
+            values += [record.value or b"" for record in iterate_records(batch, bytes_max=1 << 20)]
+    return values, offset
+
+
+async def check(cluster: Cluster, verdict: Verdict) -> None:
+    """T1, T2, T6 on everything that was written."""
+    client = cluster.client("reader")
+    await asyncio.sleep(2 * TRANSACTION_TIMEOUT_MS / 1000)
+    seen = []
+    for index in range(PARTITIONS):
+        values, is_stable = await read_committed(client, index)
+        assert is_stable, "a transaction hangs"
+        assert len(values) == len(set(values)), "a record is there twice"
+        seen.append(set(values))
+    assert seen[0] == seen[1] == seen[2], "a transaction is torn"
+    assert verdict.committed <= seen[0], "a committed transaction is lost"
+    assert not verdict.aborted & seen[0], "an aborted transaction is seen"
+    assert seen[0] <= verdict.committed | verdict.unknown
+
+
+async def begin(cluster: Cluster, protocol: int) -> Transactor:
+    # Records of 1970 would not be kept for long.
+    await cluster.test_client().create_topic(
+        TOPIC, partitions=PARTITIONS, replication_factor=3, configs={"retention.ms": "-1"}
+    )
+    transactor = Transactor(cluster.client("transactor"), protocol=protocol)
+    await transactor.make_topic()
+    return transactor
+
+
+async def switch(client: ClusterClient, topic: str, mode: str) -> None:
+    request = IncrementalAlterConfigsRequest(
+        resources=[
+            AlterConfigsResource(
+                resource_type=2,
+                resource_name=topic,
+                configs=[AlterableConfig(name="replication.mode", config_operation=0, value=mode)],
+            )
+        ]
+    )
+    response = await client.request(request, 1, IncrementalAlterConfigsResponse, timeout_ms=20_000)
+    assert response.responses[0].error_code == ErrorCode.none, response
+
+
+async def wait_mode(cluster: Cluster, topic: str, mode: ReplicationMode) -> None:
+    def is_met() -> bool:
+        found = cluster.image.topic(topic)
+        assert found is not None
+        return all(state.mode is mode for state in found.partitions.values())
+
+    await cluster.wait_for(is_met, seconds=120)
+
+
+@pytest.mark.parametrize("protocol", [1, 2])
+@pytest.mark.parametrize("seed", range(2))
+@pytest.mark.parametrize("mode", ["isr", "raft"])
+def test_transactions_outlive_coordinators_and_leaders(mode: str, seed: int, protocol: int) -> None:
+    async def scenario(cluster: Cluster) -> None:
+        transactor = await begin(cluster, protocol)
+        running = asyncio.get_running_loop().create_task(transactor.run())
+        for topic, index in ((TRANSACTIONS_TOPIC, INDEX), (TOPIC, 1), (TRANSACTIONS_TOPIC, INDEX)):
+            await transactor.wait_for_more(cluster)
+            leader = cluster.leader_of(topic, index)
+            if seed % 2 and mode == "raft":
+                cluster.lose_power(leader)
+            else:
+                cluster.kill(leader)
+            await transactor.wait_for_more(cluster)
+            await cluster.start(leader)
+        leader = cluster.leader_of(TRANSACTIONS_TOPIC, INDEX)
+        cluster.isolate(leader)
+        await transactor.wait_for_more(cluster)
+        cluster.heal()
+        await transactor.wait_for_more(cluster)
+        transactor.is_stopped = True
+        await running
+        await check(cluster, transactor.verdict)
+
+    properties = {
+        **PROPERTIES,
+        "internal.topics.replication.mode": mode,
+        "default.replication.mode": mode,
+    }
+    Cluster(nodes=3, seed=seed, properties=properties).play(scenario)
+
+
+@pytest.mark.parametrize("protocol", [1, 2])
+@pytest.mark.parametrize("seed", range(2))
+@pytest.mark.parametrize("topic", [TOPIC, TRANSACTIONS_TOPIC])
+def test_transactions_go_on_through_a_switch(topic: str, seed: int, protocol: int) -> None:
+    async def scenario(cluster: Cluster) -> None:
+        transactor = await begin(cluster, protocol)
+        admin = cluster.client("admin")
+        running = asyncio.get_running_loop().create_task(transactor.run())
+        for name, mode in (("raft", RAFT), ("isr", ISR), ("raft", RAFT)):
+            await transactor.wait_for_more(cluster)
+            await switch(admin, topic, name)
+            await wait_mode(cluster, topic, mode)
+            await transactor.wait_for_more(cluster)
+        cluster.kill(cluster.leader_of(topic, 0))
+        await transactor.wait_for_more(cluster)
+        transactor.is_stopped = True
+        await running
+        await check(cluster, transactor.verdict)
+
+    Cluster(nodes=3, seed=seed, properties=PROPERTIES).play(scenario)
+
+
+@pytest.mark.parametrize("protocol", [1, 2])
+@pytest.mark.parametrize("seed", range(2))
+def test_a_coordinator_dies_between_the_decision_and_the_markers(seed: int, protocol: int) -> None:
+    """The transaction is committed, and nobody else knows: the next coordinator tells them."""
+
+    async def scenario(cluster: Cluster) -> None:
+        transactor = await begin(cluster, protocol)
+        await transactor.begin()
+        coordinator = cluster.leader_of(TRANSACTIONS_TOPIC, INDEX)
+        leaders = [cluster.leader_of(TOPIC, index) for index in range(PARTITIONS)]
+        assert set(leaders) - {coordinator}, "some partition is led by another node"
+        brokers = cluster.node(coordinator).broker.brokers
+
+        async def never_answered(*arguments: Any, **more: Any) -> Any:
+            await asyncio.Event().wait()
+
+        value = b"decided"
+        if protocol == 1:
+            await transactor._add()
+        for index in range(PARTITIONS):
+            await transactor._produce(index, value)
+        # The requests with markers leave, and come to nobody.
+        brokers.request = never_answered  # type: ignore[method-assign]
+        await transactor.end(commit=True)
+        assert await transactor.state() == "PrepareCommit"
+        reader = cluster.client("reader")
+        assert await read_committed(reader, 0) == ([], False)
+        cluster.kill(coordinator)
+        while await transactor.state() != "CompleteCommit":
+            await asyncio.sleep(0.05)
+        for index in range(PARTITIONS):
+            assert await read_committed(reader, index) == ([value], True)
+
+    Cluster(nodes=3, seed=seed, properties=PROPERTIES).play(scenario)
