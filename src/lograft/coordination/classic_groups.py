@@ -363,18 +363,17 @@ class ClassicGroups:
         """Its members have the length of a session to find us."""
         for member in group.members.values():
             self._rebalancing.arm(group, member, turn.now_ms + member.session_timeout_ms)
-        if len(group.members) > self._around.config().group_max_size:
+        is_too_large = len(group.members) > self._around.config().group_max_size
+        if is_too_large or (group.members and group.leader is None):
+            # (Without a leader: `group_conversion.downgrade_records`.)
             self._rebalancing.begin(turn, group)
 
-    def take_over(self, group_id: str, now_ms: int, *, rebalances: bool) -> Outcome:
-        """A group of another kind has just become a classic one, by its records. `rebalances`: its
-        members join anew; else they have what they shall have."""
+    def take_over(self, group_id: str, now_ms: int) -> Outcome:
+        """A group of another kind has just become a classic one, by its records."""
         group = self._groups[group_id]
         assert isinstance(group, ClassicGroup), group
         turn = Turn(now_ms)
         self._open(turn, group)
-        if rebalances and group.state is GroupState.stable:
-            self._rebalancing.begin(turn, group)
         return turn.outcome()
 
     def on_unloaded(self) -> Sequence[Reply]:

@@ -105,6 +105,8 @@ class Rebalancing:
         )
 
     def _session_over(self, group: ClassicGroup, member: Member, now_ms: int) -> Outcome:
+        if group.members.get(member.member_id) is not member:
+            return self._deserted(group)
         waits = member.member_id in group.joins or member.member_id in group.syncs
         if waits and not member.is_new:
             return NOTHING  # It cannot speak; its session begins again with our answer.
@@ -112,6 +114,10 @@ class Rebalancing:
         turn.replies += group.remove(member, ErrorCode.unknown_member_id)
         self.go_on(turn, group)
         return turn.outcome()
+
+    def _deserted(self, group: ClassicGroup) -> Outcome:
+        """This was done before, and the log did not take that nobody is left."""
+        return Outcome(records=[group.empty_record()]) if group.is_empty() else NOTHING
 
     def _pending_over(self, group: ClassicGroup, member_id: str, now_ms: int) -> Outcome:
         turn = Turn(now_ms)
@@ -222,8 +228,9 @@ class Rebalancing:
 
     def _sync_over(self, group: ClassicGroup, generation: int, now_ms: int) -> Outcome:
         """Who has not asked for its assignment by now is not there any more."""
+        if generation != group.generation:
+            return self._deserted(group)
         turn = Turn(now_ms)
-        assert generation == group.generation, (generation, group)
         for member_id in list(group.unsynced):
             turn.replies += group.remove(group.members[member_id], ErrorCode.unknown_member_id)
         self.go_on(turn, group)

@@ -1,11 +1,9 @@
 """ConsumerGroupDescribe: a group as its log says it is."""
 
-from uuid import UUID
-
 from lograft.coordination.assignors import Assignment
 from lograft.coordination.consumer_group import ConsumerGroup
 from lograft.coordination.consumer_groups import ConsumerGroups
-from lograft.coordination.consumer_member import ConsumerMember, partitions_of
+from lograft.coordination.consumer_member import ConsumerMember
 from lograft.coordination.types import Outcome, Ticket
 from lograft.metadata.errors import Refused
 from lograft.metadata.image import MetadataImage
@@ -34,10 +32,6 @@ def describe(groups: ConsumerGroups, group_id: str, ticket: Ticket) -> Outcome:
 
 
 def _member(group: ConsumerGroup, member: ConsumerMember, image: MetadataImage) -> wire.Member:
-    owned: dict[UUID, tuple[int, ...]] = {}
-    for part in (member.assigned, member.revoking):
-        for topic_id, partitions in partitions_of(part).items():
-            owned[topic_id] = (*owned.get(topic_id, ()), *partitions)
     return wire.Member(
         member_id=member.member_id,
         instance_id=member.instance_id,
@@ -47,7 +41,7 @@ def _member(group: ConsumerGroup, member: ConsumerMember, image: MetadataImage) 
         client_host=member.client_host,
         subscribed_topic_names=list(member.topics),
         subscribed_topic_regex=member.regex,
-        assignment=_written(owned, image),
+        assignment=_written(member.held(), image),
         target_assignment=_written(group.target(member.member_id), image),
         member_type=1 if member.classic is None else 0,
     )

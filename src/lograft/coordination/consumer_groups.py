@@ -7,11 +7,7 @@ from typing import TYPE_CHECKING, Any, Final
 from lograft.coordination.classic_group import ClassicGroup
 from lograft.coordination.consumer_change import Circumstances
 from lograft.coordination.consumer_group import ConsumerGroup
-from lograft.coordination.consumer_member import (
-    ConsumerMember,
-    MemberState,
-    partitions_of,
-)
+from lograft.coordination.consumer_member import ConsumerMember, MemberState
 from lograft.coordination.consumer_records import forgotten_regex, group_epoch, removed_member
 from lograft.coordination.consumer_replay import REPLAY
 from lograft.coordination.consumer_settings import ConsumerSettings
@@ -79,6 +75,7 @@ class ConsumerGroups:
         for key, value, _ in records:
             if type(key) in REPLAY:
                 REPLAY[type(key)](group, key, value)
+        group.is_stale = True
         return group, records
 
     def upgraded(self, group_id: str, now_ms: int) -> list[Reply]:
@@ -138,27 +135,26 @@ class ConsumerGroups:
         """Only classic members remain: they are among themselves again. `arriving` takes the place
         of the only one that leaves; if nothing else changes they need not rebalance."""
         gone = {member.member_id for member in leaving}
-        remaining = [member for member in group.members.values() if member.member_id not in gone]
-        members = [(member, group.target(member.member_id)) for member in remaining]
+        members = [member for member in group.members.values() if member.member_id not in gone]
         is_settled = False
         if arriving is not None:
             (replaced,) = leaving
-            target = group.target(replaced.member_id)
-            members.append((arriving, target))
             is_settled = (
                 arriving.topics == replaced.topics
                 and not replaced.regex
-                and partitions_of(replaced.assigned) == target
-                and all(member.is_reconciled_to(group.epoch) for member in remaining)
+                and replaced.held() == group.target(replaced.member_id)
+                and all(member.is_reconciled_to(group.epoch) for member in members)
             )
+            members.append(arriving)
         classic = self.shard.classic
         records = downgrade_records(
-            group, classic.new_group(group.group_id), members, self.shard.around.image()
+            group,
+            classic.new_group(group.group_id),
+            members,
+            self.shard.around.image(),
+            is_settled=is_settled,
         )
-        return Outcome(
-            records=records,
-            then=partial(classic.take_over, group.group_id, now_ms, rebalances=not is_settled),
-        )
+        return Outcome(records=records, then=partial(classic.take_over, group.group_id, now_ms))
 
     def _removal(self, group: ConsumerGroup, members: Sequence[ConsumerMember]) -> list[Record]:
         """What they had is free, the group gets a new epoch."""

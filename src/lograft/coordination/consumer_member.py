@@ -72,6 +72,15 @@ class ConsumerMember(NamedTuple):
     #: What it may still use, and has to give up.
     revoking: Owned = NOTHING_OWNED
 
+    def held(self) -> Assignment:
+        """All that it may use now, also what it has to give up."""
+        return {
+            topic_id: tuple(
+                sorted((*self.assigned.get(topic_id, ()), *self.revoking.get(topic_id, ())))
+            )
+            for topic_id in dict.fromkeys((*self.assigned, *self.revoking))
+        }
+
     def is_reconciled_to(self, target_epoch: int) -> bool:
         return self.state is MemberState.stable and self.epoch == target_epoch
 

@@ -11,9 +11,9 @@ it gave it up or is out of time.
 """
 
 from collections.abc import Collection, Iterable, Mapping
+from typing import Final
 from uuid import UUID
 
-from lograft.coordination.assignors import Assignment
 from lograft.coordination.classic_group import ClassicGroup
 from lograft.coordination.classic_member import Member
 from lograft.coordination.classic_subscription import (
@@ -32,6 +32,7 @@ from lograft.coordination.consumer_records import (
     target_epoch,
 )
 from lograft.coordination.consumer_settings import ConsumerSettings
+from lograft.coordination.consumer_targets import existing_topics, metadata_hash
 from lograft.coordination.types import Record
 from lograft.metadata.errors import Refused
 from lograft.metadata.image import MetadataImage
@@ -40,6 +41,10 @@ from lograft.wire.records.consumer_group_member_metadata_value import (
     ClassicMemberMetadata,
     ClassicProtocol,
 )
+
+#: Of the clients: what they add to an assignment is for themselves only. (librdkafka's sticky one
+#: does, and Kafka then refuses the upgrade.) What others add may be needed by those who use them.
+COMMON_ASSIGNORS: Final = ("range", "roundrobin", "sticky", "cooperative-sticky")
 
 # From classic to consumer.
 
@@ -60,10 +65,17 @@ def upgrade_records(group: ClassicGroup, image: MetadataImage) -> list[Record]:
     """The end of the classic group, and the consumer group of its members as they are."""
     members = _upgraded_members(group, image)
     group_id, epoch = group.group_id, group.generation
+    names = {name for member in members for name in member.topics}
+    # The classic assignment may be older than the topics, or not there at all: then the hash of
+    # no topics asks for another epoch.
+    is_complete = sum(len(found) for one in members for found in one.assigned.values()) == sum(
+        len(image.topics[topic_id].partitions) for topic_id in existing_topics(names, image)
+    )
+    found = metadata_hash(names, image) if is_complete else 0
     return [
         *group.tombstones(),
         *(member_metadata(group_id, member) for member in members),
-        group_epoch(group_id, epoch, 0),
+        group_epoch(group_id, epoch, found),
         *(
             target_assignment(group_id, member.member_id, partitions_of(member.assigned))
             for member in members
@@ -86,7 +98,7 @@ def _upgraded_members(group: ClassicGroup, image: MetadataImage) -> list[Consume
             assignment = assignment_of(member.assignment)
             if assignment is None:
                 raise _not_upgraded(group.group_id, "the embedded consumer protocol is malformed")
-            if assignment.user_data:
+            if assignment.user_data and group.protocol not in COMMON_ASSIGNORS:
                 raise _not_upgraded(
                     group.group_id,
                     "an unsupported custom assignor is in use. Please refer to the documentation"
@@ -167,15 +179,20 @@ def may_downgrade(
 def downgrade_records(
     group: ConsumerGroup,
     classic: ClassicGroup,
-    members: Iterable[tuple[ConsumerMember, Assignment]],
+    members: Iterable[ConsumerMember],
     image: MetadataImage,
+    *,
+    is_settled: bool,
 ) -> list[Record]:
-    """The end of the consumer group, and the classic group of these members with these targets.
-    `classic` is an empty one, to be thrown away: replay makes it."""
+    """The end of the consumer group, and the classic group of these members with all that they may
+    have. `classic` is an empty one, to be thrown away: replay makes it.
+
+    Not settled: it has no leader, until the members have joined anew and there is one that
+    assigns. A coordinator that finds it so in the log begins that rebalance again."""
     classic.protocol_type = CONSUMER_PROTOCOL
     classic.generation = group.epoch
-    targets = {}
-    for member, target in members:
+    held = {}
+    for member in members:
         assert member.classic is not None, member
         classic.add(
             Member(
@@ -190,17 +207,18 @@ def downgrade_records(
                 },
             )
         )
-        targets[member.member_id] = target
+        held[member.member_id] = member.held()
     remaining = classic.members.values()
     # Invariant: they have one in common (`hosted_members` lets no others in).
     protocol = classic.protocol = classic.chosen_protocol(remaining)
     assignments = {
         member.member_id: named_assignment(
-            targets[member.member_id], image, metadata=member.protocols[protocol]
+            held[member.member_id], image, metadata=member.protocols[protocol]
         )
         for member in remaining
     }
-    return [*group.tombstones(), classic.record(remaining, classic.leader, assignments)]
+    leader = classic.leader if is_settled else None
+    return [*group.tombstones(), classic.record(remaining, leader, assignments)]
 
 
 def named_assignment(

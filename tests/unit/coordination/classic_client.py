@@ -80,7 +80,9 @@ class ClassicConsumer:
         if not answer.error_code:
             self.generation = answer.generation_id
 
-    def sync(self, assigned: dict[str, Named] | None = None) -> None:
+    def sync(
+        self, assigned: dict[str, Named] | None = None, user_data: bytes | None = None
+    ) -> None:
         """With what the leader assigns, by member id."""
         request = SyncGroupRequest(
             group_id=self.group_id,
@@ -90,7 +92,9 @@ class ClassicConsumer:
             protocol_type="consumer",
             protocol_name=self.protocols[0],
             assignments=[
-                SyncGroupRequestAssignment(member_id=member_id, assignment=encoded(found))
+                SyncGroupRequestAssignment(
+                    member_id=member_id, assignment=encoded(found, user_data)
+                )
                 for member_id, found in (assigned or {}).items()
             ],
         )

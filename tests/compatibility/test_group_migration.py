@@ -1,0 +1,110 @@
+"""KIP-848's online migration with confluent-kafka: a group moves to the new protocol and back, one
+member at a time, under load."""
+
+from collections import Counter
+from collections.abc import Callable, Mapping
+from contextlib import ExitStack
+from typing import Any
+
+import pytest
+
+from tests.compatibility.librdkafka import create_topic, produce
+from tests.compatibility.members import (
+    CONSUMER,
+    COOPERATIVE,
+    EAGER,
+    Member,
+    all_of,
+    poll_until,
+    share_evenly,
+)
+from tests.compatibility.servers import Server, is_served
+
+pytestmark = [
+    pytest.mark.clients,
+    pytest.mark.skipif(
+        not is_served("consumer_group_heartbeat", "join_group"), reason="not served yet"
+    ),
+]
+NewName = Callable[[], str]
+Settings = Mapping[str, Any]
+PARTITIONS = 6
+SIZE = 3
+
+
+class Rolling:
+    """A group whose members are replaced one by one. Each commits what it has read before it gives
+    anything up, so every record is read exactly once, as long as nobody shares a partition."""
+
+    def __init__(self, server: Server, topic: str) -> None:
+        self.server = server
+        self.topic = topic
+        self.members: list[Member] = []
+        self.gone: list[Member] = []
+        self.produced = 0
+
+    def start(self, *settings: Settings) -> None:
+        given = {name: value for one in settings for name, value in one.items()}
+        # librdkafka commits in the rebalance, before it lets go.
+        given |= {"enable.auto.commit": True, "auto.commit.interval.ms": 3_600_000}
+        self.members.append(Member(self.server.bootstrap, self.topic, [self.topic], given))
+
+    def stop(self) -> None:
+        """The eldest."""
+        member = self.members.pop(0)
+        member.consumer.close()
+        self.gone.append(member)
+
+    def close(self) -> None:
+        for member in self.members:
+            member.consumer.close()
+
+    def produce(self) -> None:
+        for partition in range(PARTITIONS):
+            values = [b"%d-%d" % (partition, self.produced + number) for number in range(5)]
+            produce(self.server.bootstrap, self.topic, values, partition=partition)
+        self.produced += 5
+
+    def settle(self) -> None:
+        """All have their share and everything was read. On the way no two members ever think that
+        they have the same partition."""
+        wanted = all_of(self.topic, PARTITIONS)
+
+        def is_settled() -> bool:
+            owned = Counter(one for member in self.members for one in member.owned)
+            assert max(owned.values(), default=1) == 1, [one.events for one in self.members]
+            return share_evenly(self.members, wanted) and len(self.values()) == (
+                self.produced * PARTITIONS
+            )
+
+        poll_until(is_settled, *self.members)
+
+    def values(self) -> list[bytes | None]:
+        return [value for member in (*self.gone, *self.members) for value in member.values]
+
+
+@pytest.mark.parametrize("classic", [EAGER, COOPERATIVE], ids=["eager", "cooperative"])
+@pytest.mark.parametrize("is_static", [False, True], ids=["dynamic", "static"])
+def test_a_group_moves_over_and_back(
+    server: Server, new_topic: NewName, classic: Settings, is_static: bool
+) -> None:
+    topic = new_topic()
+    create_topic(server.bootstrap, topic, partitions=PARTITIONS)
+    group = Rolling(server, topic)
+
+    def named(index: int) -> Settings:
+        return {"group.instance.id": f"i{index}"} if is_static else {}
+
+    with ExitStack() as stack:
+        stack.callback(group.close)
+        for index in range(SIZE):
+            group.start(classic, named(index))
+        group.produce()
+        group.settle()
+        for protocol in (CONSUMER, classic):
+            for index in range(SIZE):
+                group.stop()
+                group.produce()
+                group.start(protocol, named(index))
+                group.settle()
+        assert all(count == 1 for count in Counter(group.values()).values()), "read once"

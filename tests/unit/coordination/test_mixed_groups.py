@@ -1,0 +1,286 @@
+"""Consumers of both protocols in one group that come, go, restart as the other kind and get stuck:
+nobody shares a partition, and in the end all of them together have everything."""
+
+from collections.abc import Callable
+from random import Random
+
+import pytest
+
+from lograft.coordination.classic_group import ClassicGroup
+from lograft.coordination.classic_subscription import subscription_of
+from lograft.coordination.consumer_group import ConsumerGroup
+from lograft.model.errors import ErrorCode
+from lograft.wire.message import Message
+from lograft.wire.messages.heartbeat import HeartbeatResponse
+from lograft.wire.messages.join_group import JoinGroupResponse, JoinGroupResponseMember
+from lograft.wire.messages.sync_group import SyncGroupResponse
+from tests.unit.coordination.classic_client import ClassicConsumer, Named
+from tests.unit.coordination.consumer_client import Consumer, Shard
+
+MEMBERS_MAX = 5
+
+
+class Classic(ClassicConsumer):
+    """What it hears it acts on at once, but for what comes next: `turn` is one step of its life."""
+
+    def __init__(self, shard: Shard, name: str) -> None:
+        super().__init__(shard, name)
+        self.next = "join"
+        self.leads: list[JoinGroupResponseMember] = []
+
+    def turn(self) -> None:
+        match self.next:
+            case "join":
+                self.next = "wait"
+                self.join()
+            case "sync":
+                self.next = "wait"
+                self.sync(self.assign() if self.leads else None)
+            case "beat":
+                self.beat()
+            case _:
+                assert self.next == "wait", self.next
+
+    def hear(self, answer: Message) -> None:
+        if isinstance(answer, JoinGroupResponse):
+            self.joined(answer)
+            is_leader = bool(answer.leader) and answer.leader == self.member_id
+            self.leads = list(answer.members) if is_leader else []
+            self._go_on(answer.error_code, "sync")
+        elif isinstance(answer, SyncGroupResponse):
+            before = self.has
+            self.synced(answer)
+            # A cooperative member that had to give something up joins again at once.
+            gave_up = any(
+                one not in self.has.get(topic, []) for topic, all in before.items() for one in all
+            )
+            self._go_on(answer.error_code, "join" if gave_up and not answer.error_code else "beat")
+        elif isinstance(answer, HeartbeatResponse):
+            self._go_on(answer.error_code, "beat")
+
+    def _go_on(self, code: int, then: str) -> None:
+        match code:
+            case ErrorCode.none:
+                self.next = then
+            case ErrorCode.rebalance_in_progress | ErrorCode.member_id_required:
+                self.next = "join"
+            case _:
+                # It is out: all that it had is lost.
+                self.has, self.generation = {}, -1
+                if code != ErrorCode.illegal_generation:
+                    self.member_id = ""
+                self.next = "join"
+
+    def assign(self) -> dict[str, Named]:
+        """Round robin. What another still has a cooperative leader gives to nobody."""
+        said = {one.member_id: subscription_of(bytes(one.metadata)) for one in self.leads}
+        owner = {
+            (topic.topic, partition): member_id
+            for member_id, one in said.items()
+            if one is not None
+            for topic in one.owned_partitions
+            for partition in topic.partitions
+        }
+        given: dict[str, Named] = {member_id: {} for member_id in said}
+        members = sorted(said)
+        turn = 0
+        for name in sorted(self.shard.image.topic_ids):
+            wanting = [one for one in members if name in getattr(said[one], "topics", ())]
+            topic_id = self.shard.image.topic_ids[name]
+            for partition in range(len(self.shard.image.topics[topic_id].partitions)):
+                if wanting:
+                    turn += 1
+                    member_id = wanting[turn % len(wanting)]
+                    if owner.get((name, partition), member_id) == member_id:
+                        given[member_id].setdefault(name, []).append(partition)
+        return given
+
+
+class MixedLife:
+    def __init__(self, seed: int) -> None:
+        self.chance = Random(seed)
+        self.shard = Shard(
+            {
+                "group.consumer.assignment.interval.ms": self.chance.choice(["0", "1000"]),
+                "group.consumer.migration.policy": self.chance.choice(["bidirectional", "upgrade"]),
+                "group.initial.rebalance.delay.ms": "100",
+            }
+        )
+        self.shard.create_topic("t0", 4)
+        self.is_cooperative = self.chance.choice([True, False])
+        self.consumers: list[Consumer] = []
+        self.classics: list[Classic] = []
+        self.born = 0
+
+    # The world.
+
+    def deliver(self) -> None:
+        """Answers reach those classic members that still live."""
+        by_name = {one.name: one for one in self.classics}
+        for who, answer in self.shard.replies:
+            if who in by_name:
+                by_name[who].hear(answer)
+
+    def members(self) -> set[str]:
+        group = self.shard.shard.groups.get("g")
+        return set(group.members) if isinstance(group, ClassicGroup | ConsumerGroup) else set()
+
+    def beat(self, consumer: Consumer) -> None:
+        if consumer.epoch > 0:
+            answer = consumer.beat()
+            self.deliver()
+            if answer.error_code <= 0:
+                return
+        consumer.join(["t0", "t1"])
+        self.deliver()
+
+    def turn(self, classic: Classic) -> None:
+        classic.turn()
+        self.deliver()
+
+    def come(self, instance: str | None = None) -> None:
+        if len(self.consumers) + len(self.classics) >= MEMBERS_MAX:
+            return
+        self.born += 1
+        if self.chance.choice([True, False]):
+            consumer = Consumer(self.shard, f"m{self.born}")
+            consumer.instance_id = instance
+            self.consumers.append(consumer)
+            self.beat(consumer)
+        else:
+            classic = Classic(self.shard, f"c{self.born}")
+            classic.topics, classic.instance_id = ["t0", "t1"], instance
+            classic.is_cooperative = self.is_cooperative
+            self.classics.append(classic)
+            self.turn(classic)
+
+    # What may happen.
+
+    def consumer_beats(self) -> None:
+        if self.consumers:
+            consumer = self.chance.choice(self.consumers)
+            self.beat(consumer)
+            if self.chance.choice([True, False]):
+                consumer.reconcile()
+
+    def classic_lives(self) -> None:
+        if self.classics:
+            classic = self.chance.choice(self.classics)
+            for _ in range(self.chance.randint(1, 3)):
+                self.turn(classic)
+
+    def consumer_leaves(self) -> None:
+        if self.consumers:
+            consumer = self.chance.choice(self.consumers)
+            self.consumers.remove(consumer)
+            consumer.leave()
+            self.deliver()
+
+    def classic_leaves(self) -> None:
+        if self.classics:
+            classic = self.chance.choice(self.classics)
+            self.classics.remove(classic)
+            classic.leave()
+            self.deliver()
+
+    def static_member_restarts(self) -> None:
+        """Perhaps as one of the other kind. (Classic ones do not say good-bye.)"""
+        instance = self.chance.choice(["i1", "i2"])
+        for consumer in [one for one in self.consumers if one.instance_id == instance]:
+            self.consumers.remove(consumer)
+            consumer.leave(-2)
+            self.deliver()
+        self.classics = [one for one in self.classics if one.instance_id != instance]
+        self.come(instance)
+
+    def topic_grows(self) -> None:
+        self.shard.create_topic(self.chance.choice(["t0", "t1"]), self.chance.randint(1, 6))
+        self.deliver()
+
+    def time_passes(self) -> None:
+        self.shard.pass_ms(self.chance.choice([200, 5_000, 11_000, 31_000, 46_000]))
+        self.deliver()
+        # Who was silent for too long has stopped by itself (as clients do).
+        members = self.members()
+        for consumer in self.consumers:
+            if consumer.member_id not in members:
+                consumer.has, consumer.told = {}, {}
+        for classic in self.classics:
+            if classic.member_id not in members:
+                classic.has = {}
+
+    def fail_over(self) -> None:
+        self.shard.fail_over()
+        for classic in self.classics:
+            if classic.next == "wait":
+                classic.next = "join"
+
+    def append_fails(self) -> None:
+        self.shard.failure = ErrorCode.coordinator_not_available
+
+    # What must hold.
+
+    def check_owners(self) -> None:
+        """Nobody shares a partition (G2)."""
+        held: dict[tuple[str, int], str] = {}
+        topics = self.shard.image.topics
+        having: list[tuple[str, Named]] = [(one.name, one.has) for one in self.classics]
+        having += [
+            (one.member_id, {topics[topic_id].name: found for topic_id, found in one.has.items()})
+            for one in self.consumers
+        ]
+        for name, has in having:
+            for topic, partitions in has.items():
+                for partition in partitions:
+                    other = held.setdefault((topic, partition), name)
+                    assert other == name, f"{topic}-{partition} is used by {other} and {name}"
+
+    def settle(self) -> None:
+        """Left alone, they get everything (G4)."""
+        self.shard.failure = None
+        for _ in range(40):
+            self.shard.pass_ms(3_000)
+            self.deliver()
+            parked = self.parked()
+            for classic in self.classics:
+                if classic.next == "wait" and classic.name not in parked:
+                    classic.next = "join"  # its answer was lost with an append
+                self.turn(classic)
+            for consumer in self.consumers:
+                self.beat(consumer)
+                consumer.reconcile()
+            self.check_owners()
+        held = sum(len(found) for one in self.classics for found in one.has.values())
+        held += sum(len(found) for one in self.consumers for found in one.has.values())
+        topics = self.shard.image.topics.values()
+        is_anybody_here = self.classics or self.consumers
+        assert held == (sum(len(topic.partitions) for topic in topics) if is_anybody_here else 0)
+
+    def parked(self) -> set[str]:
+        group = self.shard.shard.groups.get("g")
+        if not isinstance(group, ClassicGroup):
+            return set()
+        waiting = {*group.joins, *group.syncs}
+        return {one.name for one in self.classics if one.member_id in waiting}
+
+
+@pytest.mark.parametrize("seed", range(100))
+def test_random_lives(seed: int) -> None:
+    life = MixedLife(seed)
+    often: list[Callable[[], None]] = [life.come, life.consumer_beats, life.classic_lives]
+    happenings = [
+        *often,
+        *often,
+        life.classic_lives,
+        life.consumer_leaves,
+        life.classic_leaves,
+        life.static_member_restarts,
+        life.topic_grows,
+        life.time_passes,
+        life.fail_over,
+        life.append_fails,
+    ]
+    for _ in range(40):
+        life.chance.choice(happenings)()
+        life.check_owners()
+    life.settle()
