@@ -13,12 +13,18 @@ from typing import Final
 
 from lograft.api.claimed_topics import claimed_topics
 from lograft.api.context import Api, Context
-from lograft.api.topic_names import known_topics, named_topics
+from lograft.api.errors import code_of
+from lograft.api.topic_names import (
+    add_answers,
+    existing_partitions,
+    known_topics,
+    named_topics,
+)
 from lograft.coordination.offset_commands import commit_offsets
 from lograft.coordination.offset_reset import ResetAction, reset_offsets
 from lograft.metadata.errors import Refused
 from lograft.metadata.image import MetadataImage
-from lograft.model.errors import ErrorCode
+from lograft.model.errors import ErrorCode, LograftError
 from lograft.wire.messages.offset_commit import (
     OffsetCommitRequest,
     OffsetCommitRequestTopic,
@@ -35,10 +41,11 @@ TOPIC_IDS_SINCE: Final = 10
 async def handle(context: Context, request: OffsetCommitRequest) -> OffsetCommitResponse:
     version = context.api_version
     find = named_topics if version >= TOPIC_IDS_SINCE else known_topics
-    named = find(context.broker.image, request.topics)
+    image = context.broker.image
+    named = existing_partitions(image, find(image, request.topics))
     known, refused = await claimed_topics(context, request.group_id, named)
     if request.reset_action != ResetAction.none:
-        _check_all(context.broker.image, known, refused)
+        _check_all(image, refused)
         request.topics = known
         answer: OffsetCommitResponse = await context.broker.groups.ask(
             request.group_id,
@@ -48,34 +55,30 @@ async def handle(context: Context, request: OffsetCommitRequest) -> OffsetCommit
     reply = OffsetCommitResponse()
     if known:
         request.topics = known
-        reply = await context.broker.groups.ask(
-            request.group_id,
-            lambda shard, ticket, now_ms: commit_offsets(
-                shard, request, ticket, now_ms=now_ms, api_version=version
-            ),
-        )
-    reply.topics += (_refused(topic, code) for topic, code in refused)
+        try:
+            reply = await context.broker.groups.ask(
+                request.group_id,
+                lambda shard, ticket, now_ms: commit_offsets(
+                    shard, request, ticket, now_ms=now_ms, api_version=version
+                ),
+            )
+        except LograftError as error:
+            reply = error_response(request, code_of(error), str(error))
+    add_answers(reply.topics, (_refused(topic, code) for topic, code in refused))
     return reply
 
 
 def _check_all(
-    image: MetadataImage,
-    known: Sequence[OffsetCommitRequestTopic],
-    refused: Sequence[tuple[OffsetCommitRequestTopic, ErrorCode]],
+    image: MetadataImage, refused: Sequence[tuple[OffsetCommitRequestTopic, ErrorCode]]
 ) -> None:
     for topic, code in refused:
         name = topic.name or topic.topic_id
         if code is ErrorCode.policy_violation:
             raise Refused(code, f"Another group reads topic {name} point to point.")
+        if topic.name in image.topic_ids:
+            index = topic.partitions[0].partition_index
+            raise Refused(code, f"Topic {name} has no partition {index}.")
         raise Refused(code, f"There is no topic {name}.")
-    for topic in known:
-        partitions = image.topics[image.topic_ids[topic.name]].partitions
-        for asked in topic.partitions:
-            if asked.partition_index not in partitions:
-                raise Refused(
-                    ErrorCode.unknown_topic_or_partition,
-                    f"Topic {topic.name} has no partition {asked.partition_index}.",
-                )
 
 
 def error_response(

@@ -6,7 +6,7 @@ Partitions of topics that the group subscribes to keep their offsets (GROUP_SUBS
 from typing import Final
 
 from lograft.api.context import Api, Context
-from lograft.api.topic_names import known_topics
+from lograft.api.topic_names import add_answers, existing_partitions, known_topics
 from lograft.coordination.offset_commands import delete_offsets
 from lograft.model.errors import ErrorCode
 from lograft.wire.messages.offset_delete import (
@@ -21,14 +21,13 @@ API: Final = Api(key=47, versions=range(1))
 
 
 async def handle(context: Context, request: OffsetDeleteRequest) -> OffsetDeleteResponse:
-    known, refused = known_topics(context.broker.image, request.topics)
-    reply = OffsetDeleteResponse()
-    if known:
-        request.topics = known
-        reply = await context.broker.groups.ask(
-            request.group_id, lambda shard, ticket, _: delete_offsets(shard, request, ticket)
-        )
-    reply.topics += (_refused(topic, code) for topic, code in refused)
+    image = context.broker.image
+    # Without a topic that exists, too: the group may not.
+    request.topics, refused = existing_partitions(image, known_topics(image, request.topics))
+    reply: OffsetDeleteResponse = await context.broker.groups.ask(
+        request.group_id, lambda shard, ticket, _: delete_offsets(shard, request, ticket)
+    )
+    add_answers(reply.topics, (_refused(topic, code) for topic, code in refused))
     return reply
 
 

@@ -1,7 +1,8 @@
 """Topics of a request that may be given by id: what is written about them has their names."""
 
 from collections.abc import Iterable
-from typing import Generic, NamedTuple, Protocol, TypeVar
+from copy import copy
+from typing import Any, Generic, NamedTuple, Protocol, TypeVar
 from uuid import UUID
 
 from lograft.metadata.image import MetadataImage
@@ -16,7 +17,13 @@ class IdentifiedTopic(NamedTopic, Protocol):
     topic_id: UUID
 
 
+class PartitionedTopic(NamedTopic, Protocol):
+    #: Each with its `partition_index`.
+    partitions: list[Any]
+
+
 T = TypeVar("T", bound=NamedTopic)
+P = TypeVar("P", bound=PartitionedTopic)
 U = TypeVar("U", bound=IdentifiedTopic)
 
 
@@ -50,3 +57,37 @@ def named_topics(image: MetadataImage, topics: Iterable[U]) -> NamedTopics[U]:
             topic.name = state.name
             known.append(topic)
     return NamedTopics(known, refused)
+
+
+def existing_partitions(image: MetadataImage, topics: NamedTopics[P]) -> NamedTopics[P]:
+    """Says also which partitions do not exist: their topic is among both then."""
+    known: list[P] = []
+    refused = list(topics.refused)
+    for topic in topics.known:
+        there = image.topics[image.topic_ids[topic.name]].partitions
+        missing = [one for one in topic.partitions if one.partition_index not in there]
+        if missing:
+            refused.append((_only(topic, missing), ErrorCode.unknown_topic_or_partition))
+            found = [one for one in topic.partitions if one.partition_index in there]
+            if found:
+                known.append(_only(topic, found))
+        elif topic.partitions:
+            known.append(topic)
+    return NamedTopics(known, refused)
+
+
+def _only(topic: P, partitions: list[Any]) -> P:
+    part = copy(topic)
+    part.partitions = partitions
+    return part
+
+
+def add_answers(answers: list[P], more: Iterable[P]) -> None:
+    """What is answered for the rest of the partitions, to the same topics."""
+    by_topic = {(topic.name, getattr(topic, "topic_id", None)): topic for topic in answers}
+    for topic in more:
+        same = by_topic.get((topic.name, getattr(topic, "topic_id", None)))
+        if same is not None:
+            same.partitions += topic.partitions
+        elif topic.partitions:
+            answers.append(topic)

@@ -9,12 +9,13 @@ from typing import Final
 
 from lograft.api.claimed_topics import claimed_topics
 from lograft.api.context import Api, Context
-from lograft.api.topic_names import known_topics
+from lograft.api.errors import code_of
+from lograft.api.topic_names import add_answers, existing_partitions, known_topics
 from lograft.coordination.group_shard import GroupShard
 from lograft.coordination.offset_commands import commit_transactional_offsets
 from lograft.coordination.types import Outcome, Ticket
 from lograft.metadata.errors import Refused
-from lograft.model.errors import ErrorCode
+from lograft.model.errors import ErrorCode, LograftError
 from lograft.storage.producers import UNVERIFIED, ProducerStates, Verification
 from lograft.wire.messages.txn_offset_commit import (
     TxnOffsetCommitRequest,
@@ -33,23 +34,32 @@ FIRST_SEQUENCE: Final = 0
 
 
 async def handle(context: Context, request: TxnOffsetCommitRequest) -> TxnOffsetCommitResponse:
-    groups, version = context.broker.groups, context.api_version
-    named = known_topics(context.broker.image, request.topics)
+    image = context.broker.image
+    named = existing_partitions(image, known_topics(image, request.topics))
     known, refused = await claimed_topics(context, request.group_id, named)
     reply = TxnOffsetCommitResponse()
     if known:
         request.topics = known
-        producers = groups.led_for(request.group_id).leader_log().producers
-        word = await _verify(context, request, producers)
+        try:
+            reply = await _commit(context, request)
+        except LograftError as error:
+            reply = error_response(request, code_of(error), str(error))
+    add_answers(reply.topics, (_refused(topic, code) for topic, code in refused))
+    return reply
 
-        def decide(shard: GroupShard, ticket: Ticket, now_ms: int) -> Outcome:
-            producers.check_transactional(
-                request.producer_id, request.producer_epoch, FIRST_SEQUENCE, word
-            )
-            return commit_transactional_offsets(shard, request, ticket, api_version=version)
 
-        reply = await groups.ask(request.group_id, decide)
-    reply.topics += (_refused(topic, code) for topic, code in refused)
+async def _commit(context: Context, request: TxnOffsetCommitRequest) -> TxnOffsetCommitResponse:
+    groups, version = context.broker.groups, context.api_version
+    producers = groups.led_for(request.group_id).leader_log().producers
+    word = await _verify(context, request, producers)
+
+    def decide(shard: GroupShard, ticket: Ticket, now_ms: int) -> Outcome:
+        producers.check_transactional(
+            request.producer_id, request.producer_epoch, FIRST_SEQUENCE, word
+        )
+        return commit_transactional_offsets(shard, request, ticket, api_version=version)
+
+    reply: TxnOffsetCommitResponse = await groups.ask(request.group_id, decide)
     return reply
 
 

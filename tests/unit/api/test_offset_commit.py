@@ -38,6 +38,20 @@ def test_topics_that_do_not_exist(version: int) -> None:
     play(scenario)
 
 
+@pytest.mark.parametrize("version", range(2, 11))
+def test_partitions_that_do_not_exist(version: int) -> None:
+    """Each has an answer of its own, also where the group has an error."""
+
+    async def scenario(bench: Bench) -> None:
+        unknown = ErrorCode.unknown_topic_or_partition
+        assert await commit(bench, version, "t", {0: 1, 3: 1}) == {0: 0, 3: unknown}
+        stranger = {"generation_id_or_member_epoch": 3, "member_id": "m"}
+        found = await commit(bench, version, "t", {0: 1, 3: 1}, **stranger)
+        assert found == {0: ErrorCode.unknown_member_id, 3: unknown}
+
+    play(scenario)
+
+
 @pytest.mark.parametrize(("version", "code"), [(8, 22), (9, 69)])
 def test_a_member_of_no_group(version: int, code: int) -> None:
     async def scenario(bench: Bench) -> None:
@@ -51,7 +65,7 @@ def test_a_member_of_no_group(version: int, code: int) -> None:
 
 def test_a_broker_that_is_not_the_coordinator() -> None:
     async def scenario(bench: Bench) -> None:
-        await bench.create_topic("t")
+        await bench.create_topic("t", partitions=2)
         assert await commit(bench, 9, "t", {0: 1}) == {0: ErrorCode.not_coordinator}
 
     run(scenario)
@@ -59,7 +73,7 @@ def test_a_broker_that_is_not_the_coordinator() -> None:
 
 def test_metadata_may_not_be_long() -> None:
     async def scenario(bench: Bench) -> None:
-        await bench.create_topic("t")
+        await bench.create_topic("t", partitions=2)
         await find(bench)
         codes = await commit(bench, 9, "t", {0: 1, 1: 1_000_000})
         assert codes == {0: 0, 1: ErrorCode.offset_metadata_too_large}
@@ -71,7 +85,7 @@ def test_offsets_outlive_the_broker() -> None:
     controller, machine = StandInController(), new_machine()
 
     async def first(bench: Bench) -> None:
-        await bench.create_topic("t")
+        await bench.create_topic("t", partitions=2)
         await find(bench)
         for offset in range(10):
             assert await commit(bench, 9, "t", {0: offset, 1: 5}) == {0: 0, 1: 0}

@@ -47,7 +47,7 @@ async def end(bench: Bench, *, committed: bool, epoch: int = 0) -> None:
 @pytest.mark.parametrize("version", range(5))
 def test_they_count_when_the_transaction_is_committed(version: int, committed: bool) -> None:
     async def scenario(bench: Bench) -> None:
-        await bench.create_topic("t")
+        await bench.create_topic("t", partitions=2)
         await find(bench)
         await commit(bench, 9, "t", {0: 1})
         assert await commit_in_transaction(bench, version, {0: 5, 1: 6}) == {0: 0, 1: 0}
@@ -61,7 +61,7 @@ def test_they_count_when_the_transaction_is_committed(version: int, committed: b
 
 def test_an_older_life_of_the_producer_is_fenced() -> None:
     async def scenario(bench: Bench) -> None:
-        await bench.create_topic("t")
+        await bench.create_topic("t", partitions=2)
         await find(bench)
         await end(bench, committed=False, epoch=4)
         fenced = ErrorCode.invalid_producer_epoch
