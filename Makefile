@@ -4,11 +4,11 @@ VENV := .venv
 BIN := $(VENV)/bin
 INSTALLED := $(VENV)/.installed
 
-.PHONY: help install demo test check format simulate fuzz interop chaos bench clean
+.PHONY: help install demo test check format simulate fuzz interop chaos chaos-figures bench clean
 .DEFAULT_GOAL := help
 
 help:  ## this list
-	@grep -E '^[a-z]+:.*##' $(MAKEFILE_LIST) | sed 's/:.*##/\t/' | expand -t 12
+	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed 's/:.*##/\t/' | expand -t 15
 
 install: $(INSTALLED)  ## create .venv with everything
 $(INSTALLED): pyproject.toml constraints.txt
@@ -46,8 +46,12 @@ fuzz: install  ## hostile frames against every API and version, longer than in m
 interop: install  ## other languages' clients and Kafka's own tools; LOGRAFT_INTEROP=full for all
 	LOGRAFT_TEST_SERVERS=both $(BIN)/python -m pytest -q -m 'interop or clients' --timeout 600 tests/compatibility
 
-chaos: install  ## a real node under kill and pause while real clients write
+chaos: install  ## real nodes and clusters under kill, pause and partition while real clients write
 	$(BIN)/python -m pytest -q -m chaos --timeout 900 tests/chaos
+
+chaos-figures: install  ## 20 minutes of it for isr, raft and Kafka each: docs/reliability/chaos.md
+	LOGRAFT_CHAOS_CLUSTERS=isr,raft,kafka LOGRAFT_CHAOS_CLUSTER_SECONDS=1200 \
+	LOGRAFT_CHAOS_RESULTS=docs/reliability $(BIN)/python -m pytest -q -m chaos --timeout 0 tests/chaos/test_clusters.py
 
 bench: install  ## Lograft beside Apache Kafka in one run, as ratios
 	$(BIN)/python -m bench

@@ -1,5 +1,5 @@
-"""Does to a cluster what happens to clusters: the leader or the controller is killed, paused or cut
-off, a node comes back, all go at once.
+"""Does to a cluster what happens to clusters: a leader, the controller or a coordinator is killed,
+paused or cut off, a node comes back, all go at once.
 
 What will be done is drawn from the seed before the run; whom it hits is looked up when it happens.
 """
@@ -14,6 +14,10 @@ from typing import Final, Literal, NamedTuple
 
 from lograft.model.types import TopicPartition
 from lograft.wire.messages.describe_quorum import DescribeQuorumResponse
+from lograft.wire.messages.find_coordinator import (
+    FindCoordinatorRequest,
+    FindCoordinatorResponse,
+)
 from tests.chaos.cluster_client import ClusterClient, ClusterRun
 from tests.chaos.networks import Network
 from tests.chaos.raw_client import RawClient, Refused
@@ -22,7 +26,7 @@ from tests.compatibility.readiness import broker_ids
 from tests.compatibility.servers import Server
 
 Kind = Literal["kill", "pause", "isolate", "one-way", "bridge", "restart", "kill all"]
-Target = Literal["leader", "controller", "any"]
+Target = Literal["leader", "controller", "coordinator", "any"]
 WEIGHTS: Final[dict[Kind, int]] = {
     "kill": 8,
     "pause": 3,
@@ -32,10 +36,14 @@ WEIGHTS: Final[dict[Kind, int]] = {
     "restart": 1,
     "kill all": 1,
 }
-TARGETS: Final[dict[Target, int]] = {"leader": 5, "controller": 3, "any": 2}
+TARGETS: Final[dict[Target, int]] = {"leader": 5, "controller": 3, "coordinator": 3, "any": 1}
 REST_SECONDS: Final = (1.0, 5.0)
 LASTING_SECONDS: Final = (0.5, 14.0)
 HEALED_SECONDS_MAX: Final = 120.0
+
+
+#: Of a coordinator: a group's or a transactional id's.
+GROUP, TRANSACTION = 0, 1
 
 
 class Fault(NamedTuple):
@@ -74,7 +82,11 @@ class ClusterNemesis:
         cluster: Cluster,
         partitions: Sequence[TopicPartition],
         network: Network | None,
+        *,
+        coordinated: Sequence[tuple[int, str]] = (),
     ) -> None:
+        """`coordinated`: whose coordinators are aimed at, as (GROUP or TRANSACTION, name)."""
+        self._coordinated = coordinated
         self._run = run
         self._cluster = cluster
         self._partitions = partitions
@@ -118,6 +130,18 @@ class ClusterNemesis:
     def _do(self, fault: Fault) -> None:
         tp = self._chance.choice(self._partitions)
         server = self._pick(fault.target, tp)
+        match fault.kind:
+            case "kill":
+                self._kill([server])
+            case "kill all":
+                self._kill(self._cluster.servers)
+            case "restart":
+                server.stop()
+            case "pause":
+                running(server).send_signal(signal.SIGSTOP)
+            case "isolate" | "one-way" | "bridge":
+                self._cut(fault.kind, server.node_id)
+        # Only now: what is sent from here on meets the fault.
         self._run.history.record(
             "nemesis",
             "probe",
@@ -127,27 +151,20 @@ class ClusterNemesis:
             tp=str(tp),
             node=server.node_id,
         )
+        if fault.kind != "kill all":
+            time.sleep(fault.seconds)
+        self._undo(fault, server)
+
+    def _undo(self, fault: Fault, server: Server) -> None:
         match fault.kind:
-            case "kill":
-                self._kill([server])
-                time.sleep(fault.seconds)
+            case "kill" | "restart":
                 server.launch()
             case "kill all":
-                self._kill(self._cluster.servers)
                 for each in self._cluster.servers:
                     each.launch()
-            case "restart":
-                server.stop()
-                time.sleep(fault.seconds)
-                server.launch()
             case "pause":
-                process = running(server)
-                process.send_signal(signal.SIGSTOP)
-                time.sleep(fault.seconds)
-                process.send_signal(signal.SIGCONT)
+                running(server).send_signal(signal.SIGCONT)
             case "isolate" | "one-way" | "bridge":
-                self._cut(fault.kind, server.node_id)
-                time.sleep(fault.seconds)
                 assert self._network is not None
                 self._network.heal()
 
@@ -181,12 +198,24 @@ class ClusterNemesis:
                 return self._at(self._client.leader_of(tp))
             if target == "controller":
                 return self._cluster.node(self._controller())
+            if target == "coordinator" and self._coordinated:
+                return self._cluster.node(self._coordinator())
         except (OSError, Refused, StopIteration, LookupError):
             pass
         return self._chance.choice(self._cluster.servers)
 
     def _at(self, address: tuple[str, int]) -> Server:
         return next(one for one in self._cluster.servers if (one.host, one.port) == address)
+
+    def _coordinator(self) -> int:
+        kind, name = self._chance.choice(self._coordinated)
+        request = FindCoordinatorRequest(key_type=kind, coordinator_keys=[name])
+        server = self._chance.choice(self._cluster.servers)
+        with RawClient(server.port, name="nemesis", host=server.host) as client:
+            (found,) = client.ask(request, 4, FindCoordinatorResponse).coordinators
+        if found.error_code:
+            raise Refused(found.error_code)
+        return found.node_id
 
     def _controller(self) -> int:
         server = self._chance.choice(self._cluster.servers)

@@ -1,7 +1,9 @@
 """A network of its own for the nodes of a run: a namespace each, joined by a bridge.
 
-Links are cut by routes that lead nowhere, in each direction on its own: a cut can be whole or
-one-way. Clients stay in the namespace of the test and reach everybody. Needs root and `ip`.
+A cut sends what is for another node to an address that nobody has, in each direction on its own:
+a cut can be whole or one-way, and all is silent. (A route that leads nowhere would not do: its
+sender is told at once.) Clients stay in the namespace of the test and reach everybody. Needs root
+and `ip`.
 """
 
 import os
@@ -16,6 +18,8 @@ from tests.compatibility.clusters import Place
 PREFIX: Final = "lograft"
 #: Reserved for tests of network devices (RFC 2544): no real network has it.
 NETWORK: Final = "198.18.77"
+#: An address of the link that no interface has.
+NOBODY: Final = "02:00:00:00:00:99"
 
 
 def can_make_networks() -> bool:
@@ -64,7 +68,7 @@ class Network:
         run_ip("addr", "add", f"{NETWORK}.254/24", "dev", self._bridge).or_fail()
         run_ip("link", "set", self._bridge, "up").or_fail()
         for node in self._nodes:
-            name, ours, theirs = self.name(node), f"lgv{self._id}{node}", f"lgw{self._id}{node}"
+            name, ours, theirs = self.name(node), f"lgv{self._id}{node}", self._device(node)
             run_ip("netns", "add", name).or_fail()
             run_ip("link", "add", ours, "type", "veth", "peer", "name", theirs).or_fail()
             run_ip("link", "set", ours, "master", self._bridge).or_fail()
@@ -85,7 +89,7 @@ class Network:
         """Nothing gets from one to the other; the way back is another cut."""
         if (sender, receiver) not in self._cuts:
             self._cuts.add((sender, receiver))
-            self._route("add", sender, receiver).or_fail()
+            self._neighbour("replace", sender, receiver, "lladdr", NOBODY, "nud", "permanent")
 
     def isolate(self, node: int) -> None:
         for other in self._nodes:
@@ -95,9 +99,13 @@ class Network:
 
     def heal(self) -> None:
         for sender, receiver in sorted(self._cuts):
-            self._route("del", sender, receiver).or_fail()
+            self._neighbour("del", sender, receiver)
         self._cuts.clear()
 
-    def _route(self, what: str, sender: int, receiver: int) -> run_ip:
-        target = f"{self.host(receiver)}/32"
-        return run_ip("-n", self.name(sender), "route", what, "blackhole", target)
+    def _device(self, node: int) -> str:
+        return f"lgw{self._id}{node}"
+
+    def _neighbour(self, what: str, sender: int, receiver: int, *more: str) -> None:
+        """What the sender's machine knows of the receiver's address on the link."""
+        place = ("dev", self._device(sender), *more)
+        run_ip("-n", self.name(sender), "neigh", what, self.host(receiver), *place).or_fail()

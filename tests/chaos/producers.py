@@ -43,14 +43,17 @@ class LibrdkafkaProducer(threading.Thread):
         idempotent: bool = True,
         pause_seconds: float = 0.08,
         gives_up: bool = False,
+        rest_seconds: float = 0.0,
         settings: Mapping[str, Any] | None = None,
     ) -> None:
+        """`pause_seconds`: how long it waits for answers; `rest_seconds`: and then in any case."""
         super().__init__(name=f"p{index}", daemon=True)
         self._run = run
         self._topics = topics
         self._random = random.Random(f"{run.seed}-{self.name}")
         self._pid = index if idempotent else -1
         self._pause_seconds = pause_seconds
+        self._rest_seconds = rest_seconds
         self._gives_up = gives_up
         self._sequence = 0
         self._producer = Producer(
@@ -86,6 +89,7 @@ class LibrdkafkaProducer(threading.Thread):
                 for _ in range(self._random.randrange(1, 20)):
                     self._send(topic, tp)
             self._producer.poll(self._pause_seconds)
+            run.stop.wait(self._rest_seconds)
         if self._gives_up:
             self._producer.purge()
         left = self._producer.flush(DRAIN_SECONDS_MAX)
@@ -147,6 +151,7 @@ class RetryingProducer(threading.Thread):
         *,
         patience_seconds: float = DRAIN_SECONDS_MAX,
         remembered: int = BATCHES_REMEMBERED,
+        rest_seconds_max: float = 0.03,
     ) -> None:
         """`remembered`: of how many batches, counted from the newest, a retry must be known."""
         super().__init__(name=f"r{index}", daemon=True)
@@ -160,6 +165,7 @@ class RetryingProducer(threading.Thread):
         self._sent: deque[Sent] = deque(maxlen=remembered)
         self._attempts = 0
         self._patience_seconds = patience_seconds
+        self._rest_seconds_max = rest_seconds_max
 
     def run(self) -> None:
         try:
@@ -190,7 +196,7 @@ class RetryingProducer(threading.Thread):
             self._exchange(sent, is_retry=False)
             self._sent.append(sent)
             sequence += count
-            self._run.stop.wait(self._random.random() * 0.03)
+            self._run.stop.wait(self._random.random() * self._rest_seconds_max)
 
     def _exchange(self, sent: Sent, *, is_retry: bool) -> None:
         history = self._run.history

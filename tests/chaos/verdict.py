@@ -74,6 +74,18 @@ def read_again(run: Run, tp: TopicPartition) -> None:
     history.record(name, "ok", "poll", records=records, hw=end, log_start=start)
 
 
+def read_copies(run: Run, topic: Topic) -> None:
+    """What read_committed shows of a topic that transactions wrote, with each record's key."""
+    for tp in topic.of_partitions():
+        run.history.record(f"copies@{tp}", "invoke", "copies", tp=str(tp))
+        messages = read(run.bootstrap, tp.topic, partition=tp.partition)
+        records = [
+            (message.offset(), uid_in(message.value()), (message.key() or b"").decode())
+            for message in messages
+        ]
+        run.history.record(f"copies@{tp}", "ok", "copies", records=records)
+
+
 def without_superseded(history: History, topics: Iterable[Topic]) -> History:
     """Of a compacted topic a record may be gone once a later one of its key is there: such a send
     counts as one of unknown outcome."""
@@ -137,11 +149,19 @@ def summary(run: Run) -> dict[str, int]:
     }
 
 
-def judge(run: Run, topics: Sequence[Topic], *, folder: Path, say: Callable[[str], None]) -> None:
+def judge(
+    run: Run,
+    topics: Sequence[Topic],
+    *,
+    folder: Path,
+    say: Callable[[str], None],
+    found: Sequence[Violation] | None = None,
+) -> None:
     """Fails the test when the history or a client has something to complain about; the history is
-    then in `folder`."""
+    then in `folder`. `found`: what was wrong, where the caller has looked already."""
     begun = time.monotonic()
-    found = violations(run, topics)
+    if found is None:
+        found = violations(run, topics)
     say(f"{summary(run)}")
     say(f"violations: {len(found)} (checked in {time.monotonic() - begun:.1f} s)")
     if found or run.troubles:

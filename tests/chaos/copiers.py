@@ -1,0 +1,189 @@
+"""Programs that copy a topic in transactions and die in the middle of them.
+
+Each transaction takes what one poll gave, writes it to the other topic and commits the positions
+with it. The key of a copy names its transaction, so that a reader's records tell which transactions
+it saw. A copier that died comes back under its transactional id; now and then its former self
+wakes up afterwards and tries to commit.
+"""
+
+import random
+import threading
+import time
+from collections.abc import Callable, Mapping
+from contextlib import closing
+from typing import Any, Final
+
+from confluent_kafka import Consumer, KafkaError, KafkaException, Message, Producer
+from confluent_kafka import TopicPartition as Assigned
+
+from lograft.model.types import TopicPartition
+from tests.chaos.members import consumer_settings
+from tests.chaos.payloads import uid_in
+from tests.chaos.recording import Run
+from tests.chaos.topics import Topic
+
+GROUP: Final = "copiers"
+POLL_SECONDS: Final = 0.2
+BATCH_MAX: Final = 200
+CALL_SECONDS_MAX: Final = 10.0
+ZOMBIE_SECONDS_MAX: Final = 3.0
+PATIENCE_SECONDS: Final = 60.0
+TRANSACTION_TIMEOUT_MS: Final = 15_000
+#: In a transaction: the copier dies, or thinks better of it.
+DEATH_CHANCE: Final = 0.02
+ABORT_CHANCE: Final = 0.05
+AWAY_SECONDS_MAX: Final = 2.0
+
+
+class LifeOver(Exception):
+    """This producer or consumer is of no use any more."""
+
+
+class Copier(threading.Thread):
+    def __init__(
+        self,
+        run: Run,
+        index: int,
+        source: Topic,
+        target: Topic,
+        *,
+        until: threading.Event,
+        settings: Mapping[str, Any],
+    ) -> None:
+        super().__init__(name=f"x{index}", daemon=True)
+        self._run = run
+        self._source = source
+        self._target = target
+        self._until = until
+        self._settings = settings
+        self._random = random.Random(f"{run.seed}-{self.name}")
+        self._count = 0
+        #: What was left in the middle of a transaction, with the transaction's name.
+        self._zombie: tuple[Producer, str] | None = None
+
+    def run(self) -> None:
+        while not self._until.is_set():
+            try:
+                self._live()
+            except (LifeOver, KafkaException):
+                pass
+            self._until.wait(self._random.uniform(0, AWAY_SECONDS_MAX))
+
+    def _live(self) -> None:
+        producer = Producer(
+            {
+                "bootstrap.servers": self._run.bootstrap,
+                "transactional.id": f"copier-{self.name}",
+                "transaction.timeout.ms": TRANSACTION_TIMEOUT_MS,
+                "linger.ms": 5,
+                "reconnect.backoff.ms": 50,
+                "reconnect.backoff.max.ms": 300,
+                "log_level": 0,
+            }
+        )
+        settings = {**consumer_settings(self._run, GROUP), **self._settings}
+        with closing(Consumer(settings)) as consumer:
+            consumer.subscribe([self._source.name])
+            self._until_done(lambda: producer.init_transactions(CALL_SECONDS_MAX))
+            self._wake_zombie()
+            while not self._until.is_set():
+                self._transaction(producer, consumer)
+
+    def _transaction(self, producer: Producer, consumer: Consumer) -> None:
+        messages = [
+            each for each in consumer.consume(BATCH_MAX, POLL_SECONDS) if each.error() is None
+        ]
+        if not messages:
+            producer.poll(0)
+            return
+        self._count += 1
+        name = f"{self.name}.{self._count}"
+        history = self._run.history
+        uids = [uid_in(message.value()) for message in messages]
+        history.record(self.name, "invoke", "transaction", name=name, uids=uids)
+        outcome = "info"
+        try:
+            outcome = self._carry_out(producer, consumer, messages, name)
+        except KafkaException as error:
+            outcome = self._abort_after(producer, error)
+        finally:
+            history.record(self.name, "ok" if outcome == "ok" else "info", "transaction")
+        if outcome != "ok":
+            # Positions are ahead of what is committed: a new consumer begins where that is.
+            raise LifeOver
+
+    def _carry_out(
+        self, producer: Producer, consumer: Consumer, messages: list[Message], name: str
+    ) -> str:
+        """ok, or info when it was left or given up: what is not committed must not be seen, but a
+        copier that is told of an error cannot always know."""
+        producer.begin_transaction()
+        positions: dict[TopicPartition, int] = {}
+        for message in messages:
+            topic, partition, offset = message.topic(), message.partition(), message.offset()
+            assert topic is not None
+            assert partition is not None
+            assert offset is not None
+            positions[TopicPartition(topic, partition)] = offset + 1
+            producer.produce(
+                self._target.name, value=message.value(), key=name.encode(), partition=partition
+            )
+            producer.poll(0)
+        offsets = [Assigned(tp.topic, tp.partition, offset) for tp, offset in positions.items()]
+        metadata = consumer.consumer_group_metadata()
+        self._until_done(
+            lambda: producer.send_offsets_to_transaction(offsets, metadata, CALL_SECONDS_MAX)
+        )
+        chance = self._random.random()
+        if chance < DEATH_CHANCE:
+            self._zombie = (producer, name)
+            return "info"
+        if chance < DEATH_CHANCE + ABORT_CHANCE:
+            self._until_done(lambda: producer.abort_transaction(CALL_SECONDS_MAX))
+            self._say_aborted(name)
+            return "info"
+        self._until_done(lambda: producer.commit_transaction(CALL_SECONDS_MAX))
+        return "ok"
+
+    def _abort_after(self, producer: Producer, error: KafkaException) -> str:
+        if _error_in(error).txn_requires_abort():
+            try:
+                self._until_done(lambda: producer.abort_transaction(CALL_SECONDS_MAX))
+            except KafkaException:
+                return "info"
+            self._say_aborted(f"{self.name}.{self._count}")
+        return "info"
+
+    def _say_aborted(self, name: str) -> None:
+        self._run.history.record(self.name, "probe", "aborted", name=name)
+
+    def _wake_zombie(self) -> None:
+        """Whoever has its id now has ended what it left: its commit must not count."""
+        if self._zombie is None:
+            return
+        zombie, name = self._zombie
+        self._zombie = None
+        self._say_aborted(name)
+        self._run.history.record(self.name, "probe", "zombie", name=name)
+        try:
+            zombie.commit_transaction(ZOMBIE_SECONDS_MAX)
+        except KafkaException:
+            return
+        self._run.trouble(self.name, f"{name} was committed by one that was fenced")
+
+    def _until_done(self, call: Callable[[], Any]) -> None:
+        """Calls again while librdkafka says that it may work."""
+        deadline = time.monotonic() + PATIENCE_SECONDS
+        while time.monotonic() < deadline:
+            try:
+                call()
+                return
+            except KafkaException as error:
+                if not _error_in(error).retriable():
+                    raise
+        raise LifeOver
+
+
+def _error_in(raised: KafkaException) -> KafkaError:
+    error: KafkaError = raised.args[0]
+    return error

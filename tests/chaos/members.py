@@ -1,0 +1,233 @@
+"""Members of consumer groups: they process, then commit, and come and go.
+
+What they read goes into the history as polls, with the group, the member and the generation in
+which the partition was given to them; commits are operations of their own. All go on until the
+test has seen that the group is done (`until`).
+"""
+
+import random
+import struct
+import threading
+import time
+from collections import defaultdict
+from collections.abc import Mapping, Sequence
+from typing import Any, Final
+
+from confluent_kafka import OFFSET_INVALID, Consumer, KafkaException
+from confluent_kafka import TopicPartition as Assigned
+
+from lograft.model.types import TopicPartition
+from tests.chaos.payloads import uid_in
+from tests.chaos.recording import Run
+from tests.chaos.topics import Topic
+
+POLL_SECONDS: Final = 0.2
+LIFE_SECONDS: Final = (5.0, 40.0)
+AWAY_SECONDS_MAX: Final = 3.0
+ANSWER_SECONDS_MAX: Final = 10.0
+LOOK_SECONDS: Final = 0.5
+#: Long enough for a loaded machine, short enough for members that die to be missed in time.
+SESSION_MS: Final = 10_000
+CLASSIC: Final[Mapping[str, Any]] = {
+    "partition.assignment.strategy": "range",
+    "session.timeout.ms": SESSION_MS,
+    "heartbeat.interval.ms": 1_000,
+}
+CONSUMER: Final[Mapping[str, Any]] = {"group.protocol": "consumer"}
+
+
+def generation_in(metadata: bytes) -> int:
+    """librdkafka writes what a group knows of its member as CGMDv2:, the generation, names."""
+    head = b"CGMDv2:"
+    assert metadata.startswith(head), metadata
+    (generation,) = struct.unpack_from("=i", metadata, len(head))
+    return int(generation)
+
+
+def consumer_settings(run: Run, group: str) -> dict[str, Any]:
+    return {
+        "bootstrap.servers": run.bootstrap,
+        "group.id": group,
+        "enable.auto.commit": False,
+        "auto.offset.reset": "earliest",
+        "isolation.level": "read_committed",
+        "reconnect.backoff.ms": 50,
+        "reconnect.backoff.max.ms": 300,
+        "fetch.wait.max.ms": 200,
+        "log_level": 0,
+    }
+
+
+class GroupMember(threading.Thread):
+    def __init__(
+        self,
+        run: Run,
+        name: str,
+        group: str,
+        topic: Topic,
+        *,
+        until: threading.Event,
+        settings: Mapping[str, Any],
+    ) -> None:
+        super().__init__(name=name, daemon=True)
+        self._run = run
+        self._group = group
+        self._topic = topic
+        self._until = until
+        self._settings = settings
+        self._random = random.Random(f"{run.seed}-{name}")
+        #: Partition -> the generation in which it was given to this member, the next offset, and
+        #: the last one that is committed for sure.
+        self._generations: dict[TopicPartition, int] = {}
+        self._next: dict[TopicPartition, int] = {}
+        self._committed: dict[TopicPartition, int] = {}
+        self._life = 0
+
+    def run(self) -> None:
+        while not self._until.is_set():
+            self._life += 1
+            consumer = Consumer({**consumer_settings(self._run, self._group), **self._settings})
+            consumer.subscribe(
+                [self._topic.name],
+                on_assign=self._on_assign,
+                on_revoke=self._on_revoke,
+                on_lost=self._on_revoke,
+            )
+            try:
+                self._work(consumer)
+            finally:
+                consumer.close()
+                self._forget(list(self._generations))
+            self._until.wait(self._random.uniform(0, AWAY_SECONDS_MAX))
+
+    @property
+    def _member(self) -> str:
+        return f"{self.name}.{self._life}"
+
+    def _work(self, consumer: Consumer) -> None:
+        end = time.monotonic() + self._random.uniform(*LIFE_SECONDS)
+        while not self._until.is_set() and time.monotonic() < end:
+            by_partition: dict[TopicPartition, list[tuple[int, str]]] = defaultdict(list)
+            for message in consumer.consume(100, POLL_SECONDS):
+                error = message.error()
+                if error is not None:
+                    if error.fatal():
+                        self._run.trouble(self.name, error)
+                    continue
+                topic, partition, offset = message.topic(), message.partition(), message.offset()
+                assert topic is not None
+                assert partition is not None
+                assert offset is not None
+                uid = uid_in(message.value())
+                by_partition[TopicPartition(topic, partition)].append((offset, uid))
+            for tp, records in by_partition.items():
+                self._record(tp, records)
+            self._commit(consumer)
+
+    def _record(self, tp: TopicPartition, records: list[tuple[int, str]]) -> None:
+        history, proc = self._run.history, f"{self.name}@{tp}"
+        asked = {
+            "tp": str(tp),
+            "offset": self._next.get(tp, records[0][0]),
+            "group": self._group,
+            "member": self._member,
+            "generation": self._generations.get(tp, -1),
+            "is_first": tp not in self._next,
+        }
+        last = records[-1][0]
+        history.record(proc, "invoke", "poll", **asked)
+        history.record(proc, "ok", "poll", records=records, hw=last + 1, log_start=0)
+        self._next[tp] = last + 1
+
+    def _commit(self, consumer: Consumer) -> None:
+        """What was processed since the last commit that was acknowledged."""
+        offsets = {tp: end for tp, end in self._next.items() if end > self._committed.get(tp, 0)}
+        if not offsets:
+            return
+        history = self._run.history
+        asked = {str(tp): offset for tp, offset in offsets.items()}
+        history.record(
+            self.name, "invoke", "commit", group=self._group, member=self._member, offsets=asked
+        )
+        wanted = [Assigned(tp.topic, tp.partition, offset) for tp, offset in offsets.items()]
+        try:
+            done = consumer.commit(offsets=wanted, asynchronous=False)
+        except KafkaException as error:
+            history.record(self.name, "info", "commit", error=str(error))
+            return
+        if any(each.error is not None for each in done or ()):
+            history.record(self.name, "info", "commit", error="of a partition")
+            return
+        history.record(self.name, "ok", "commit")
+        self._committed |= offsets
+
+    def _on_assign(self, consumer: Consumer, partitions: list[Assigned]) -> None:
+        generation = generation_in(consumer.consumer_group_metadata())
+        given = [TopicPartition(each.topic, each.partition) for each in partitions]
+        self._forget(given)
+        self._generations |= dict.fromkeys(given, generation)
+        self._run.history.record(
+            self.name,
+            "probe",
+            "assigned",
+            group=self._group,
+            member=self._member,
+            generation=generation,
+            partitions=[str(tp) for tp in given],
+        )
+
+    def _on_revoke(self, _consumer: Consumer, partitions: list[Assigned]) -> None:
+        self._forget([TopicPartition(each.topic, each.partition) for each in partitions])
+
+    def _forget(self, partitions: Sequence[TopicPartition]) -> None:
+        for tp in partitions:
+            for known in (self._generations, self._next, self._committed):
+                known.pop(tp, None)
+
+
+class OffsetWatcher(threading.Thread):
+    """Asks again and again what groups have committed."""
+
+    def __init__(
+        self, run: Run, groups: Mapping[str, Topic], *, until: threading.Event, name: str = "ow"
+    ) -> None:
+        super().__init__(name=name, daemon=True)
+        self._run = run
+        self._groups = groups
+        self._until = until
+
+    def run(self) -> None:
+        consumers = {group: Consumer(consumer_settings(self._run, group)) for group in self._groups}
+        while not self._until.is_set():
+            for group, consumer in consumers.items():
+                committed(self._run, consumer, self.name, group, self._groups[group])
+            self._until.wait(LOOK_SECONDS)
+        for consumer in consumers.values():
+            consumer.close()
+
+
+def committed(
+    run: Run, consumer: Consumer, name: str, group: str, topic: Topic
+) -> dict[TopicPartition, int] | None:
+    """Recorded as an offset_fetch; None: nobody answered. Partitions without a position are 0."""
+    history = run.history
+    wanted = [Assigned(tp.topic, tp.partition) for tp in topic.of_partitions()]
+    history.record(name, "invoke", "offset_fetch", group=group)
+    try:
+        answered = consumer.committed(wanted, timeout=ANSWER_SECONDS_MAX)
+    except KafkaException as error:
+        history.record(name, "info", "offset_fetch", error=str(error))
+        return None
+    if any(each.error is not None for each in answered):
+        history.record(name, "info", "offset_fetch", error="of a partition")
+        return None
+    offsets = {
+        TopicPartition(each.topic, each.partition): (
+            0 if each.offset == OFFSET_INVALID else each.offset
+        )
+        for each in answered
+    }
+    history.record(
+        name, "ok", "offset_fetch", offsets={str(tp): offset for tp, offset in offsets.items()}
+    )
+    return offsets
