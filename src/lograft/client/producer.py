@@ -1,0 +1,270 @@
+"""The producer: records in, acknowledgements out.
+
+async with Producer(bootstrap_servers="localhost:9092") as producer:
+    acknowledged = await producer.send("greetings", b"hello", key=b"world")
+    print(acknowledged.partition, acknowledged.offset)
+"""
+
+import asyncio
+import logging
+from collections.abc import Iterable, Mapping
+from itertools import repeat
+from types import TracebackType
+from typing import Any, Final
+
+from lograft.client.core import ClientCore
+from lograft.client.errors import TimedOut, WrongUse
+from lograft.client.metadata import Topic
+from lograft.client.producing.accumulator import Accumulator, BufferFull
+from lograft.client.producing.batches import Delivery, Headers
+from lograft.client.producing.interceptors import Interceptors, Outgoing
+from lograft.client.producing.partitioner import murmur2
+from lograft.client.producing.sender import Sender
+from lograft.client.producing.settings import ProducerSettings
+from lograft.client.serializers import plain_serializer, serialized
+from lograft.client.types import Acknowledged
+from lograft.model.seams import Runtime
+
+log = logging.getLogger("lograft.client")
+
+_CLOSE_TIMEOUT_MS: Final = 30_000
+
+
+class Producer:
+    """Belongs to the event loop in which it was opened. Settings are Kafka's, by their dotted names
+    in a mapping or as keywords; `runtime` is for simulations."""
+
+    def __init__(
+        self,
+        settings: Mapping[str, Any] | None = None,
+        /,
+        *,
+        runtime: Runtime | None = None,
+        **keywords: Any,
+    ) -> None:
+        self.settings = ProducerSettings.read(settings or {}, **keywords)
+        self._runtime = runtime
+        self._core: ClientCore[ProducerSettings] | None = None
+        self._interceptors = Interceptors(self.settings.interceptor_classes)
+        self._key_serializer = self.settings.key_serializer or plain_serializer
+        self._value_serializer = self.settings.value_serializer or plain_serializer
+        #: Nothing needs to be serialized that is bytes already.
+        self._takes_bytes = (
+            self._key_serializer is plain_serializer and self._value_serializer is plain_serializer
+        )
+        self._ignores_keys = self.settings.partitioner_ignore_keys
+        self._partitioner = self.settings.partitioner_class
+        self._batch_size = self.settings.batch_size
+
+    async def start(self) -> None:
+        """Opens the producer. Nobody is asked yet: brokers that are not there show when something
+        is sent."""
+        if self._core is not None:
+            raise WrongUse("the producer has been started already")
+        settings = self.settings
+        core = self._core = ClientCore(
+            settings,
+            creates_topics=True,
+            metadata_max_idle_ms=settings.metadata_max_idle_ms,
+            runtime=self._runtime,
+        )
+        self._clock = core.runtime.clock
+        self._metadata = core.metadata
+        self._accumulator = Accumulator(settings, core.runtime.clock, core.runtime.randomness)
+        self._sender = Sender(core, self._accumulator)
+        self._sender.start()
+
+    async def __aenter__(self) -> "Producer":
+        await self.start()
+        return self
+
+    async def __aexit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        await self.close()
+
+    async def send(
+        self,
+        topic: str,
+        value: Any = None,
+        *,
+        key: Any = None,
+        partition: int | None = None,
+        timestamp_ms: int | None = None,
+        headers: Headers = (),
+    ) -> Acknowledged:
+        """Sends a record and waits for its acknowledgement."""
+        delivery = await self.enqueue(
+            topic,
+            value,
+            key=key,
+            partition=partition,
+            timestamp_ms=timestamp_ms,
+            headers=headers,
+        )
+        return await delivery
+
+    async def enqueue(
+        self,
+        topic: str,
+        value: Any = None,
+        *,
+        key: Any = None,
+        partition: int | None = None,
+        timestamp_ms: int | None = None,
+        headers: Headers = (),
+    ) -> Delivery:
+        """Waits until the record is in the buffer: for metadata and for room, together at most
+        max.block.ms. The delivery tells the rest."""
+        record = Outgoing(topic, value, key, partition, timestamp_ms, headers)
+        core = self._open_core()
+        deadline_ms = core.now_ms() + self.settings.max_block_ms
+        if self._interceptors:
+            record = self._interceptors.on_send(record)
+        while True:
+            found = self._metadata.use(record.topic)
+            if found is None:
+                found = await self._metadata.topic(record.topic, deadline_ms=deadline_ms)
+            wanted = record.partition
+            if wanted is not None and found.partition(wanted) is None:
+                await self._metadata.partition(record.topic, wanted, deadline_ms=deadline_ms)
+                continue
+            try:
+                delivery = self._put(found, record)
+            except BufferFull:
+                self._sender.wake()
+                await self._accumulator.wait_for_room(deadline_ms)
+                core.check_open()
+            else:
+                self._accumulator.offer_room()
+                return delivery
+
+    def send_nowait(
+        self,
+        topic: str,
+        value: Any = None,
+        *,
+        key: Any = None,
+        partition: int | None = None,
+        timestamp_ms: int | None = None,
+        headers: Headers = (),
+    ) -> Delivery:
+        """Puts the record into the buffer now. Raises BufferFull when there is no room, and
+        WrongUse while the topic is not known: `await producer.prepare(topic)` first."""
+        self._open_core()
+        record = Outgoing(topic, value, key, partition, timestamp_ms, headers)
+        if self._interceptors:
+            record = self._interceptors.on_send(record)
+        found = self._metadata.use(record.topic)
+        if found is None:
+            raise WrongUse(f"topic {topic!r} is not known yet: await producer.prepare({topic!r})")
+        if partition is not None and found.partition(partition) is None:
+            raise WrongUse(
+                f"topic {topic!r} has {len(found.partitions)} partitions, so there is no partition"
+                f" {partition}"
+            )
+        return self._put(found, record)
+
+    async def prepare(self, topic: str) -> int:
+        """Makes the topic known, so that `send_nowait` can take records for it; returns how many
+        partitions it has."""
+        core = self._open_core()
+        deadline_ms = core.now_ms() + self.settings.max_block_ms
+        return len((await self._metadata.topic(topic, deadline_ms=deadline_ms)).partitions)
+
+    async def send_many(
+        self, topic: str, values: Iterable[Any], *, keys: Iterable[Any] | None = None
+    ) -> list[Delivery]:
+        """Puts all of them into the buffer, waiting for room as needed; their deliveries."""
+        await self.prepare(topic)
+        deliveries = []
+        pairs: Iterable[tuple[Any, Any]]
+        pairs = zip(repeat(None), values) if keys is None else zip(keys, values, strict=True)
+        for key, value in pairs:
+            try:
+                delivery = self.send_nowait(topic, value, key=key)
+            except BufferFull:
+                delivery = await self.enqueue(topic, value, key=key)
+            deliveries.append(delivery)
+        return deliveries
+
+    def _put(self, topic: Topic, record: Outgoing) -> Delivery:
+        name = record.topic
+        key, value = record.key, record.value
+        if key is not None and not (self._takes_bytes and type(key) is bytes):
+            key = serialized(self._key_serializer, name, key, "key")
+        if not (self._takes_bytes and type(value) is bytes):
+            value = serialized(self._value_serializer, name, value, "value")
+        accumulator = self._accumulator
+        queues = accumulator.topic(name)
+        partition = record.partition
+        is_sticky = False
+        if partition is None:
+            count = len(topic.partitions)
+            if self._partitioner is not None:
+                partition = self._partitioner(name, key, count)
+            elif key is not None and not self._ignores_keys:
+                partition = murmur2(key) % count
+            else:
+                partition = accumulator.choose(topic, queues)
+                is_sticky = True
+        timestamp = record.timestamp_ms
+        if timestamp is None:
+            timestamp = self._clock.wall_ms()
+        queue = queues.partition(partition)
+        before = accumulator.used_bytes
+        delivery, is_news = accumulator.append(queue, timestamp, key, value, record.headers)
+        if is_sticky:
+            queues.choice.add(accumulator.used_bytes - before, self._batch_size)
+        if is_news:
+            self._sender.wake()
+        if self._interceptors:
+            delivery.add_done_callback(self._tell_interceptors)
+        return delivery
+
+    def _tell_interceptors(self, delivery: Delivery) -> None:
+        try:
+            self._interceptors.on_acknowledgement(delivery.result(), None)
+        except Exception as error:
+            self._interceptors.on_acknowledgement(None, error)
+
+    async def flush(self) -> None:
+        """Until every record that was given before is acknowledged or has failed. Failures are
+        told by their deliveries."""
+        self._open_core()
+        self._sender.wake()
+        await self._accumulator.flush()
+
+    def statistics(self) -> dict[str, int]:
+        core = self._open_core()
+        return {
+            **self._sender.statistics(),
+            **core.network.statistics(),
+            "buffer_bytes_used": self._accumulator.used_bytes,
+            "batches_unfinished": len(self._accumulator.unfinished),
+        }
+
+    async def close(self, timeout_ms: int = _CLOSE_TIMEOUT_MS) -> None:
+        """Sends what is there, and fails what is not acknowledged when the time is up."""
+        core = self._core
+        if core is None or core.is_closed:
+            return
+        try:
+            async with asyncio.timeout(timeout_ms / 1000):
+                await self.flush()
+        except TimeoutError:
+            self._sender.end(
+                TimedOut(f"the producer was closed, and {timeout_ms} ms were not enough")
+            )
+        finally:
+            await core.close()
+
+    def _open_core(self) -> ClientCore[ProducerSettings]:
+        core = self._core
+        if core is None:
+            raise WrongUse("the producer is not open: use `async with`, or await start()")
+        core.check_open()
+        return core

@@ -1,0 +1,2 @@
+"""The parts of a producer, in the order in which a record passes them: serializers, partitioner,
+accumulator with its batches, sender."""

@@ -1,0 +1,275 @@
+"""Records that wait to be sent: per partition a queue of batches, all within buffer.memory.
+
+A batch is ready when it is full, when it has waited for linger.ms, when another waits behind it, or
+when somebody cannot wait: a flush, a producer that closes, a record that finds no room.
+"""
+
+import asyncio
+from collections import deque
+from collections.abc import Iterator
+from typing import Final
+
+from lograft.client.errors import ClientError, TimedOut
+from lograft.client.metadata import Topic
+from lograft.client.producing.batches import Batch, Delivery, Headers, record_size_max
+from lograft.client.producing.partitioner import StickyChoice
+from lograft.client.producing.settings import ProducerSettings
+from lograft.model.seams import Clock, Randomness
+from lograft.wire.batches import HEADER_SIZE
+from lograft.wire.compression import Codec
+
+#: How well batches compress is learned by this share of every new one.
+_RATIO_SHARE: Final = 0.05
+
+
+class BufferFull(ClientError):
+    """buffer.memory is used up; `send` waits for room, `send_nowait` does not."""
+
+    is_retriable = True
+
+
+class RecordTooLargeToSend(ClientError):
+    """The record alone is larger than max.request.size or buffer.memory."""
+
+
+class PartitionQueue:
+    """The batches of one partition that have not been sent, in order; the last may be open."""
+
+    __slots__ = ("batches", "in_flight", "open", "partition", "topic")
+
+    def __init__(self, topic: str, partition: int) -> None:
+        self.topic = topic
+        self.partition = partition
+        self.batches: deque[Batch] = deque()
+        #: The last of `batches`, if it takes more records.
+        self.open: Batch | None = None
+        #: Sent and not answered, in the order of their sequences.
+        self.in_flight: list[Batch] = []
+
+    def put_back(self, batch: Batch) -> None:
+        """A batch that is to be sent again takes its old place: before all that came after it."""
+        # Few have been sent before: the place is near the front.
+        at = 0
+        for other in self.batches:
+            if other.order > batch.order:
+                break
+            at += 1
+        self.batches.insert(at, batch)
+
+
+class TopicQueues:
+    __slots__ = ("choice", "name", "partitions")
+
+    def __init__(self, name: str, randomness: Randomness) -> None:
+        self.name = name
+        self.partitions: dict[int, PartitionQueue] = {}
+        self.choice = StickyChoice(randomness)
+
+    def partition(self, index: int) -> PartitionQueue:
+        queue = self.partitions.get(index)
+        if queue is None:
+            queue = self.partitions[index] = PartitionQueue(self.name, index)
+        return queue
+
+
+class Accumulator:
+    def __init__(self, settings: ProducerSettings, clock: Clock, randomness: Randomness) -> None:
+        self._settings = settings
+        self._clock = clock
+        self._randomness = randomness
+        self._topics: dict[str, TopicQueues] = {}
+        self._batch_size = max(settings.batch_size, HEADER_SIZE)
+        self._acks = settings.required_acks
+        self._record_bytes_max = (
+            min(settings.max_request_size, settings.buffer_memory) - HEADER_SIZE
+        )
+        self._compresses = settings.codec != Codec.none
+        #: Compressed size of what was sent lately, as a share of what it was before.
+        self._ratio = 1.0
+        self._batch_number = 0
+        #: Queues that hold batches.
+        self.active: dict[PartitionQueue, None] = {}
+        self.used_bytes = 0
+        self._waiting_for_room: deque[asyncio.Future[None]] = deque()
+        #: Unfinished batches, for flush.
+        self.unfinished: dict[Batch, None] = {}
+        #: Somebody cannot wait for lingering batches: everything is ready.
+        self.hurries = 0
+        self.transactional = False
+
+    # ── in ───────────────────────────────────────────────────────────────────────────────────
+
+    def topic(self, name: str) -> TopicQueues:
+        found = self._topics.get(name)
+        if found is None:
+            found = self._topics[name] = TopicQueues(name, self._randomness)
+        return found
+
+    def append(
+        self,
+        queue: PartitionQueue,
+        timestamp: int,
+        key: bytes | None,
+        value: bytes | None,
+        headers: Headers,
+    ) -> tuple[Delivery, bool]:
+        """The record's delivery, and whether the sender has to know: a batch has been opened or has
+        become full. Raises BufferFull: nothing has happened then."""
+        size = record_size_max(key, value, headers)
+        if size > self._record_bytes_max:
+            self._refuse(size)
+        if self.used_bytes + size > self._settings.buffer_memory:
+            raise BufferFull(
+                f"buffer.memory ({self._settings.buffer_memory} bytes) is used up by records that"
+                " have not been acknowledged"
+            )
+        batch = queue.open
+        is_news = False
+        if batch is None or self._estimate(batch.size_bytes) + size > self._batch_size:
+            is_news = True
+            batch = self._open(queue)
+        batch.append(timestamp, key, value, headers)
+        batch.reserved_bytes += size
+        self.used_bytes += size
+        if self._estimate(batch.size_bytes) >= self._batch_size:
+            queue.open = None
+            is_news = True
+        return Delivery(batch, batch.count - 1, self._acks), is_news
+
+    def _refuse(self, size: int) -> None:
+        settings = self._settings
+        name, limit = "max.request.size", settings.max_request_size
+        if settings.buffer_memory < limit:
+            name, limit = "buffer.memory", settings.buffer_memory
+        raise RecordTooLargeToSend(
+            f"the record takes {size} bytes, more than {name} ({limit}): raise it, or send less"
+        )
+
+    def _open(self, queue: PartitionQueue) -> Batch:
+        batch = Batch(queue.topic, queue.partition, self._clock.mono_ms(), (self._batch_number,))
+        self._batch_number += 1
+        batch.is_transactional = self.transactional
+        queue.batches.append(batch)
+        queue.open = batch
+        self.active[queue] = None
+        self.unfinished[batch] = None
+        return batch
+
+    def _estimate(self, size: int) -> int:
+        """What a batch of that many bytes will be when it is compressed."""
+        return int(size * self._ratio) if self._compresses else size
+
+    async def wait_for_room(self, deadline_ms: int) -> None:
+        """Until a batch has given its memory back; in the order of the calls. Raises TimedOut."""
+        rest_ms = deadline_ms - self._clock.mono_ms()
+        room = asyncio.get_running_loop().create_future()
+        self._waiting_for_room.append(room)
+        self.hurries += 1
+        try:
+            async with asyncio.timeout(max(rest_ms, 0) / 1000):
+                await room
+        except TimeoutError:
+            raise TimedOut(
+                f"no room in buffer.memory ({self._settings.buffer_memory} bytes) within"
+                f" max.block.ms ({self._settings.max_block_ms}): the brokers are slower than this"
+                " producer, or not there"
+            ) from None
+        finally:
+            self.hurries -= 1
+
+    # ── partitions for records without a key ─────────────────────────────────────────────────
+
+    def choose(self, topic: Topic, queues: TopicQueues) -> int:
+        """A partition that has a leader, if any has."""
+        choice = queues.choice
+        if choice.partition >= 0:
+            return choice.partition
+        available = [one.index for one in topic.partitions if one.leader >= 0]
+        if not available:
+            available = [one.index for one in topic.partitions]
+        queued = None
+        if self._settings.partitioner_adaptive_partitioning_enable:
+            held = queues.partitions
+            queued = [len(held[one].batches) if one in held else 0 for one in available]
+        return choice.draw(available, queued)
+
+    # ── out ──────────────────────────────────────────────────────────────────────────────────
+
+    def ready_at_ms(self, queue: PartitionQueue) -> int:
+        """When the first batch of a queue may be sent: 0 is now."""
+        first = queue.batches[0]
+        if first.attempts:
+            return first.retry_at_ms
+        if first is not queue.open or self.hurries:
+            return 0
+        return first.created_ms + self._settings.linger_ms
+
+    def take(self, queue: PartitionQueue) -> Batch:
+        """The first batch; it takes no more records."""
+        batch = queue.batches.popleft()
+        if queue.open is batch:
+            queue.open = None
+        if not queue.batches:
+            self.active.pop(queue, None)
+        return batch
+
+    def put_back(self, queue: PartitionQueue, batch: Batch) -> None:
+        queue.put_back(batch)
+        self.active[queue] = None
+
+    def split(self, queue: PartitionQueue, batch: Batch) -> None:
+        """A batch that the broker finds too large goes on in smaller ones, in its place."""
+        target = max(batch.size_bytes // 2, 1)
+        children: list[Batch] = []
+        for record in batch.records():
+            child = children[-1] if children else None
+            if child is None or child.size_bytes >= target:
+                order = (*batch.order, len(children))
+                child = Batch(batch.topic, batch.partition, batch.created_ms, order)
+                child.is_transactional = batch.is_transactional
+                children.append(child)
+            child.append(record.timestamp, record.key, record.value, record.headers)
+        children[0].reserved_bytes, batch.reserved_bytes = batch.reserved_bytes, 0
+        for child in children:
+            self.unfinished[child] = None
+            queue.put_back(child)
+        self.active[queue] = None
+        batch.replace(children)
+        self.unfinished.pop(batch, None)
+
+    def compressed(self, batch: Batch, size: int) -> None:
+        """Learns how well batches compress."""
+        if self._compresses and batch.size_bytes:
+            self._ratio += _RATIO_SHARE * (size / batch.size_bytes - self._ratio)
+
+    def release(self, batch: Batch) -> None:
+        """A batch is done: its memory goes to whoever waits."""
+        self.unfinished.pop(batch, None)
+        self.used_bytes -= batch.reserved_bytes
+        batch.reserved_bytes = 0
+        self.offer_room()
+
+    def offer_room(self) -> None:
+        """Lets the first of those who wait try again; who succeeds offers the rest to the next."""
+        waiting = self._waiting_for_room
+        while waiting:
+            room = waiting.popleft()
+            if not room.done():
+                room.set_result(None)
+                break
+
+    def expired(self, now_ms: int) -> Iterator[tuple[PartitionQueue, Batch]]:
+        """Batches whose delivery.timeout.ms is over while they wait in a queue."""
+        oldest_ms = now_ms - self._settings.delivery_timeout_ms
+        for queue in list(self.active):
+            while queue.batches and queue.batches[0].created_ms <= oldest_ms:
+                yield queue, self.take(queue)
+
+    async def flush(self) -> None:
+        """Until everything that is here now is acknowledged or has failed."""
+        self.hurries += 1
+        try:
+            for batch in list(self.unfinished):
+                await batch.wait()
+        finally:
+            self.hurries -= 1

@@ -1,0 +1,56 @@
+"""Functions of the user that see every record on its way out and every acknowledgement."""
+
+import logging
+from collections.abc import Sequence
+from typing import Any, NamedTuple, Protocol
+
+from lograft.client.types import Acknowledged
+
+log = logging.getLogger("lograft.client")
+
+
+class Outgoing(NamedTuple):
+    """A record as the program gave it, before it is serialized."""
+
+    topic: str
+    value: Any
+    key: Any = None
+    partition: int | None = None
+    timestamp_ms: int | None = None
+    headers: Sequence[tuple[str, bytes | None]] = ()
+
+
+class Interceptor(Protocol):
+    def on_send(self, record: Outgoing) -> Outgoing:
+        """The record to send instead, or the same."""
+
+    def on_acknowledgement(
+        self, acknowledged: Acknowledged | None, error: Exception | None
+    ) -> None: ...
+
+
+class Interceptors:
+    """All of them, in order. One that raises is reported and breaks nothing."""
+
+    def __init__(self, interceptors: Sequence[Interceptor]) -> None:
+        self._all = tuple(interceptors)
+
+    def __bool__(self) -> bool:
+        return bool(self._all)
+
+    def on_send(self, record: Outgoing) -> Outgoing:
+        for one in self._all:
+            try:
+                record = one.on_send(record)
+            except Exception:
+                log.exception("interceptor %r failed in on_send", one)
+        return record
+
+    def on_acknowledgement(
+        self, acknowledged: Acknowledged | None, error: Exception | None
+    ) -> None:
+        for one in self._all:
+            try:
+                one.on_acknowledgement(acknowledged, error)
+            except Exception:
+                log.exception("interceptor %r failed in on_acknowledgement", one)

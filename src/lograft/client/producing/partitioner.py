@@ -1,0 +1,79 @@
+"""Which partition a record goes to.
+
+With a key: murmur2 of its bytes, as in Java, so that both kinds of clients agree. Without one a
+partition is kept until it has got a batch's worth of bytes (KIP-794), and then another is drawn:
+adaptively, those whose queues are shorter come up more often.
+"""
+
+from collections.abc import Sequence
+from functools import lru_cache
+from typing import Final, Protocol
+
+from lograft.model.seams import Randomness
+
+_SEED: Final = 0x9747B28C
+_M: Final = 0x5BD1E995
+_MASK: Final = 0xFFFF_FFFF
+#: Keys come again; hashing one in Python costs more than remembering it.
+_KEYS_REMEMBERED: Final = 16_384
+
+
+class Partitioner(Protocol):
+    """A user's own rule, asked for every record whose partition the program does not name."""
+
+    def __call__(self, topic: str, key: bytes | None, partition_count: int) -> int: ...
+
+
+@lru_cache(_KEYS_REMEMBERED)
+def murmur2(data: bytes) -> int:
+    """Murmur2 with Kafka's seed, as an unsigned number of 31 bits."""
+    length = len(data)
+    h = _SEED ^ length
+    whole = length & ~3
+    for at in range(0, whole, 4):
+        k = int.from_bytes(data[at : at + 4], "little") * _M & _MASK
+        k = (k ^ k >> 24) * _M & _MASK
+        h = (h * _M & _MASK) ^ k
+    rest = length - whole
+    if rest:
+        h = (h ^ int.from_bytes(data[whole:], "little")) * _M & _MASK
+    h = (h ^ h >> 13) * _M & _MASK
+    return (h ^ h >> 15) & 0x7FFF_FFFF
+
+
+class StickyChoice:
+    """For the records of one topic that have no key."""
+
+    __slots__ = ("_bytes", "_randomness", "partition")
+
+    def __init__(self, randomness: Randomness) -> None:
+        self._randomness = randomness
+        self._bytes = 0
+        #: -1: to be drawn.
+        self.partition = -1
+
+    def add(self, size: int, batch_size: int) -> None:
+        """So many bytes went to the partition."""
+        self._bytes += size
+        if self._bytes >= batch_size:
+            self.leave()
+
+    def leave(self) -> None:
+        self._bytes = 0
+        self.partition = -1
+
+    def draw(self, available: Sequence[int], queued: Sequence[int] | None) -> int:
+        """One of the available partitions. `queued`: how many batches wait for each; None: all are
+        alike."""
+        if queued is None or len(available) == 1:
+            self.partition = available[self._randomness.below(len(available))]
+            return self.partition
+        longest = max(queued)
+        weights = [longest + 1 - one for one in queued]
+        at = self._randomness.below(sum(weights))
+        for partition, weight in zip(available, weights, strict=True):
+            at -= weight
+            if at < 0:
+                self.partition = partition
+                break
+        return self.partition

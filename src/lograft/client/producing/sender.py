@@ -1,0 +1,445 @@
+"""Sends what is ready: a request per broker with a batch of each of its partitions, up to the limit
+in flight; deals with the answers.
+
+Order. A partition's batches are taken in order. Without idempotence a retry may overtake only if
+more than one request may be in flight. With it, a batch that is sent again goes alone: nothing of
+its partition is sent until it is resolved, and brokers refuse what comes out of order meanwhile.
+"""
+
+import asyncio
+import logging
+from collections.abc import Callable, Sequence
+from functools import partial
+from typing import Final, NamedTuple
+
+from lograft.client.backoff import backoff_ms
+from lograft.client.core import ClientCore
+from lograft.client.errors import (
+    STALE_METADATA,
+    ClientError,
+    OutcomeUnknown,
+    TimedOut,
+    broker_error,
+)
+from lograft.client.link import Link
+from lograft.client.network import Broker
+from lograft.client.producing.accumulator import Accumulator, PartitionQueue
+from lograft.client.producing.batches import Batch
+from lograft.client.producing.sequences import Sequences
+from lograft.client.producing.settings import ProducerSettings
+from lograft.model.errors import ErrorCode
+from lograft.model.seams import Address
+from lograft.model.types import NO_SEQUENCE
+from lograft.wire.apis import PRODUCE_KEY
+from lograft.wire.messages.init_producer_id import InitProducerIdRequest, InitProducerIdResponse
+from lograft.wire.messages.produce import (
+    PartitionProduceData,
+    PartitionProduceResponse,
+    ProduceRequest,
+    ProduceResponse,
+    TopicProduceData,
+)
+
+log = logging.getLogger("lograft.client")
+
+#: With topic ids instead of names.
+_TOPIC_IDS_SINCE: Final = 13
+_FOREVER_MS: Final = 1 << 60
+_OUT_OF_ORDER: Final = (ErrorCode.out_of_order_sequence_number, ErrorCode.unknown_producer_id)
+#: Of the transactions of a producer that has none.
+_NO_TIMEOUT_MS: Final = 0x7FFF_FFFF
+
+
+class Sent(NamedTuple):
+    queue: PartitionQueue
+    batch: Batch
+
+
+class Sender:
+    def __init__(self, core: ClientCore[ProducerSettings], accumulator: Accumulator) -> None:
+        self._core = core
+        self._settings = core.settings
+        self._clock = core.runtime.clock
+        self._accumulator = accumulator
+        self.sequences = Sequences() if core.settings.is_idempotent else None
+        self._wake = asyncio.Event()
+        self._in_flight: dict[int, int] = {}
+        self._connecting: set[int] = set()
+        self._identifying = False
+        self._identity_attempts = 0
+        #: Asked before a batch is first sent; says whether it may be, now (transactions).
+        self.admits: Callable[[PartitionQueue], bool] = lambda queue: True
+        #: Told of every batch that failed for good (transactions must abort then).
+        self.on_failed: Callable[[Batch, Exception], None] = lambda batch, error: None
+        self.transactional_id: str | None = None
+        self._is_fatal: Exception | None = None
+        self._counts = {"batches_sent": 0, "records_sent": 0, "retries": 0, "batches_failed": 0}
+
+    def start(self) -> None:
+        self._core.metadata.on_update(self.wake)
+        self._core.runtime.spawn(self._run(), name="producer sender")
+
+    def wake(self) -> None:
+        self._wake.set()
+
+    def statistics(self) -> dict[str, int]:
+        return dict(self._counts)
+
+    def end(self, error: Exception) -> None:
+        """Nothing will be sent any more: everything that waits fails with this."""
+        self._is_fatal = error
+        for queue in list(self._accumulator.active):
+            while queue.batches:
+                self._fail(queue, self._accumulator.take(queue), error)
+
+    # ── the loop ─────────────────────────────────────────────────────────────────────────────
+
+    async def _run(self) -> None:
+        while True:
+            self._wake.clear()
+            wait_ms = self._send_what_is_ready()
+            try:
+                async with asyncio.timeout(None if wait_ms >= _FOREVER_MS else wait_ms / 1000):
+                    await self._wake.wait()
+            except TimeoutError:
+                pass
+
+    def _send_what_is_ready(self) -> int:
+        """How long until something else becomes ready by itself."""
+        now_ms = self._clock.mono_ms()
+        self._expire(now_ms)
+        if self.sequences is not None and not self._prepare_sequences(self.sequences):
+            return self._next_expiry_ms(now_ms)
+        wait_ms = self._next_expiry_ms(now_ms)
+        by_leader: dict[int, list[PartitionQueue]] = {}
+        for queue in self._accumulator.active:
+            ready_ms = self._accumulator.ready_at_ms(queue) - now_ms
+            if ready_ms > 0:
+                wait_ms = min(wait_ms, ready_ms)
+                continue
+            if not self._may_send(queue):
+                continue
+            partition = self._core.metadata.cache.partition(queue.topic, queue.partition)
+            if partition is None or partition.leader not in self._core.network.brokers:
+                self._core.metadata.use(queue.topic)
+                self._core.metadata.is_old()
+                continue
+            by_leader.setdefault(partition.leader, []).append(queue)
+        for leader, queues in by_leader.items():
+            self._send_to(leader, queues)
+        return wait_ms
+
+    def _next_expiry_ms(self, now_ms: int) -> int:
+        created = [queue.batches[0].created_ms for queue in self._accumulator.active]
+        if not created:
+            return _FOREVER_MS
+        return max(1, min(created) + self._settings.delivery_timeout_ms - now_ms)
+
+    def _expire(self, now_ms: int) -> None:
+        for queue, batch in self._accumulator.expired(now_ms):
+            waited_ms = now_ms - batch.created_ms
+            self._fail(
+                queue,
+                batch,
+                TimedOut(
+                    f"{batch.count} records for {batch.topic}-{batch.partition} were not"
+                    f" acknowledged within delivery.timeout.ms: {waited_ms} ms and"
+                    f" {batch.attempts} attempts"
+                    + (f"; the last: {batch.last_error}" if batch.last_error else "")
+                ),
+            )
+
+    def _may_send(self, queue: PartitionQueue) -> bool:
+        first = queue.batches[0]
+        in_flight = queue.in_flight
+        if self.sequences is None:
+            only_one = self._settings.max_in_flight_requests_per_connection == 1
+            return not (only_one and in_flight)
+        if first.sequence == NO_SEQUENCE:
+            # What has no sequence yet waits while others of its partition are being sent again.
+            if not self.sequences.may_assign or any(one.attempts > 1 for one in in_flight):
+                return False
+            return self.admits(queue)
+        return not in_flight
+
+    def _send_to(self, leader: int, queues: list[PartitionQueue]) -> None:
+        while queues:
+            if (
+                self._in_flight.get(leader, 0)
+                >= self._settings.max_in_flight_requests_per_connection
+            ):
+                return
+            link = self._core.network.link_if_ready(leader)
+            if link is None:
+                self._connect(leader)
+                return
+            self._send_request(leader, link, self._drain(queues))
+            now_ms = self._clock.mono_ms()
+            queues = [
+                queue
+                for queue in queues
+                if queue.batches
+                and self._accumulator.ready_at_ms(queue) <= now_ms
+                and self._may_send(queue)
+            ]
+
+    def _drain(self, queues: Sequence[PartitionQueue]) -> list[Sent]:
+        """One batch of each, up to max.request.size; at least one."""
+        taken: list[Sent] = []
+        size = 0
+        for queue in queues:
+            if taken and size + queue.batches[0].size_bytes > self._settings.max_request_size:
+                break
+            size += queue.batches[0].size_bytes
+            batch = self._accumulator.take(queue)
+            if self.sequences is not None:
+                self.sequences.assign(batch)
+            batch.attempts += 1
+            queue.in_flight.append(batch)
+            taken.append(Sent(queue, batch))
+        return taken
+
+    def _connect(self, leader: int) -> None:
+        if leader in self._connecting:
+            return
+        self._connecting.add(leader)
+
+        async def connect() -> None:
+            try:
+                await self._core.network.link(leader)
+            except ClientError as error:
+                log.debug("no connection to broker %d: %s", leader, error)
+                self._core.metadata.is_old()
+                if not error.is_retriable:
+                    self.end(error)
+            finally:
+                self._connecting.discard(leader)
+                self.wake()
+
+        self._core.runtime.spawn(connect(), name=f"connect to broker {leader}")
+
+    # ── one request ──────────────────────────────────────────────────────────────────────────
+
+    def _send_request(self, leader: int, link: Link, sent: list[Sent]) -> None:
+        version = link.version_of(PRODUCE_KEY)
+        if self.transactional_id is not None and not self.uses_implicit_partitions(link):
+            version = min(version, 11)
+        request = self._request(sent, version)
+        self._counts["batches_sent"] += len(sent)
+        if not request.acks:
+            link.post(request, version)
+            for queue, batch in sent:
+                queue.in_flight.remove(batch)
+                self._acknowledge(batch, -1)
+            return
+        self._in_flight[leader] = self._in_flight.get(leader, 0) + 1
+        future = link.start(
+            request, ProduceResponse, version=version, timeout_ms=self._settings.request_timeout_ms
+        )
+        future.add_done_callback(partial(self._on_answer, leader, sent))
+
+    def uses_implicit_partitions(self, link: Link) -> bool:
+        """Transaction protocol 2: a produce adds its partitions to the transaction by itself."""
+        return link.features.get("transaction.version", 0) >= 2
+
+    def _request(self, sent: list[Sent], version: int) -> ProduceRequest:
+        topics: dict[str, TopicProduceData] = {}
+        codec, level = self._settings.codec, self._settings.compression_level
+        for _, batch in sent:
+            topic = topics.get(batch.topic)
+            if topic is None:
+                topic = topics[batch.topic] = TopicProduceData(name=batch.topic)
+                if version >= _TOPIC_IDS_SINCE:
+                    known = self._core.metadata.cache.topic(batch.topic)
+                    assert known is not None, batch.topic
+                    topic.topic_id = known.id
+            data = batch.data(codec, level)
+            self._accumulator.compressed(batch, len(data))
+            topic.partition_data.append(PartitionProduceData(index=batch.partition, records=data))
+        return ProduceRequest(
+            transactional_id=self.transactional_id,
+            acks=self._settings.required_acks,
+            timeout_ms=self._settings.request_timeout_ms,
+            topic_data=list(topics.values()),
+        )
+
+    # ── answers ──────────────────────────────────────────────────────────────────────────────
+
+    def _on_answer(
+        self, leader: int, sent: list[Sent], future: "asyncio.Future[ProduceResponse]"
+    ) -> None:
+        self._in_flight[leader] -= 1
+        for queue, batch in sent:
+            queue.in_flight.remove(batch)
+        if future.cancelled():
+            error: BaseException | None = OutcomeUnknown("the client is closing")
+        else:
+            error = future.exception()
+        if isinstance(error, ClientError):
+            self._core.metadata.is_old()
+            for queue, batch in sent:
+                batch.may_be_in_log = True
+                self._retry(queue, batch, error)
+        elif error is not None:
+            raise error
+        else:
+            self._on_response(sent, future.result())
+        self.wake()
+
+    def _on_response(self, sent: list[Sent], answer: ProduceResponse) -> None:
+        found: dict[tuple[str, int], PartitionProduceResponse] = {}
+        cache = self._core.metadata.cache
+        for topic in answer.responses:
+            known = None if topic.name else cache.topic_by_id(topic.topic_id)
+            name = topic.name or ("" if known is None else known.name)
+            for partition in topic.partition_responses:
+                found[name, partition.index] = partition
+        brokers = [
+            Broker(one.node_id, Address(one.host, one.port), one.rack)
+            for one in answer.node_endpoints
+        ]
+        for queue, batch in sent:
+            told = found.get((batch.topic, batch.partition))
+            if told is None:
+                batch.may_be_in_log = True
+                self._core.metadata.is_old()
+                self._retry(queue, batch, OutcomeUnknown("the broker's answer leaves it out"))
+            else:
+                self._on_outcome(queue, batch, told, brokers)
+
+    def _on_outcome(
+        self,
+        queue: PartitionQueue,
+        batch: Batch,
+        told: PartitionProduceResponse,
+        brokers: list[Broker],
+    ) -> None:
+        code = told.error_code
+        if code in (ErrorCode.none, ErrorCode.duplicate_sequence_number):
+            # A duplicate is in the log already; where, the broker may have forgotten.
+            self._acknowledge(batch, told.base_offset, told.log_append_time_ms)
+            return
+        leader = told.current_leader
+        if leader is not None and leader.leader_id >= 0:
+            self._core.metadata.learn_leader(
+                batch.topic, batch.partition, leader.leader_id, leader.leader_epoch, brokers
+            )
+        elif code in STALE_METADATA:
+            self._core.metadata.is_old()
+        if code == ErrorCode.message_too_large and batch.count > 1:
+            self._split(queue, batch)
+            return
+        reason = told.error_message
+        if not reason and told.record_errors:
+            reason = told.record_errors[0].batch_index_error_message
+        error = broker_error(code, f"{batch.topic}-{batch.partition}", reason)
+        if self.sequences is not None and code in _OUT_OF_ORDER:
+            self._on_out_of_order(self.sequences, queue, batch, error)
+        elif error.is_retriable:
+            self._retry(queue, batch, error)
+        else:
+            self._fail(queue, batch, error)
+
+    def _on_out_of_order(
+        self, sequences: Sequences, queue: PartitionQueue, batch: Batch, error: Exception
+    ) -> None:
+        """Something before the batch is not in the log, so the batch is not either. If what is
+        missing is still on its way, the batch comes after it; if it never will be, the batch gets a
+        new sequence in the producer's next epoch."""
+        if self.transactional_id is not None and (sequences.is_next(batch) or sequences.has_hole):
+            self._fail(queue, batch, error)
+        elif sequences.is_next(batch) or sequences.has_hole:
+            sequences.take_back(batch)
+            self._retry(queue, batch, error)
+        else:
+            self._retry(queue, batch, error)
+
+    def _split(self, queue: PartitionQueue, batch: Batch) -> None:
+        if self.sequences is not None:
+            self.sequences.take_back(batch)
+        self._accumulator.split(queue, batch)
+
+    def _retry(self, queue: PartitionQueue, batch: Batch, error: Exception) -> None:
+        now_ms = self._clock.mono_ms()
+        settings = self._settings
+        batch.last_error = error
+        is_late = now_ms - batch.created_ms >= settings.delivery_timeout_ms
+        if self._is_fatal is not None or is_late or batch.attempts > settings.retries:
+            if is_late:
+                error = TimedOut(
+                    f"{batch.count} records for {batch.topic}-{batch.partition} were not"
+                    f" acknowledged within delivery.timeout.ms; the last attempt: {error}"
+                )
+            self._fail(queue, batch, self._is_fatal or error)
+            return
+        self._counts["retries"] += 1
+        batch.retry_at_ms = now_ms + backoff_ms(
+            settings.retry_backoff_ms,
+            settings.retry_backoff_max_ms,
+            batch.attempts,
+            self._core.runtime.randomness,
+        )
+        self._accumulator.put_back(queue, batch)
+
+    def _acknowledge(self, batch: Batch, base_offset: int, log_append_time_ms: int = -1) -> None:
+        if self.sequences is not None:
+            self.sequences.acknowledge(batch)
+        self._counts["records_sent"] += batch.count
+        batch.acknowledge(base_offset, log_append_time_ms)
+        self._accumulator.release(batch)
+
+    def _fail(self, queue: PartitionQueue, batch: Batch, error: Exception) -> None:
+        if self.sequences is not None:
+            self.sequences.lose(batch)
+        self._counts["batches_failed"] += 1
+        log.warning(
+            "%d records for %s-%d were not delivered: %s",
+            batch.count,
+            batch.topic,
+            batch.partition,
+            error,
+        )
+        self.on_failed(batch, error)
+        batch.fail(error)
+        self._accumulator.release(batch)
+
+    # ── the producer's identity ──────────────────────────────────────────────────────────────
+
+    def _prepare_sequences(self, sequences: Sequences) -> bool:
+        """Whether batches may be sent: the identity is known, and holes are closed."""
+        if sequences.has_hole and self.transactional_id is None and not sequences.has_open:
+            sequences.bump()
+        if sequences.is_known:
+            return True
+        if self._accumulator.active and self.transactional_id is None and not self._identifying:
+            self._identifying = True
+            self._core.runtime.spawn(self._identify(sequences), name="producer id")
+        return False
+
+    async def _identify(self, sequences: Sequences) -> None:
+        try:
+            answer = await self._core.network.ask(
+                InitProducerIdRequest(transactional_id=None, transaction_timeout_ms=_NO_TIMEOUT_MS),
+                InitProducerIdResponse,
+            )
+            if answer.error_code:
+                raise broker_error(answer.error_code, "a producer id was asked for")
+            sequences.begin(answer.producer_id, answer.producer_epoch)
+            self._identity_attempts = 0
+        except ClientError as error:
+            if not error.is_retriable:
+                self.end(error)
+                return
+            self._identity_attempts += 1
+            await asyncio.sleep(
+                backoff_ms(
+                    self._settings.retry_backoff_ms,
+                    self._settings.retry_backoff_max_ms,
+                    self._identity_attempts,
+                    self._core.runtime.randomness,
+                )
+                / 1000
+            )
+        finally:
+            self._identifying = False
+            self.wake()

@@ -1,0 +1,221 @@
+"""The producer on simulated clusters: order, no duplicates, back-pressure, failures that speak."""
+
+import asyncio
+from collections.abc import Awaitable, Callable
+from typing import Any
+
+import pytest
+
+from lograft.client.errors import ClientError, RecordTooLarge, TimedOut, WrongUse
+from lograft.client.producer import Producer
+from lograft.client.producing.accumulator import BufferFull
+from lograft.client.producing.interceptors import Outgoing
+from lograft.client.types import Acknowledged
+from lograft.testing import Cluster
+
+Scenario = Callable[[Cluster, Producer], Awaitable[None]]
+
+
+def play(
+    scenario: Scenario, settings: dict[str, Any] | None = None, *, nodes: int = 1, seed: int = 3
+) -> None:
+    async def main(cluster: Cluster) -> None:
+        admin = cluster.test_client("admin")
+        await admin.create_topic("t", partitions=2, replication_factor=nodes)
+        servers = ",".join(map(str, cluster.bootstrap()))
+        runtime = cluster.client_runtime()
+        async with Producer(
+            {"bootstrap.servers": servers, **(settings or {})}, runtime=runtime
+        ) as one:
+            await scenario(cluster, one)
+
+    Cluster(nodes=nodes, seed=seed).play(main)
+
+
+async def stored(cluster: Cluster, partition: int) -> list[bytes]:
+    return await cluster.test_client("reader").read("t", partition)
+
+
+def test_records_arrive_in_order_at_the_offsets_that_were_told() -> None:
+    async def scenario(cluster: Cluster, producer: Producer) -> None:
+        values = [b"%d" % i for i in range(500)]
+        deliveries = [await producer.enqueue("t", value, partition=1) for value in values]
+        offsets = [(await delivery).offset for delivery in deliveries]
+        assert offsets == list(range(500))
+        assert await stored(cluster, 1) == values
+
+    play(scenario, {"batch.size": 200})
+
+
+def test_keys_and_text_and_a_partition_of_ones_own() -> None:
+    async def scenario(cluster: Cluster, producer: Producer) -> None:
+        places = {(await producer.send("t", "v", key=f"key{i % 3}")).partition for i in range(12)}
+        assert places <= {0, 1}
+        one = await producer.send("t", b"x", partition=0, timestamp_ms=77)
+        assert (one.partition, one.timestamp_ms, one.acks) == (0, 77, -1)
+        assert "every replica" in one.meaning
+
+    play(scenario)
+
+
+def test_leaders_die_and_nothing_is_lost_or_twice() -> None:
+    async def scenario(cluster: Cluster, producer: Producer) -> None:
+        deliveries = []
+        for i in range(300):
+            deliveries.append(await producer.enqueue("t", b"%d" % i, partition=0))
+            if i in (80, 190):
+                victim = cluster.leader_of("t", 0)
+                cluster.kill(victim)
+                cluster.loop.call_later_ns(3_000_000_000, cluster.boot, victim)
+            await asyncio.sleep(0.05)
+        offsets = [(await delivery).offset for delivery in deliveries]
+        assert offsets == sorted(set(offsets))
+        assert await stored(cluster, 0) == [b"%d" % i for i in range(300)]
+
+    play(scenario, {"request.timeout.ms": 3_000}, nodes=3)
+
+
+def test_an_answer_that_is_lost_leads_to_no_duplicate() -> None:
+    async def scenario(cluster: Cluster, producer: Producer) -> None:
+        await producer.send("t", b"before", partition=0)
+        deliveries = [await producer.enqueue("t", b"%d" % i, partition=0) for i in range(40)]
+        # The broker has got the requests, and cannot answer: the client tries again elsewhen.
+        await asyncio.sleep(0.004)
+        cluster.pause(1)
+        await asyncio.sleep(5)
+        cluster.resume(1)
+        for delivery in deliveries:
+            await delivery
+        assert await stored(cluster, 0) == [b"before", *(b"%d" % i for i in range(40))]
+
+    play(scenario, {"batch.size": 100, "linger.ms": 1, "request.timeout.ms": 2_000})
+
+
+def test_a_full_buffer_holds_send_back_and_refuses_send_nowait() -> None:
+    async def scenario(cluster: Cluster, producer: Producer) -> None:
+        await producer.prepare("t")
+        cluster.pause(1)
+        taken = 0
+        while taken < 100:
+            try:
+                producer.send_nowait("t", b"v" * 100)
+            except BufferFull:
+                break
+            taken += 1
+        assert 5 < taken < 20
+        waiting = asyncio.ensure_future(producer.send("t", b"w" * 100))
+        await asyncio.sleep(5)
+        assert not waiting.done()
+        cluster.resume(1)
+        assert (await waiting).offset >= 0
+
+    play(scenario, {"buffer.memory": 2_000})
+
+
+def test_no_room_in_time_is_said() -> None:
+    async def scenario(cluster: Cluster, producer: Producer) -> None:
+        await producer.prepare("t")
+        cluster.pause(1)
+        with pytest.raises(TimedOut, match=r"buffer.memory \(1000 bytes\) within max.block.ms"):
+            await producer.send_many("t", [b"v" * 100] * 100)
+        cluster.resume(1)
+
+    play(scenario, {"buffer.memory": 1_000, "max.block.ms": 2_000})
+
+
+def test_what_is_not_acknowledged_in_time_fails_with_its_reason() -> None:
+    async def scenario(cluster: Cluster, producer: Producer) -> None:
+        await producer.send("t", b"before", partition=0)
+        cluster.kill(1)
+        before_ms = cluster.loop.time()
+        with pytest.raises(TimedOut, match=r"delivery.timeout.ms"):
+            await producer.send("t", b"lost", partition=0)
+        assert 9 < cluster.loop.time() - before_ms < 13
+        await cluster.start(1)
+        # The hole that the lost one may have left does not stop those who come after.
+        await producer.send("t", b"after", partition=0)
+        assert (await stored(cluster, 0))[-1] == b"after"
+
+    play(
+        scenario,
+        {"delivery.timeout.ms": 10_000, "request.timeout.ms": 2_000, "linger.ms": 0},
+    )
+
+
+def test_a_batch_too_large_for_the_topic_goes_in_parts() -> None:
+    async def scenario(cluster: Cluster, producer: Producer) -> None:
+        admin = cluster.test_client("second")
+        await admin.create_topic("small", configs={"max.message.bytes": "600"})
+        values = [b"%03d" % i * 30 for i in range(20)]
+        deliveries = [await producer.enqueue("small", value) for value in values]
+        assert [(await one).offset for one in deliveries] == list(range(20))
+        with pytest.raises(RecordTooLarge):
+            await producer.send("small", b"v" * 700)
+        await producer.send("small", b"after")
+        assert await cluster.test_client("reader").read("small", 0) == [*values, b"after"]
+
+    play(scenario, {"linger.ms": 100})
+
+
+def test_a_record_that_can_never_be_sent_is_refused_at_once() -> None:
+    async def scenario(cluster: Cluster, producer: Producer) -> None:
+        with pytest.raises(ClientError, match=r"more than max.request.size \(1000\)"):
+            await producer.send("t", b"v" * 2_000)
+
+    play(scenario, {"max.request.size": 1_000})
+
+
+class Tagging:
+    def __init__(self) -> None:
+        self.seen: list[tuple[Acknowledged | None, Exception | None]] = []
+
+    def on_send(self, record: Outgoing) -> Outgoing:
+        return record._replace(value=record.value + b"!")
+
+    def on_acknowledgement(
+        self, acknowledged: Acknowledged | None, error: Exception | None
+    ) -> None:
+        self.seen.append((acknowledged, error))
+
+
+class Broken:
+    def on_send(self, record: Outgoing) -> Outgoing:
+        raise RuntimeError("on purpose")
+
+    def on_acknowledgement(
+        self, acknowledged: Acknowledged | None, error: Exception | None
+    ) -> None:
+        raise RuntimeError("on purpose")
+
+
+def test_interceptors_see_everything_and_break_nothing() -> None:
+    tagging = Tagging()
+
+    async def scenario(cluster: Cluster, producer: Producer) -> None:
+        await producer.send("t", b"hello", partition=0)
+        assert await stored(cluster, 0) == [b"hello!"]
+        assert [(one[0].offset if one[0] else None, one[1]) for one in tagging.seen] == [(0, None)]
+
+    play(scenario, {"interceptor.classes": [Broken(), tagging]})
+
+
+def test_acks_0_promises_nothing_and_says_so() -> None:
+    async def scenario(cluster: Cluster, producer: Producer) -> None:
+        one = await producer.send("t", b"v", partition=0)
+        assert (one.offset, one.acks) == (-1, 0)
+        assert "nobody" in one.meaning
+        while not await stored(cluster, 0):
+            await asyncio.sleep(0.1)
+
+    play(scenario, {"acks": "0"})
+
+
+def test_closing_drains_and_then_refuses() -> None:
+    async def scenario(cluster: Cluster, producer: Producer) -> None:
+        deliveries = await producer.send_many("t", [b"%d" % i for i in range(50)])
+        await producer.close()
+        assert all(one.done() for one in deliveries)
+        with pytest.raises(WrongUse, match="closed"):
+            await producer.send("t", b"late")
+
+    play(scenario, {"linger.ms": 10_000})
