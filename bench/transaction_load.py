@@ -36,7 +36,9 @@ IDENTITY_POSITION: Final = 43
 TIMEOUT_MS: Final = 60_000
 #: The coordinator is still writing the markers of the transaction before.
 CONCURRENT_TRANSACTIONS: Final = 51
-PASSING: Final = (CONCURRENT_TRANSACTIONS, 14, 15, 16)
+#: As above, in the words of a Produce.
+NOT_ENOUGH_REPLICAS: Final = 19
+PASSING: Final = (CONCURRENT_TRANSACTIONS, NOT_ENOUGH_REPLICAS, 14, 15, 16)
 RETRY_SECONDS: Final = 0.005
 WARM_SECONDS_MIN: Final = 1.0
 

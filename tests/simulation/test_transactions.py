@@ -8,6 +8,7 @@ import pytest
 
 from lograft.broker.coordinator_runtime import key_hash
 from lograft.model.errors import ErrorCode
+from lograft.model.seams import FileSlice
 from lograft.model.types import TRANSACTIONS_TOPIC, ReplicationMode
 from lograft.simulation.client import NotSent, OutcomeUnknown, Refused
 from lograft.simulation.routing import ClusterClient, PartitionRoute
@@ -267,6 +268,7 @@ async def read_committed(client: ClusterClient, index: int) -> tuple[list[bytes]
             route.look_again()
             await asyncio.sleep(PAUSE_SECONDS)
             continue
+        assert not isinstance(data.records, FileSlice)
         records = bytes(data.records or b"")
         if not records:
             return values, data.last_stable_offset == data.high_watermark

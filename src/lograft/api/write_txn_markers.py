@@ -15,7 +15,6 @@ from lograft.api.context import Api, Context, Resource, authorize
 from lograft.api.errors import code_of
 from lograft.api.operations import CLUSTER_ACTION
 from lograft.broker.broker import Broker
-from lograft.broker.errors import UnknownPartition
 from lograft.broker.partition import Partition
 from lograft.coordination.errors import (
     CoordinatorLoading,
@@ -23,7 +22,7 @@ from lograft.coordination.errors import (
     NotCoordinator,
 )
 from lograft.model.errors import ErrorCode, LograftError
-from lograft.model.types import Epoch, Offset
+from lograft.model.types import Epoch, Offset, TopicPartition
 from lograft.storage.types import TransactionEnd
 from lograft.wire.messages.write_txn_markers import (
     WritableTxnMarker,
@@ -89,7 +88,6 @@ def _write(
         marker.coordinator_epoch,
         marker.transaction_version,
     )
-    now_ms = broker.clock.wall_ms()
     result = WritableTxnMarkerResult(producer_id=marker.producer_id)
     for topic in marker.topics:
         answers = []
@@ -97,13 +95,8 @@ def _write(
             answer = WritableTxnMarkerPartitionResult(partition_index=index)
             answers.append(answer)
             try:
-                partition = broker.partitions.get(topic.name, index)
-                if partition is None:
-                    raise UnknownPartition(f"{topic.name}-{index} is not here")
-                if topic.name == broker.groups.topic:
-                    end_offset = broker.groups.append_marker(index, end)
-                else:
-                    end_offset = partition.append_marker(end, now_ms=now_ms).end_offset
+                where = TopicPartition(topic.name, index)
+                partition, end_offset = broker.coordinators.append_marker(where, end)
                 if not partition.is_acknowledged(end_offset, acks_all=True):
                     pending.append(Pending(answer, partition, end_offset, partition.leader_epoch))
             except UNREADY:

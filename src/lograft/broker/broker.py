@@ -239,11 +239,13 @@ class Broker:
             runtime,
             config=lambda: self.config,
             image=lambda: self.image,
+            partitions=self.partitions,
             link=self.brokers,
             producer_ids=producer_ids,
         )
         self.groups = self.coordinators.groups
         self.transactions = self.coordinators.transactions
+        self.verification.coordinators_here = self.transactions
         self.replicas.on_role = self.coordinators.on_role
         self.internal_topics = InternalTopics(self)
         self.claims = TopicClaims(self)

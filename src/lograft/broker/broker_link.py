@@ -19,7 +19,7 @@ CallHere = Callable[[Message, int], Awaitable[Message]]
 
 class BrokerLink:
     def __init__(self, me: NodeId, *, listener: str, image: Callable[[], MetadataImage]) -> None:
-        self._me = me
+        self.me = me
         self._listener = listener
         self._image = image
         self._peers: Peers | None = None
@@ -40,7 +40,7 @@ class BrokerLink:
         lane: str,
     ) -> R:
         """Raises PeerUnreachable if it was never asked, PeerLost if no answer came."""
-        if node_id == self._me and self.call_here is not None:
+        if node_id == self.me and self.call_here is not None:
             return cast(R, await self.call_here(message, version))
         known = self._image().brokers.get(node_id)
         end = None if known is None else known.endpoint(self._listener)

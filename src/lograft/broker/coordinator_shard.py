@@ -19,8 +19,13 @@ from lograft.broker.errors import (
     PartitionOffline,
 )
 from lograft.broker.partition import Partition
-from lograft.coordination.errors import CoordinatorNotAvailable, NotCoordinator
+from lograft.coordination.errors import (
+    CoordinatorLoading,
+    CoordinatorNotAvailable,
+    NotCoordinator,
+)
 from lograft.coordination.types import Core, Effect, Outcome, Reply, Ticket
+from lograft.metadata.errors import Refused
 from lograft.model.errors import DiskFailed, ErrorCode, LograftError
 from lograft.model.seams import Clock
 from lograft.model.types import Epoch, Offset
@@ -229,7 +234,7 @@ class Shard(Generic[C]):
     def _refuse(self, outcome: Outcome, error: LograftError) -> None:
         LOGGER.info("%s: nothing was written: %s", self.partition.topic_partition, error)
         if outcome.failed is not None:
-            _answer(outcome.failed(_code_told(error)))
+            _answer(outcome.failed(code_told(error)))
         for ticket, _ in outcome.replies:
             assert isinstance(ticket, Waiter)
             ticket.fail(error)
@@ -324,9 +329,13 @@ def as_told(error: LograftError) -> LograftError:
     return error
 
 
-def _code_told(error: LograftError) -> ErrorCode:
+def code_told(error: LograftError) -> ErrorCode:
+    if isinstance(error, Refused):
+        return error.code
     if isinstance(error, NotCoordinator):
         return ErrorCode.not_coordinator
+    if isinstance(error, CoordinatorLoading):
+        return ErrorCode.coordinator_load_in_progress
     if isinstance(error, CoordinatorNotAvailable):
         return ErrorCode.coordinator_not_available
     return ErrorCode.unknown_server_error

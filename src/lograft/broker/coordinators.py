@@ -6,9 +6,10 @@ from typing import Any, Final, Protocol
 
 from lograft.broker.broker_link import BrokerLink
 from lograft.broker.coordinator_runtime import CoordinatorKind, CoordinatorRuntime
-from lograft.broker.errors import ControllerUnreachable
+from lograft.broker.errors import ControllerUnreachable, UnknownPartition
 from lograft.broker.marker_sender import MarkerSender
 from lograft.broker.partition import Partition
+from lograft.broker.partition_table import PartitionTable
 from lograft.coordination.group_shard import GroupShard
 from lograft.coordination.transaction_shard import TransactionShard
 from lograft.coordination.types import Effect, Surroundings
@@ -17,7 +18,8 @@ from lograft.metadata.errors import Refused
 from lograft.metadata.image import MetadataImage
 from lograft.model.broker_configs import BrokerConfig
 from lograft.model.seams import Runtime
-from lograft.model.types import OFFSETS_TOPIC, TRANSACTIONS_TOPIC
+from lograft.model.types import OFFSETS_TOPIC, TRANSACTIONS_TOPIC, Offset, TopicPartition
+from lograft.storage.types import TransactionEnd
 from lograft.wire.record_frames import GROUPS, TRANSACTIONS
 
 LOGGER: Final = logging.getLogger(__name__)
@@ -41,9 +43,11 @@ class Coordinators:
         *,
         config: Callable[[], BrokerConfig],
         image: Callable[[], MetadataImage],
+        partitions: PartitionTable,
         link: BrokerLink,
         producer_ids: ProducerIdSource,
     ) -> None:
+        self._partitions = partitions
         self._runtime = runtime
         self._producer_ids = producer_ids
         self._fetching_ids = False
@@ -62,7 +66,9 @@ class Coordinators:
             config=config,
             image=image,
         )
-        self._markers = MarkerSender(runtime, link, config=config, image=image)
+        self._markers = MarkerSender(
+            runtime, link, append_here=self.append_marker, config=config, image=image
+        )
         self.transactions: Final = CoordinatorRuntime(
             CoordinatorKind(
                 topic=TRANSACTIONS_TOPIC,
@@ -93,6 +99,18 @@ class Coordinators:
     def on_image(self, delta: MetadataDelta) -> None:
         for coordinator in self._by_topic.values():
             coordinator.on_image(delta)
+
+    def append_marker(self, where: TopicPartition, end: TransactionEnd) -> tuple[Partition, Offset]:
+        """Ends a producer's transaction in a partition of this broker; returns the end of its log,
+        to be committed. Raises what the partition refuses. Those of __consumer_offsets belong to
+        their group coordinator, which must hear of the end too."""
+        partition = self._partitions.get(where.topic, where.partition)
+        if partition is None:
+            raise UnknownPartition(f"{where} is not here")
+        if where.topic != self.groups.topic:
+            now_ms = self._runtime.clock.wall_ms()
+            return partition, partition.append_marker(end, now_ms=now_ms).end_offset
+        return partition, self.groups.append_marker(where.partition, end)
 
     def _new_producer_id(self) -> int:
         """For decisions: at once, or Refused; then there are some when it is tried again."""

@@ -13,10 +13,11 @@ import logging
 from collections.abc import Callable, Sequence
 from functools import partial
 from itertools import islice
-from typing import TYPE_CHECKING, Final, TypeAlias
+from typing import TYPE_CHECKING, Final, NamedTuple, TypeAlias
 
 from lograft.broker.broker_link import BrokerLink
 from lograft.broker.errors import PeerLost, PeerUnreachable
+from lograft.broker.partition import Partition
 from lograft.coordination.errors import (
     CoordinatorLoading,
     CoordinatorNotAvailable,
@@ -26,9 +27,11 @@ from lograft.coordination.transaction_shard import TransactionShard, WriteMarker
 from lograft.coordination.types import Effect, Outcome, Ticket
 from lograft.metadata.image import MetadataImage
 from lograft.model.broker_configs import BrokerConfig
-from lograft.model.errors import ErrorCode
+from lograft.model.errors import ErrorCode, LograftError
 from lograft.model.seams import Runtime
-from lograft.model.types import NO_NODE, NodeId, TopicPartition
+from lograft.model.types import NO_NODE, Epoch, NodeId, Offset, TopicPartition
+from lograft.storage.errors import ProducerFenced
+from lograft.storage.types import TransactionEnd
 from lograft.wire.messages.write_txn_markers import (
     WritableTxnMarker,
     WritableTxnMarkerTopic,
@@ -59,10 +62,17 @@ OVER: Final = frozenset(
 class Unended:
     """A transaction whose partitions do not all know of its end."""
 
-    __slots__ = ("effect", "left")
+    __slots__ = ("effect", "end", "left")
 
     def __init__(self, effect: WriteMarkers) -> None:
         self.effect = effect
+        self.end = TransactionEnd(
+            effect.producer_id,
+            effect.producer_epoch,
+            effect.committed,
+            effect.coordinator_epoch,
+            effect.transaction_version,
+        )
         #: Each of them is queued, on its way or put off, in one place only.
         self.left = {
             TopicPartition(topic, index): None
@@ -72,6 +82,16 @@ class Unended:
 
 
 Markers: TypeAlias = dict[Unended, list[TopicPartition]]
+AppendMarker: TypeAlias = Callable[[TopicPartition, TransactionEnd], tuple[Partition, Offset]]
+
+
+class Written(NamedTuple):
+    """In the log of a partition of this broker, not yet committed."""
+
+    unended: Unended
+    partition: TopicPartition
+    end_offset: Offset
+    leader_epoch: Epoch
 
 
 class MarkerSender:
@@ -80,13 +100,16 @@ class MarkerSender:
         runtime: Runtime,
         link: BrokerLink,
         *,
+        append_here: AppendMarker,
         config: Callable[[], BrokerConfig],
         image: Callable[[], MetadataImage],
     ) -> None:
+        """`append_here` writes to the partitions that this broker leads."""
         #: The coordinators it works for; set by whoever makes both.
         self.transactions: CoordinatorRuntime[TransactionShard] | None = None
         self._runtime = runtime
         self._link = link
+        self._append_here = append_here
         self._config = config
         self._image = image
         self._unended: dict[Unended, None] = {}
@@ -164,6 +187,9 @@ class MarkerSender:
 
     def _take_turn(self) -> None:
         self._turn = None
+        here = self._queued.pop(self._link.me, None)
+        if here:
+            self._write_here(here)
         for broker, queue in self._queued.items():
             while queue and self._in_flight.get(broker, 0) < IN_FLIGHT_MAX:
                 markers = {
@@ -174,6 +200,46 @@ class MarkerSender:
                 self._runtime.spawn(self._send(broker, markers), name=f"markers to {broker}")
         if self._ended:
             self._close_books()
+
+    def _write_here(self, markers: Markers) -> None:
+        """At once, and without a request."""
+        uncommitted: dict[Partition, list[Written]] = {}
+        for unended, partitions in markers.items():
+            end = unended.end
+            for each in partitions:
+                try:
+                    partition, end_offset = self._append_here(each, end)
+                except ProducerFenced:
+                    self._on_answer(unended, each, ErrorCode.invalid_producer_epoch)
+                except LograftError as error:
+                    LOGGER.debug("%s takes no marker now: %s", each, error)
+                    self._try_later(unended, each)
+                else:
+                    if partition.is_acknowledged(end_offset, acks_all=True):
+                        self._on_told(unended, each)
+                    else:
+                        one = Written(unended, each, end_offset, partition.leader_epoch)
+                        uncommitted.setdefault(partition, []).append(one)
+        for partition, written in uncommitted.items():
+            name = f"markers in {partition.topic_partition}"
+            self._runtime.spawn(self._wait_here(partition, written), name=name)
+
+    async def _wait_here(self, partition: Partition, written: Sequence[Written]) -> None:
+        """They were written in one turn: one wait for all."""
+        last = written[-1]
+        try:
+            await partition.wait_committed(
+                last.end_offset,
+                timeout_ms=self._config().request_timeout_ms,
+                leader_epoch=last.leader_epoch,
+            )
+        except LograftError:
+            for each in written:
+                self._try_later(each.unended, each.partition)
+        else:
+            for each in written:
+                self._on_told(each.unended, each.partition)
+        self._set_turn()
 
     async def _send(self, broker: NodeId, markers: Markers) -> None:
         self._requests += 1

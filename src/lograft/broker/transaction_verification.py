@@ -10,20 +10,29 @@ which comes between the answer and the append makes the answer worthless.
 
 import asyncio
 from collections.abc import Callable, Sequence
-from typing import Final
+from functools import partial
+from typing import TYPE_CHECKING, Final
 
 from lograft.broker.broker_link import BrokerLink
+from lograft.broker.coordinator_shard import code_told
 from lograft.broker.errors import PeerLost, PeerUnreachable
+from lograft.coordination.transaction import EPOCH_BUMP_SINCE, Partitions
+from lograft.coordination.transaction_shard import TransactionShard
+from lograft.coordination.types import Outcome, Ticket
 from lograft.model.broker_configs import BrokerConfig
-from lograft.model.errors import ErrorCode
+from lograft.model.errors import ErrorCode, LograftError
 from lograft.model.seams import Clock
 from lograft.model.types import NodeId, TopicPartition
 from lograft.wire.messages.add_partitions_to_txn import (
     AddPartitionsToTxnRequest,
     AddPartitionsToTxnResponse,
+    AddPartitionsToTxnResult,
     AddPartitionsToTxnTopic,
     AddPartitionsToTxnTransaction,
 )
+
+if TYPE_CHECKING:
+    from lograft.broker.coordinator_runtime import CoordinatorRuntime
 
 #: Knows TRANSACTION_ABORTABLE.
 VERSION: Final = 5
@@ -48,6 +57,8 @@ class TransactionVerification:
         """`coordinator_of` gives the broker that leads a transactional id's partition of
         __transaction_state; None if nobody does."""
         self._link = link
+        #: Those of this broker are asked without a request.
+        self.coordinators_here: CoordinatorRuntime[TransactionShard] | None = None
         self._clock = clock
         self._coordinator_of = coordinator_of
         self._config = config
@@ -76,7 +87,13 @@ class TransactionVerification:
         deadline_ms = self._clock.mono_ms() + patience_ms
         self._requests += 1
         while True:
-            found = await self._ask(transactional_id, request, partitions)
+            coordinator = self._coordinator_of(transactional_id)
+            if coordinator is None:
+                return dict.fromkeys(partitions, ErrorCode.coordinator_not_available)
+            if coordinator == self._link.me and self.coordinators_here is not None:
+                found = await self._ask_here(self.coordinators_here, request.transactions[0])
+            else:
+                found = await self._ask(coordinator, request, partitions)
             if (
                 not adds
                 or ErrorCode.concurrent_transactions not in found.values()
@@ -87,15 +104,31 @@ class TransactionVerification:
             await asyncio.sleep(config.add_partitions_to_txn_retry_backoff_ms / 1000)
             on_repeat()
 
+    async def _ask_here(
+        self,
+        coordinators: "CoordinatorRuntime[TransactionShard]",
+        transaction: AddPartitionsToTxnTransaction,
+    ) -> dict[TopicPartition, ErrorCode]:
+        partitions = {topic.name: tuple(topic.partitions) for topic in transaction.topics}
+        try:
+            result = await coordinators.ask(
+                transaction.transactional_id, partial(_decide, transaction, partitions)
+            )
+        except LograftError as error:
+            code = RENAMED.get(code_told(error), code_told(error))
+            return {
+                TopicPartition(topic, index): code
+                for topic, indexes in partitions.items()
+                for index in indexes
+            }
+        return _codes_of([result])
+
     async def _ask(
         self,
-        transactional_id: str,
+        coordinator: NodeId,
         request: AddPartitionsToTxnRequest,
         partitions: Sequence[TopicPartition],
     ) -> dict[TopicPartition, ErrorCode]:
-        coordinator = self._coordinator_of(transactional_id)
-        if coordinator is None:
-            return dict.fromkeys(partitions, ErrorCode.coordinator_not_available)
         try:
             response = await self._link.request(
                 coordinator,
@@ -109,14 +142,7 @@ class TransactionVerification:
             return dict.fromkeys(partitions, ErrorCode.network_exception)
         if response.error_code:
             return dict.fromkeys(partitions, _renamed(response.error_code))
-        found = {
-            TopicPartition(topic.name, answer.partition_index): _renamed(
-                answer.partition_error_code
-            )
-            for transaction in response.results_by_transaction
-            for topic in transaction.topic_results
-            for answer in topic.results_by_partition
-        }
+        found = _codes_of(response.results_by_transaction)
         # What was not answered was not allowed.
         return {each: found.get(each, ErrorCode.invalid_txn_state) for each in partitions}
 
@@ -151,6 +177,42 @@ def _request_of(
             )
         ]
     )
+
+
+def _decide(
+    transaction: AddPartitionsToTxnTransaction,
+    partitions: Partitions,
+    shard: TransactionShard,
+    ticket: Ticket,
+    now_ms: int,
+) -> Outcome:
+    if transaction.verify_only:
+        return shard.verify_partitions(
+            ticket,
+            transaction.transactional_id,
+            producer_id=transaction.producer_id,
+            producer_epoch=transaction.producer_epoch,
+            partitions=partitions,
+        )
+    return shard.add_partitions(
+        ticket,
+        transaction.transactional_id,
+        producer_id=transaction.producer_id,
+        producer_epoch=transaction.producer_epoch,
+        partitions=partitions,
+        client_version=EPOCH_BUMP_SINCE,
+    )
+
+
+def _codes_of(
+    results: Sequence[AddPartitionsToTxnResult],
+) -> dict[TopicPartition, ErrorCode]:
+    return {
+        TopicPartition(topic.name, answer.partition_index): _renamed(answer.partition_error_code)
+        for transaction in results
+        for topic in transaction.topic_results
+        for answer in topic.results_by_partition
+    }
 
 
 def _renamed(code: int) -> ErrorCode:

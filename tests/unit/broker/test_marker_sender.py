@@ -6,15 +6,17 @@ from typing import Any
 from uuid import UUID
 
 from lograft.broker.broker_link import BrokerLink
-from lograft.broker.errors import PeerLost
+from lograft.broker.errors import NotLeader, PeerLost
 from lograft.broker.marker_sender import IN_FLIGHT_MAX, MarkerSender
 from lograft.coordination.errors import CoordinatorNotAvailable
 from lograft.coordination.transaction import Transaction
 from lograft.coordination.transaction_shard import WriteMarkers
 from lograft.coordination.transaction_states import PrepareCommit
 from lograft.metadata.image import MetadataImage
-from lograft.model.errors import ErrorCode
-from lograft.model.types import NO_NODE, Epoch, NodeId
+from lograft.model.errors import ErrorCode, LograftError
+from lograft.model.types import NO_NODE, Epoch, NodeId, TopicPartition
+from lograft.storage.errors import ProducerFenced
+from lograft.storage.types import TransactionEnd
 from lograft.wire.message import Message
 from lograft.wire.messages.write_txn_markers import (
     WritableTxnMarkerPartitionResult,
@@ -28,12 +30,14 @@ from lograft.wire.records.topic_record import TopicRecord
 from tests.unit.broker.bench import make_config, new_machine
 
 Written = tuple[int, int, str, int]
+HERE = NodeId(3)
 
 
 class Brokers(BrokerLink):
     """Whoever is asked writes down what it was told; `codes` refuses, `down` is not reached."""
 
     def __init__(self) -> None:
+        self.me = HERE
         self.requests: list[tuple[int, int]] = []
         self.written: list[Written] = []
         self.codes: dict[tuple[int, str, int], list[ErrorCode]] = {}
@@ -104,6 +108,30 @@ class Coordinator:
         self.ended.append([one.transactional_id for one in ended])
 
 
+class StandInPartition:
+    """Led by this broker; `commits` is set when everything is replicated."""
+
+    topic_partition = "t-0"
+    leader_epoch = 1
+
+    def __init__(self) -> None:
+        self.ends: list[TransactionEnd] = []
+        self.refusals: list[LograftError] = []
+        self.commits = asyncio.Event()
+        self.commits.set()
+        self.loses_leadership = False
+
+    def is_acknowledged(self, end: int, *, acks_all: bool) -> bool:
+        return acks_all and self.commits.is_set()
+
+    async def wait_committed(self, end: int, *, timeout_ms: int, leader_epoch: int) -> None:
+        assert (end, leader_epoch) == (len(self.ends), 1)
+        await self.commits.wait()
+        if self.loses_leadership:
+            self.loses_leadership = False
+            raise NotLeader("gone")
+
+
 class World:
     def __init__(self) -> None:
         self.machine = new_machine()
@@ -112,10 +140,22 @@ class World:
         self.brokers = Brokers()
         self.coordinator = Coordinator()
         config = make_config()
+        self.logs: dict[TopicPartition, StandInPartition] = {}
         self.sender = MarkerSender(
-            self.life.runtime, self.brokers, config=lambda: config, image=lambda: self.image
+            self.life.runtime,
+            self.brokers,
+            append_here=self._append,  # type: ignore[arg-type]
+            config=lambda: config,
+            image=lambda: self.image,
         )
         self.sender.transactions = self.coordinator  # type: ignore[assignment]
+
+    def _append(self, where: TopicPartition, end: TransactionEnd) -> "tuple[StandInPartition, int]":
+        log = self.logs.setdefault(where, StandInPartition())
+        if log.refusals:
+            raise log.refusals.pop(0)
+        log.ends.append(end)
+        return log, len(log.ends)
 
     def lead(self, topic: str, index: int, leader: int, *, is_new: bool = True) -> None:
         topic_id = UUID(int=len(topic))
@@ -287,3 +327,60 @@ def test_a_slow_broker_holds_up_nobody_else() -> None:
         assert world.brokers.requests[-1] == (2, 3), "what has gathered goes together"
 
     world_of(t0=1, t1=2).play(scenario)
+
+
+T0 = TopicPartition("t", 0)
+
+
+def test_this_brokers_partitions_have_it_at_once() -> None:
+    async def scenario(world: World) -> None:
+        for number in range(5):
+            world.end(f"x{number}", number, {"t": (0,)})
+        await asyncio.sleep(0)
+        assert [end.producer_id for end in world.logs[T0].ends] == [0, 1, 2, 3, 4]
+        assert world.coordinator.ended == [[f"x{number}" for number in range(5)]]
+        assert world.logs[T0].ends[0] == TransactionEnd(0, 3, True, 5, 0)
+        assert world.brokers.requests == []
+
+    world_of(t0=HERE).play(scenario)
+
+
+def test_this_brokers_partitions_are_waited_for() -> None:
+    async def scenario(world: World) -> None:
+        log = world.logs[T0] = StandInPartition()
+        log.commits.clear()
+        world.end("x", 7, {"t": (0,)})
+        world.end("y", 8, {"t": (0, 1)})
+        await asyncio.sleep(1)
+        assert world.coordinator.ended == []
+        log.commits.set()
+        await ended(world, 2)
+        assert len(log.ends) == 2
+
+    world_of(t0=HERE, t1=1).play(scenario)
+
+
+def test_what_this_broker_loses_goes_to_the_next_leader() -> None:
+    async def scenario(world: World) -> None:
+        log = world.logs[T0] = StandInPartition()
+        log.commits.clear()
+        log.loses_leadership = True
+        world.end("x", 7, {"t": (0,)})
+        await asyncio.sleep(0.01)
+        world.lead("t", 0, 2)
+        log.commits.set()
+        await ended(world)
+        assert world.brokers.written == [(2, 7, "t", 0)]
+
+    world_of(t0=HERE).play(scenario)
+
+
+def test_what_this_broker_refuses() -> None:
+    async def scenario(world: World) -> None:
+        log = world.logs[T0] = StandInPartition()
+        log.refusals = [NotLeader("not yet"), ProducerFenced("a later epoch")]
+        world.end("x", 7, {"t": (0,)})
+        await ended(world)
+        assert (log.ends, log.refusals) == ([], [])
+
+    world_of(t0=HERE).play(scenario)
