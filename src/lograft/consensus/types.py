@@ -22,6 +22,13 @@ class ReplicaKey(NamedTuple):
     #: ZERO_UUID: not known (a static quorum, kraft.version 0).
     directory_id: UUID = ZERO_UUID
 
+    def names(self, other: "ReplicaKey") -> bool:
+        """Whether the other is meant; without a directory id the node id says it alone."""
+        return self.node_id == other.node_id and self.directory_id in (
+            ZERO_UUID,
+            other.directory_id,
+        )
+
 
 #: Who a replica votes for when its raft life is ended from above (see `RaftCore.leave_life`).
 CONTROLLER: Final = ReplicaKey(NodeId(-2))
@@ -58,12 +65,7 @@ class VoterSet:
         return tuple(voter.key.node_id for voter in self.voters)
 
     def has(self, key: ReplicaKey) -> bool:
-        """A voter without a directory id is matched by its node id alone."""
-        return any(
-            voter.key.node_id == key.node_id
-            and voter.key.directory_id in (ZERO_UUID, key.directory_id)
-            for voter in self.voters
-        )
+        return any(voter.key.names(key) for voter in self.voters)
 
     def find(self, node_id: NodeId) -> Voter | None:
         return next((voter for voter in self.voters if voter.key.node_id == node_id), None)

@@ -6,7 +6,7 @@ from lograft.consensus.messages import BeginQuorumEpochRequest, Error, VoteReque
 from lograft.consensus.replica import Replica
 from lograft.consensus.roles import Cause, Role
 from lograft.consensus.types import HardState
-from lograft.model.types import NO_NODE, ZERO_UUID, Epoch
+from lograft.model.types import NO_NODE, Epoch
 
 
 class VoterSide(Replica):
@@ -128,7 +128,9 @@ class VoterSide(Replica):
         if request.pre_vote:
             hears = self.fetcher is not None and self.fetcher.heard
             return self.role is not Role.LEADER and not hears
-        return self.leader == NO_NODE and self.hard_state.voted_for in (None, request.sender)
+        voted_for = self.hard_state.voted_for
+        # The state of a static quorum on disk, like Kafka's, keeps no directory id of the vote.
+        return self.leader == NO_NODE and (voted_for is None or voted_for.names(request.sender))
 
     def _give_vote(self, request: VoteRequest, now_ms: int) -> None:
         if self.role is not Role.VOTED:
@@ -139,8 +141,4 @@ class VoterSide(Replica):
 
     def _is_meant(self, request: VoteRequest | BeginQuorumEpochRequest) -> bool:
         """A node that came back with another disk must not answer for the old one."""
-        to = request.to
-        return to.node_id == self.me.node_id and to.directory_id in (
-            ZERO_UUID,
-            self.me.directory_id,
-        )
+        return request.to.names(self.me)

@@ -8,6 +8,7 @@ from collections.abc import Callable, Iterable
 from typing import Any, Final
 
 from lograft.broker.broker import Broker
+from lograft.consensus.types import ReplicaKey
 from lograft.metadata.image import MetadataImage
 from lograft.simulation.cluster import SimulatedCluster
 
@@ -30,7 +31,7 @@ class QuorumWatch:
         self.leaders: dict[int, int] = {}
         self._named: dict[int, int] = {}
         #: (epoch, vote) of each node, as last on its disk.
-        self._votes: dict[int, tuple[int, object]] = {}
+        self._votes: dict[int, tuple[int, ReplicaKey | None]] = {}
         #: (life, watermark) and (life, offset of the image) of each node.
         self._watermarks: dict[int, tuple[object, int]] = {}
         self._images: dict[int, tuple[object, int]] = {}
@@ -90,7 +91,7 @@ class QuorumWatch:
             elif (
                 state.epoch == epoch
                 and vote is not None
-                and state.voted_for != vote
+                and not _is_same_vote(state.voted_for, vote)
                 # Who knows the leader of the epoch gives no vote in it any more.
                 and (state.voted_for is not None or state.leader < 0)
             ):
@@ -161,3 +162,8 @@ def broker_of(node: Any) -> Broker | None:
     """Of a node that has come far enough in its start to have one."""
     broker: Broker | None = None if node is None else node._broker
     return broker
+
+
+def _is_same_vote(vote: ReplicaKey | None, before: ReplicaKey) -> bool:
+    """A restart forgets the directory id where the quorum is static."""
+    return vote is not None and (vote.names(before) or before.names(vote))

@@ -5,6 +5,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from lograft.consensus.core import RaftCore
+from lograft.consensus.messages import VoteRequest, VoteResponse
 from lograft.consensus.types import HardState, LogEnd, ReplicaKey, VoterSet
 from lograft.model.types import NO_EPOCH, NO_NODE, Epoch, NodeId, Offset
 
@@ -42,6 +43,23 @@ def test_the_same_disk_counts_not_the_same_number() -> None:
 def test_a_static_voter_has_no_directory_id() -> None:
     static = VoterSet.of([ReplicaKey(ME.node_id)])
     assert static.is_only(ME)
+
+
+@pytest.mark.parametrize(("candidate", "is_granted"), [(2, True), (3, False)])
+def test_a_vote_without_directory_id_is_of_the_node(candidate: int, is_granted: bool) -> None:
+    """What a restarted voter of a static quorum finds on its disk."""
+    voters = VoterSet.of([ReplicaKey(NodeId(node)) for node in (1, 2, 3)])
+    voted = HardState(Epoch(4), NO_NODE, ReplicaKey(NodeId(2)))
+    core = RaftCore(ME, voters, hard_state=voted, log_end=EMPTY)
+    core.start(0)
+    asking = ReplicaKey(NodeId(candidate), UUID(int=candidate))
+    request = VoteRequest(sender=asking, to=ME, epoch=Epoch(4), log_end=EMPTY)
+    effects = core.step(request, 1)
+    if effects.persist is not None:
+        effects = core.on_persisted(1)
+    (sent,) = effects.send
+    assert isinstance(sent.message, VoteResponse)
+    assert sent.message.granted is is_granted
 
 
 def test_losing_what_was_durable_is_a_broken_invariant() -> None:

@@ -309,6 +309,9 @@ def test_a_vote_is_not_given_twice() -> None:
     assert world.look() == []
     world.cores[2]._on_disk = HardState(Epoch(5), NodeId(-1), KEYS[2])
     world.look()
+    # What a static quorum keeps of the vote is the node.
+    world.cores[2]._on_disk = HardState(Epoch(5), NodeId(-1), ReplicaKey(KEYS[2].node_id))
+    assert world.look() == []
     world.cores[2]._on_disk = HardState(Epoch(5), NodeId(-1), KEYS[1])
     assert world.look() == ["M2"]
 
