@@ -7,9 +7,9 @@ member speaks.
 from typing import Final
 
 from lograft.api.consumer_group_heartbeat import check_enabled
-from lograft.api.context import Api, Context
+from lograft.api.context import Api, Context, Resource, authorize
 from lograft.api.errors import code_of
-from lograft.api.operations import GROUP_OPERATIONS
+from lograft.api.operations import DESCRIBE, GROUP_OPERATIONS
 from lograft.coordination.consumer_describe import describe
 from lograft.model.errors import ErrorCode, LograftError
 from lograft.wire.messages.consumer_group_describe import (
@@ -36,6 +36,8 @@ async def handle(
 async def _describe(context: Context, group_id: str) -> DescribedGroup:
     if not group_id:
         return DescribedGroup(group_id=group_id, error_code=ErrorCode.invalid_group_id)
+    if not authorize(context, DESCRIBE, Resource.group, group_id):
+        return DescribedGroup(group_id=group_id, error_code=ErrorCode.group_authorization_failed)
     try:
         found: DescribedGroup = await context.broker.groups.ask(
             group_id, lambda shard, ticket, now_ms: describe(shard.consumer, group_id, ticket)
@@ -44,7 +46,22 @@ async def _describe(context: Context, group_id: str) -> DescribedGroup:
         return DescribedGroup(
             group_id=group_id, error_code=code_of(error), error_message=str(error)
         )
+    if not all(authorize(context, DESCRIBE, Resource.topic, name) for name in _topics(found)):
+        return DescribedGroup(
+            group_id=group_id,
+            error_code=ErrorCode.topic_authorization_failed,
+            error_message="its members have topics to which there is no access",
+        )
     return found
+
+
+def _topics(group: DescribedGroup) -> set[str]:
+    return {
+        topic.topic_name
+        for member in group.members
+        for assignment in (member.assignment, member.target_assignment)
+        for topic in assignment.topic_partitions
+    }
 
 
 def error_response(

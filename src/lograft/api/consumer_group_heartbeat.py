@@ -7,8 +7,9 @@ and members bring their own id.
 from collections.abc import Awaitable, Coroutine
 from typing import Any, Final
 
-from lograft.api.context import Api, Context
-from lograft.coordination.classic_member import Client
+from lograft.api.context import Api, Context, Resource, authorize
+from lograft.api.join_group import client_of
+from lograft.api.operations import DESCRIBE, READ
 from lograft.coordination.consumer_heartbeat import heartbeat
 from lograft.metadata.errors import Refused
 from lograft.metadata.types import GROUP_VERSION
@@ -23,6 +24,7 @@ def handle(
     context: Context, request: ConsumerGroupHeartbeatRequest
 ) -> Message | Coroutine[Any, Any, Message]:
     check_enabled(context)
+    _check_access(context, request)
     if context.broker.image.claims and request.subscribed_topic_names:
         return _claim_first(context, request)
     return _ask(context, request)
@@ -40,16 +42,22 @@ async def _claim_first(context: Context, request: ConsumerGroupHeartbeatRequest)
 def _ask(
     context: Context, request: ConsumerGroupHeartbeatRequest
 ) -> Message | Coroutine[Any, Any, Message]:
-    client = Client(
-        client_id=context.client_id or "",
-        host=f"/{context.peer.host}",
-        api_version=context.api_version,
-    )
+    client = client_of(context)
     found = context.broker.groups.ask_now(
         request.group_id,
         lambda shard, ticket, now_ms: heartbeat(shard.consumer, request, client, ticket, now_ms),
     )
     return found if isinstance(found, Message) else _wait(found)
+
+
+def _check_access(context: Context, request: ConsumerGroupHeartbeatRequest) -> None:
+    if not authorize(context, READ, Resource.group, request.group_id):
+        raise Refused(
+            ErrorCode.group_authorization_failed, f"no access to group {request.group_id}"
+        )
+    for name in request.subscribed_topic_names or ():
+        if not authorize(context, DESCRIBE, Resource.topic, name):
+            raise Refused(ErrorCode.topic_authorization_failed, f"no access to topic {name}")
 
 
 def check_enabled(context: Context) -> None:

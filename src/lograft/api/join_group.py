@@ -7,10 +7,11 @@ people. v9: a static leader may be told to skip the assignment (KIP-814). A topi
 has claimed (subscription.mode=ptp) is refused with POLICY_VIOLATION.
 """
 
+from functools import partial
 from typing import Final
 
 from lograft.api.context import Api, Context, Resource, authorize
-from lograft.api.operations import READ
+from lograft.api.operations import DESCRIBE, READ
 from lograft.coordination.classic_member import Client, protocols_of
 from lograft.coordination.classic_subscription import CONSUMER_PROTOCOL, topics_named_in
 from lograft.metadata.errors import Refused
@@ -32,11 +33,7 @@ async def handle(context: Context, request: JoinGroupRequest) -> JoinGroupRespon
             f"a session timeout of {request.session_timeout_ms} ms is not within {low_ms} and"
             f" {high_ms} ms",
         )
-    client = Client(
-        client_id=context.client_id or "",
-        host=f"/{context.peer.host}",
-        api_version=context.api_version,
-    )
+    client = client_of(context)
     await _claim(context, request)
     response: JoinGroupResponse = await context.broker.groups.ask(
         request.group_id,
@@ -58,6 +55,15 @@ async def _claim(context: Context, request: JoinGroupRequest) -> None:
 
 def error_response(request: JoinGroupRequest, code: ErrorCode, message: str) -> JoinGroupResponse:
     return JoinGroupResponse(error_code=code, member_id=request.member_id)
+
+
+def client_of(context: Context) -> Client:
+    return Client(
+        client_id=context.client_id or "",
+        host=f"/{context.peer.host}",
+        api_version=context.api_version,
+        may_see=partial(authorize, context, DESCRIBE, Resource.topic),
+    )
 
 
 def check_group(context: Context, group_id: str) -> None:

@@ -1,12 +1,16 @@
 """A member of a classic group."""
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 
 from lograft.coordination.deadlines import Deadline
 from lograft.coordination.types import Outcome
 from lograft.wire.messages.join_group import JoinGroupRequest
 from lograft.wire.records.group_metadata_value import MemberMetadata
+
+
+def _all_of_them(topic: str) -> bool:
+    return True
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -17,6 +21,8 @@ class Client:
     #: As Kafka writes addresses: "/127.0.0.1".
     host: str
     api_version: int
+    #: Whether it may know of a topic: a pattern matches no others.
+    may_see: Callable[[str], bool] = _all_of_them
 
 
 @dataclass(slots=True, kw_only=True, eq=False)

@@ -5,7 +5,7 @@ nothing of it is replayed yet: the member's subscription, patterns, the group's 
 and the member's own next step towards it.
 """
 
-from collections.abc import Collection, Mapping
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, field
 from uuid import UUID
 
@@ -42,13 +42,8 @@ class Circumstances:
     wall_ms: int
     #: Version of the last image that brought new topics.
     topics_created_at: int
-
-    def is_too_early(self, target_ms: int) -> bool:
-        """For another target than the one computed then: many members that come at once are
-        assigned once."""
-        return bool(target_ms) and (
-            0 <= self.wall_ms - target_ms < self.settings.assignment_interval_ms
-        )
+    #: Whether the member that brings the change may know of a topic.
+    may_see: Callable[[str], bool]
 
 
 @dataclass(slots=True, kw_only=True)
@@ -138,7 +133,9 @@ class MemberChange:
         ):
             return False
         before = self._resolved
-        self._resolved = resolve(group.group_id, used, around.image, around.wall_ms)
+        self._resolved = resolve(
+            group.group_id, used, around.image, around.wall_ms, may_see=around.may_see
+        )
         for regex, one in self._resolved.items():
             self.records.append(
                 resolved_regex(
@@ -178,7 +175,9 @@ class MemberChange:
         """The epoch of the target that the member follows, and its part of it."""
         group, around = self.group, self.around
         before = self.new if self.replaces is None else self.replaces
-        if epoch == group.target_epoch or around.is_too_early(group.target_ms):
+        if epoch == group.target_epoch or around.settings.is_too_early(
+            group.target_ms, around.wall_ms
+        ):
             return group.target_epoch, group.target(before.member_id)
         members = dict(group.members)
         members.pop(before.member_id, None)

@@ -5,6 +5,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Any, Final
 
 from lograft.coordination.classic_group import ClassicGroup
+from lograft.coordination.classic_member import Client
 from lograft.coordination.consumer_change import Circumstances
 from lograft.coordination.consumer_group import ConsumerGroup
 from lograft.coordination.consumer_member import ConsumerMember, MemberState
@@ -103,12 +104,13 @@ class ConsumerGroups:
             self._settings[group_id] = found
         return found
 
-    def circumstances(self, group_id: str) -> Circumstances:
+    def circumstances(self, group_id: str, client: Client) -> Circumstances:
         return Circumstances(
             image=self.shard.around.image(),
             settings=self.settings(group_id),
             wall_ms=self.shard.around.wall_ms(),
             topics_created_at=self._topics_created_at,
+            may_see=client.may_see,
         )
 
     def remove(

@@ -128,7 +128,7 @@ def _change(
         group, records = groups.group_to_join(request.group_id)
     else:
         group, records = groups.group(request.group_id), []
-    around = groups.circumstances(request.group_id)
+    around = groups.circumstances(request.group_id, client)
     member_id = request.member_id or uuid_to_text(groups.shard.around.new_uuid())
     check_size(group, member_id, around.settings)
     _check_assignor(request.server_assignor, around.settings)

@@ -40,6 +40,11 @@ class ConsumerSettings(NamedTuple):
             may_downgrade=policy in ("downgrade", "bidirectional"),
         )
 
+    def is_too_early(self, target_ms: int, wall_ms: int) -> bool:
+        """For another target than the one computed then: many members that come at once are
+        assigned once."""
+        return bool(target_ms) and 0 <= wall_ms - target_ms < self.assignment_interval_ms
+
     def preferred_assignor(self, wishes: Iterable[str | None]) -> str:
         """What most members ask for that ask for one; at a tie the one that is named first."""
         votes = Counter(name for name in wishes if name in self.assignors)

@@ -76,7 +76,7 @@ class HostedMembers:
         ticket: Ticket,
         now_ms: int,
     ) -> Outcome:
-        around = self._groups.circumstances(group.group_id)
+        around = self._groups.circumstances(group.group_id, client)
         is_known = request.member_id != ""
         member_id = request.member_id or uuid_to_text(self._around.new_uuid())
         check_size(group, member_id, around.settings)
@@ -203,10 +203,11 @@ class HostedMembers:
             return False
         if any(one.classic is None for one in group.members.values()):
             return False  # Its heartbeat finds the next target; this one need not stop for it.
-        around = self._groups.circumstances(group.group_id)
         if member.epoch < group.epoch:
-            return not around.is_too_early(group.target_ms)
-        group.is_stale = metadata_hash(group.topic_names(), around.image) != group.metadata_hash
+            settings = self._groups.settings(group.group_id)
+            return not settings.is_too_early(group.target_ms, self._around.wall_ms())
+        found = metadata_hash(group.topic_names(), self._around.image())
+        group.is_stale = found != group.metadata_hash
         return group.is_stale
 
     # LeaveGroup.

@@ -5,7 +5,7 @@ resolved when the first member brings it, and again when topics were created or 
 long ago (`group.consumer.regex.refresh.interval.ms`).
 """
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from typing import Final, NamedTuple
 
 from lograft.metadata.claims import unclaimed
@@ -28,10 +28,16 @@ class ResolvedRegex(NamedTuple):
 
 
 def resolve(
-    group_id: str, regexes: Iterable[str], image: MetadataImage, wall_ms: int
+    group_id: str,
+    regexes: Iterable[str],
+    image: MetadataImage,
+    wall_ms: int,
+    *,
+    may_see: Callable[[str], bool],
 ) -> dict[str, ResolvedRegex]:
-    """The topics whose whole name matches, for each; without those that one group only may read,
-    unless this one has claimed them by name. Refused: it is not a pattern."""
+    """The topics whose whole name matches, for each; without those that the member for whom it is
+    done may not see, and those that one group only may read, unless this one has claimed them by
+    name. Refused: it is not a pattern."""
     # Imported here: most nodes never see a pattern.
     import re2
 
@@ -49,7 +55,7 @@ def resolve(
                 ErrorCode.invalid_regular_expression,
                 f"SubscribedTopicRegex `{regex}` is not a valid regular expression: {text}.",
             ) from None
-        topics = {name for name in image.topic_ids if matches(name)}
+        topics = {name for name in image.topic_ids if matches(name) and may_see(name)}
         topics.difference_update(unclaimed(image, group_id, topics))
         found[regex] = ResolvedRegex(tuple(sorted(topics)), image.offset, wall_ms)
     return found

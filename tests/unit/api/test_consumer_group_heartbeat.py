@@ -1,7 +1,13 @@
 import pytest
 
+from lograft.api import consumer_group_describe, consumer_group_heartbeat, join_group
+from lograft.api.context import Context, Resource
 from lograft.metadata.types import GROUP_VERSION
 from lograft.model.errors import ErrorCode
+from lograft.wire.messages.consumer_group_describe import (
+    ConsumerGroupDescribeRequest,
+    ConsumerGroupDescribeResponse,
+)
 from lograft.wire.messages.consumer_group_heartbeat import (
     ConsumerGroupHeartbeatRequest,
     ConsumerGroupHeartbeatResponse,
@@ -84,3 +90,40 @@ def test_a_broker_that_is_not_the_coordinator() -> None:
         assert (await beat(bench)).error_code == ErrorCode.not_coordinator
 
     run(scenario)
+
+
+def test_a_member_needs_access_to_its_group_and_topics(monkeypatch: pytest.MonkeyPatch) -> None:
+    hidden: set[str] = set()
+
+    def authorize(context: Context, operation: int, resource: Resource, name: str) -> bool:
+        return name not in hidden
+
+    for module in (consumer_group_heartbeat, consumer_group_describe, join_group):
+        monkeypatch.setattr(module, "authorize", authorize)
+
+    async def described(bench: Bench) -> int:
+        request = ConsumerGroupDescribeRequest(group_ids=["g"])
+        response = await bench.ask(request, 1, ConsumerGroupDescribeResponse)
+        (group,) = response.groups
+        assert group.error_code == 0 or not group.members
+        return group.error_code
+
+    async def scenario(bench: Bench) -> None:
+        hidden.add("g")
+        assert (await beat(bench)).error_code == ErrorCode.group_authorization_failed
+        assert await described(bench) == ErrorCode.group_authorization_failed
+        hidden.clear()
+        hidden.add("t")
+        assert (await beat(bench)).error_code == ErrorCode.topic_authorization_failed
+        # A pattern matches only what the member may see.
+        await bench.create_topic("to-all", partitions=1)
+        matched = await beat(bench, subscribed_topic_names=None, subscribed_topic_regex="t.*")
+        assert matched.error_code == 0
+        assert matched.assignment is not None
+        (topic,) = matched.assignment.topic_partitions
+        assert topic.topic_id == bench.broker.image.topic_ids["to-all"]
+        assert await described(bench) == 0
+        hidden.add("to-all")
+        assert await described(bench) == ErrorCode.topic_authorization_failed
+
+    play(scenario)
