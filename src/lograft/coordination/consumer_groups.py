@@ -101,7 +101,8 @@ class ConsumerGroups:
         if found is None:
             around = self.shard.around
             found = ConsumerSettings.of(group_id, around.config(), around.image())
-            self._settings[group_id] = found
+            if isinstance(self.shard.groups.get(group_id), ConsumerGroup):
+                self._settings[group_id] = found  # not of names that somebody only asks for
         return found
 
     def circumstances(self, group_id: str, client: Client) -> Circumstances:
