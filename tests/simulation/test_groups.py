@@ -1,4 +1,4 @@
-"""Groups on whole clusters under faults; the mutants that their checkers must notice."""
+"""Groups and transactions on whole clusters under faults; mutants that checkers must notice."""
 
 import logging
 import os
@@ -18,7 +18,7 @@ pytestmark = pytest.mark.simulation
 BUDGET_SECONDS = float(os.environ.get("LOGRAFT_GROUPS_SECONDS", "12"))
 FIRST_SEED = int(os.environ.get("LOGRAFT_GROUPS_SEED", "0"))
 #: Caught within two seeds; the campaign hunts all of them.
-QUICK_MUTANTS = ("stale generation accepted", "handed over before it is revoked")
+QUICK_MUTANTS = ("handed over before it is revoked", "LSO is HW")
 
 
 @pytest.fixture(autouse=True)
@@ -39,7 +39,7 @@ def test_groups_keep_their_promises_under_faults() -> None:
         figures.update(report.figures)
         seed += 1
     # A simulation in which nothing happens finds nothing.
-    for name in ("commits", "assignments", "faults", "late requests"):
+    for name in ("commits", "assignments", "faults", "late requests", "transactions"):
         assert figures[name] > 0, (name, figures)
 
 

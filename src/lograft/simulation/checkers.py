@@ -2,8 +2,8 @@
 
 Operations and their values:
 
-    send          asked {tp, uid, pid?, seq?, durable?, retry?, weak?, key?}  ok {offset}
-    poll, final   asked {tp, offset}   ok {records: [[offset, uid]…], hw, log_start, bad_crc?}
+    send          asked {tp, uid, pid?, seq?, durable?, retry?, weak?, key?, txn?}  ok {offset}
+    poll, final   asked {tp, offset, iso?}  ok {records: [[offset, uid]…], hw, log_start, bad_crc?}
     list_offsets  asked {tp, at: latest|earliest}                    ok {offset, epoch?}
     delete        asked {tp, before}                                 ok {log_start}
 
@@ -197,6 +197,9 @@ def no_skip(history: History) -> Iterator[Violation]:
             send_there = known[tp].get(offset)
             if offset in returned or send_there is None or send_there.completed > poll.invoked:
                 continue
+            if poll.asked.get("iso") and "txn" in send_there.asked:
+                # Whether its transaction was committed is another question (T1-T4).
+                continue
             if durability.survives(tp, offset, send_there.invoked, poll.completed):
                 yield Violation("D5", f"{tp}: a poll at {wanted} left out {offset}")
 
@@ -343,18 +346,19 @@ def no_duplicates(history: History) -> Iterator[Violation]:
 
 
 def producer_order(history: History) -> Iterator[Violation]:
-    """P2: records of one idempotent producer lie in the order of their sequences."""
+    """P2: records of one idempotent producer lie in the order of their sequences, which begin anew
+    with every epoch."""
     idempotent = _idempotent(history)
     for final in _ok(history, "final"):
-        last: dict[int, tuple[int, str]] = {}
+        last: dict[tuple[int, int], tuple[int, str]] = {}
         for _, uid in final.answered["records"]:
             send = idempotent.get(uid)
             if send is None:
                 continue
-            pid, seq = send.asked["pid"], send.asked["seq"]
-            if pid in last and seq < last[pid][0]:
-                yield Violation("P2", f"{final.asked['tp']}: {uid} lies after {last[pid][1]}")
-            last[pid] = (seq, uid)
+            producer, seq = (send.asked["pid"], send.asked.get("epoch", 0)), send.asked["seq"]
+            if producer in last and seq < last[producer][0]:
+                yield Violation("P2", f"{final.asked['tp']}: {uid} lies after {last[producer][1]}")
+            last[producer] = (seq, uid)
 
 
 def dedup_window(history: History) -> Iterator[Violation]:

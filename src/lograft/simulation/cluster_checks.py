@@ -45,11 +45,11 @@ def sequence_kept(history: History) -> Iterator[Violation]:
 
 
 def producer_ids_unique(history: History) -> Iterator[Violation]:
-    """P4: a producer id belongs to one session."""
+    """P4: a producer id belongs to one session, or to one transactional id."""
     owners: dict[int, str] = {}
     for send in history.operations("send"):
         pid = send.asked.get("pid", -1)
-        owner = send.proc.partition("-")[0]
+        owner = send.asked.get("id") or send.proc.partition("-")[0]
         if pid >= 0 and owners.setdefault(pid, owner) != owner:
             yield Violation("P4", f"{owners[pid]} and {owner} both have the producer id {pid}")
 

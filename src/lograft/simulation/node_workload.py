@@ -148,15 +148,22 @@ class Reader:
 
 
 async def read_partition(
-    reader: Reader, *, history: History, violated: Callable[[str, str], None]
+    reader: Reader,
+    *,
+    history: History,
+    violated: Callable[[str, str], None],
+    isolation_level: int = 0,
 ) -> None:
-    """The last look at a partition: from its start to its watermark, into the history."""
+    """The last look at a partition: from its start to its watermark, into the history. Of committed
+    records only, when all transactions have ended, as `final_committed`."""
     admin = Admin(reader.client, history=history, random=Random(0))
     position = await admin.list_offset(reader.topic, reader.partition, EARLIEST)
     bad_crcs = 0
     everything: list[tuple[int, str]] = []
     while True:
-        data, records, bad = await reader.fetch(position, bytes_max=1 << 20, wait_ms=0)
+        data, records, bad = await reader.fetch(
+            position, bytes_max=1 << 20, wait_ms=0, isolation_level=isolation_level
+        )
         bad_crcs += bad
         if data.error_code:
             raise NotSent(f"{reader.name} answers {data.error_code}")
@@ -164,11 +171,16 @@ async def read_partition(
         if position >= data.high_watermark or (not data.records and not bad):
             break
         position = max(reader.next_offset, position)
+    if isolation_level and data.last_stable_offset < data.high_watermark:
+        raise NotSent(
+            f"{reader.name} is stable to {data.last_stable_offset} of {data.high_watermark}"
+        )
     if position < data.high_watermark:
         violated("D5", f"{reader.name}: {position} of {data.high_watermark}")
-    history.record("final", "invoke", "final", tp=reader.name, offset=0)
+    f = "final_committed" if isolation_level else "final"
+    history.record("final", "invoke", f, tp=reader.name, offset=0)
     history.record(
-        "final", "ok", "final", records=everything, hw=data.high_watermark,
+        "final", "ok", f, records=everything, hw=data.high_watermark,
         log_start=data.log_start_offset, bad_crc=bad_crcs,
     )  # fmt: skip
 
@@ -333,7 +345,9 @@ class Consumer:
 
     async def _poll(self) -> None:
         wanted = self._position
-        self._history.record(self._name, "invoke", "poll", tp=self._tp, offset=wanted)
+        self._history.record(
+            self._name, "invoke", "poll", tp=self._tp, offset=wanted, iso=self._isolation_level
+        )
         try:
             data, records, bad = await self._reader.fetch(
                 wanted,

@@ -15,8 +15,9 @@ WHAT: Final = {
     " voters that change, snapshots",
     "cluster": "whole clusters of 3 to 6 nodes: real brokers and controllers, producers, consumers,"
     " administrators, faults 1-8, 12 and 13, isr and raft topics, switches between them",
-    "groups": "the same clusters with other clients: members of classic and consumer groups and"
-    " late and repeated requests (fault 5), faults aimed at coordinators, switches of their topics",
+    "groups": "the same clusters with other clients: members of classic and consumer groups,"
+    " transactional copiers and transfers, twins and zombies; late and repeated requests (fault 5),"
+    " faults aimed at coordinators, switches of their topics",
     "node": "one whole node under kills, power losses, failing disks and cut connections",
     "storage": "one log, crashed at any disk operation, against a plain list",
     "compaction": "one compacted log, crashed at any disk operation",
@@ -43,8 +44,13 @@ a client (D10); the last value of a key survives compaction (D11); no duplicates
 and producer ids of idempotent producers (P1-P4); one leader an epoch, votes that stay, committed
 metadata on a majority of disks, equal images, metadata that never goes back, sound ISR and ELR, no
 membership in sync without the data, no data given up that the metadata does not take away, one
-voter change at a time (M1-M9); a healed cluster serves within 30 seconds, a minority that is down
-stops nobody, and no node ends of itself (L1, L3, L4).
+voter change at a time (M1-M9); offsets that do not go back unasked, one owner for a partition,
+nobody commits who was overtaken, groups that come to rest, everything processed, nothing committed
+is lost with its coordinator (G1-G6); readers of committed records get nothing aborted and nothing
+before its commit, transactions whole or not at all, none that reads itself in a circle, none that
+hangs, none that a late request of another changes, copies once each, sums that stay (T1-T9); a
+healed cluster serves within 30 seconds, groups catch up, a minority that is down stops nobody, and
+no node ends of itself (L1-L4).
 
 Bounds: any number of kills, pauses and partitions. Lossy crashes (power loss, failing disk) as many
 as promised: fewer than `min.insync.replicas` at a time in isr mode, any number where topics fsync

@@ -137,6 +137,7 @@ def run_with_groups(seed: int, options: GroupsOptions | None = None) -> RunRepor
         "commits": report.commits,
         "assignments": report.assignments,
         "late requests": report.late_requests,
+        "transactions": report.transactions,
     }
     return described
 

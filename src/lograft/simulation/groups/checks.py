@@ -214,6 +214,9 @@ def at_least_once(history: History) -> Iterator[Violation]:
     for send in history.operations("send"):
         if send.type == "ok" and "txn" not in send.asked:
             wanted[send.asked["tp"]][send.answered["offset"]] = send.asked["uid"]
+    for final in history.operations("final_committed"):
+        if final.type == "ok":
+            wanted[final.asked["tp"]].update(final.answered["records"])
     processed: dict[str, dict[str, set[str]]] = defaultdict(lambda: defaultdict(set))
     for poll in history.operations("poll"):
         if poll.type == "ok" and "group" in poll.asked:

@@ -82,7 +82,7 @@ class ConsumerMember(Membership):
             epoch=self.epoch,
             assigned=None if told is None else [f"{topic}-{index}" for topic, index in told],
         )
-        if told is not None:
+        if told is not None and told != self.assigned:
             # What it may not use any more is given up before the next heartbeat says so.
             self.assigned = told
             self._must_tell = True

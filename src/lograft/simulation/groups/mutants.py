@@ -1,116 +1,29 @@
 """Safeguards of coordinators taken out one at a time: what watches and histories must give away."""
 
 from dataclasses import replace
-from random import Random
 from typing import Any, Final, NamedTuple
 
 from lograft.broker import coordinator_runtime
 from lograft.broker.coordinator_runtime import CoordinatorRuntime
 from lograft.broker.coordinator_shard import Shard
+from lograft.broker.marker_sender import MarkerSender
+from lograft.broker.transaction_verification import TransactionVerification
 from lograft.coordination.classic_group import ClassicGroup
 from lograft.coordination.consumer_group import ConsumerGroup
 from lograft.coordination.errors import NotCoordinator
 from lograft.coordination.offset_table import OffsetTable
-from lograft.simulation.cluster_plan import ClusterFault
-from lograft.simulation.groups.plan import (
-    COORDINATORS,
-    LONG_MS,
-    ActorEvent,
-    ActorPlan,
-    GroupsOptions,
-    Plan,
-)
+from lograft.coordination.transaction import Transaction
+from lograft.coordination.transaction_shard import TransactionShard
+from lograft.model.errors import ErrorCode
+from lograft.simulation.groups import guided
+from lograft.simulation.groups.plan import Plan
 from lograft.simulation.groups.run import run_groups
 from lograft.simulation.mutants import Patch, active
+from lograft.storage import producers
+from lograft.storage.log import Log
+from lograft.storage.transaction_index import TransactionIndex
 
 SEEDS_MAX: Final = 40
-
-
-# -- the plans -------------------------------------------------------------------------------------
-
-
-def _plan(seed: int, *, actors: list[ActorPlan], targets: tuple[str, ...] = ()) -> GroupsOptions:
-    """Kills and partitions one after the other, aimed at these; requests come late."""
-    random = Random(f"{seed}:guided-groups")
-    seconds = 6
-    faults = [
-        ClusterFault(
-            at_ms=at_ms + random.randrange(500),
-            kind=random.choice(("kill", "isolate", "pause")),
-            target=random.choice(targets),
-            duration_ms=random.choice((300, 1_000, 2_000)),
-            amount=random.randint(1, 60),
-        )
-        for at_ms in (range(1_000, seconds * 1_000, 1_200) if targets else ())
-    ]
-    return GroupsOptions(
-        nodes=3,
-        seconds=seconds,
-        faults=faults,
-        pace_ms=(10, 30),
-        properties={
-            "replica.lag.time.max.ms": "1000",
-            "broker.session.timeout.ms": "1500",
-            "group.consumer.session.timeout.ms": "1000",
-            **COORDINATORS,
-        },
-        actors=actors,
-        late_permille=60,
-    )
-
-
-def _members(protocol: str, count: int = 2, *, is_static: bool = False) -> list[ActorPlan]:
-    return [
-        ActorPlan(f"m{number}", "member", f"g-{protocol}", protocol, is_static)
-        for number in range(1, count + 1)
-    ]
-
-
-def _troubled(seed: int, options: GroupsOptions, kinds: tuple[str, ...]) -> GroupsOptions:
-    """Something befalls one client after the other."""
-    random = Random(f"{seed}:troubled")
-    events = [
-        ActorEvent(
-            at_ms + random.randrange(300),
-            random.choice(kinds),
-            random.choice(options.actors).name,
-            random.choice((100, 500, LONG_MS)),
-        )
-        for at_ms in range(1_000, options.seconds * 1_000, 900)
-    ]
-    return replace(options, events=events)
-
-
-def coordinators_die(seed: int) -> GroupsOptions:
-    protocol = ("classic", "consumer")[seed % 2]
-    return _plan(seed, actors=_members(protocol), targets=("group-coordinator",))
-
-
-def coordinators_cut_off(seed: int) -> GroupsOptions:
-    """From the other nodes, not from their clients, for as long as clients have patience."""
-    random = Random(f"{seed}:cut-off")
-    faults = [
-        ClusterFault(at_ms + random.randrange(500), "isolate", "group-coordinator", 2_300, 2)
-        for at_ms in (1_000, 4_000)
-    ]
-    options = _plan(seed, actors=_members("classic"))
-    patient = {**options.properties, "offsets.commit.timeout.ms": "6000"}
-    return replace(options, faults=faults, properties=patient)
-
-
-def classic_members_come_and_go(seed: int) -> GroupsOptions:
-    options = _plan(seed, actors=_members("classic", 3))
-    return _troubled(seed, options, ("crash", "leave", "silence", "pause"))
-
-
-def consumers_come_and_go(seed: int) -> GroupsOptions:
-    options = _plan(seed, actors=_members("consumer", 3))
-    return _troubled(seed, options, ("crash", "leave", "silence", "pause"))
-
-
-def twins(seed: int) -> GroupsOptions:
-    options = _plan(seed, actors=_members("classic", 2, is_static=True))
-    return _troubled(seed, options, ("twin", "twin", "silence"))
 
 
 # -- the mutants -----------------------------------------------------------------------------------
@@ -152,6 +65,65 @@ def _forget_some(self: OffsetTable, group_id: str, topic: str, partition: int, v
         _SET(self, group_id, topic, partition, value)
 
 
+def _effects_at_once(self: Shard[Any], replies: Any, effects: Any) -> None:
+    self._release((), effects)
+    _WHEN_COMMITTED(self, replies, ())
+
+
+def _never_bump(self: Transaction, **kwargs: Any) -> Transaction:
+    prepared: Transaction = _PREPARED(self, **{**kwargs, "bumps_epoch": False})
+    return prepared
+
+
+def _same_identity(self: TransactionShard, transactional_id: str, found: Any, request: Any) -> Any:
+    return found.producer_id, max(found.epoch, 0)
+
+
+def _abort_with_its_epoch(self: TransactionShard, found: Transaction) -> Transaction:
+    return found.prepared(
+        commit=False,
+        bumps_epoch=False,
+        client_version=found.client_version,
+        next_producer_id=-1,
+        wall_ms=self.around.wall_ms(),
+    )
+
+
+def _all_stable(self: Log, high_watermark: Any) -> Any:
+    return high_watermark
+
+
+def _agree(
+    self: TransactionVerification, transactional_id: Any, producer: Any, partitions: Any, **_: Any
+) -> Any:
+    async def agreed() -> dict[Any, ErrorCode]:
+        return dict.fromkeys(partitions, ErrorCode.none)
+
+    return agreed()
+
+
+def _visible_at_once(
+    self: OffsetTable, producer_id: int, group_id: str, topic: str, partition: int, value: Any
+) -> None:
+    self.set(group_id, topic, partition, value)
+
+
+def _resume_nothing(self: TransactionShard, now_ms: int) -> Any:
+    return replace(_ON_LOADED(self, now_ms), effects=())
+
+
+def _never_due(self: Transaction, wall_ms: int) -> bool:
+    return False
+
+
+def _told_whatever(self: MarkerSender, unended: Any, partition: Any, code: int) -> None:
+    _ON_ANSWER(self, unended, partition, 0)
+
+
+_WHEN_COMMITTED: Final[Any] = Shard._when_committed
+_PREPARED: Final[Any] = Transaction.prepared
+_ON_LOADED: Final[Any] = TransactionShard.on_loaded
+_ON_ANSWER: Final[Any] = MarkerSender._on_answer
 _CLOSE: Final[Any] = Shard.close
 _SET: Final[Any] = OffsetTable.set
 
@@ -166,12 +138,12 @@ GROUP_MUTANTS: Final[dict[str, GroupMutant]] = {
     "reply before commit": GroupMutant(
         "coordinators answer as soon as their own log has the records",
         [(Shard, "_when_committed", _release_at_once)],
-        coordinators_die,
+        guided.coordinators_die,
     ),
     "deposed coordinator answers": GroupMutant(
         "a coordinator that loses its partition acknowledges what waits (KAFKA-20634)",
         [(Shard, "close", _answer_at_the_end)],
-        coordinators_cut_off,
+        guided.coordinators_cut_off,
     ),
     "load serves before replay is done": GroupMutant(
         "a new coordinator answers from what it has replayed so far",
@@ -180,17 +152,17 @@ GROUP_MUTANTS: Final[dict[str, GroupMutant]] = {
             # A slice at a time, so that there is something to be missed.
             (coordinator_runtime, "LOAD_BYTES", 100),
         ],
-        coordinators_die,
+        guided.coordinators_die,
     ),
     "later commits are not replayed": GroupMutant(
         "of the offsets of a partition only the first is kept",
         [(OffsetTable, "set", _forget_some)],
-        coordinators_die,
+        guided.coordinators_die,
     ),
     "stale generation accepted": GroupMutant(
         "classic groups take commits of any generation",
         [(ClassicGroup, "check_generation", _nothing)],
-        classic_members_come_and_go,
+        guided.classic_members_come_and_go,
     ),
     "unknown member accepted": GroupMutant(
         "classic groups take commits of members that they have given up",
@@ -199,17 +171,80 @@ GROUP_MUTANTS: Final[dict[str, GroupMutant]] = {
             (ClassicGroup, "check_generation", _nothing),
             (ClassicGroup, "commit_seen", _nothing),
         ],
-        twins,
+        guided.twins,
     ),
     "stale member epoch accepted": GroupMutant(
         "consumer groups take commits of any epoch, also of members that are gone",
         [(ConsumerGroup, "check_commit", _nothing)],
-        consumers_come_and_go,
+        guided.consumers_come_and_go,
     ),
     "handed over before it is revoked": GroupMutant(
         "a partition goes to its next member while the last one still uses it",
         [(ConsumerGroup, "is_free", _true)],
-        consumers_come_and_go,
+        guided.consumers_come_and_go,
+    ),
+    "no epoch bump": GroupMutant(
+        "the end of a transaction leaves the producer's epoch as it was",
+        [(Transaction, "prepared", _never_bump)],
+        guided.transfers,
+    ),
+    "zombie not fenced": GroupMutant(
+        "InitProducerId gives the identity that somebody has",
+        [
+            (TransactionShard, "_next_identity", _same_identity),
+            (TransactionShard, "_fenced", _abort_with_its_epoch),
+        ],
+        guided.transfer_twins,
+    ),
+    "verification skipped": GroupMutant(
+        "leaders take batches of transactions without asking their coordinator",
+        [(TransactionVerification, "verify", _agree)],
+        guided.transfers,
+    ),
+    "marker before PREPARE is committed": GroupMutant(
+        "partitions are told of an end that the coordinator's log may lose",
+        [(Shard, "_when_committed", _effects_at_once)],
+        guided.transfer_coordinators_die,
+    ),
+    "markers given up": GroupMutant(
+        "a marker that was refused counts as written",
+        [(MarkerSender, "_on_answer", _told_whatever)],
+        guided.transfer_leaders_die,
+    ),
+    "prepared transactions not resumed": GroupMutant(
+        "a new coordinator does not write the markers that the last one owed",
+        [(TransactionShard, "on_loaded", _resume_nothing)],
+        guided.transfer_coordinators_die,
+    ),
+    "transactions never time out": GroupMutant(
+        "what a dead producer began stays open",
+        [(Transaction, "timed_out", _never_due)],
+        guided.transfers_die,
+    ),
+    "LSO is HW": GroupMutant(
+        "readers of committed records get open transactions",
+        [(Log, "last_stable_offset", _all_stable)],
+        guided.transfers,
+    ),
+    "abort index skipped": GroupMutant(
+        "abort markers leave no trace in the index",
+        [(TransactionIndex, "append", _nothing)],
+        guided.transfers,
+    ),
+    "offsets visible before commit": GroupMutant(
+        "offsets in a transaction count at once",
+        [(OffsetTable, "set_pending", _visible_at_once)],
+        guided.copiers_die,
+    ),
+    "copiers of any generation": GroupMutant(
+        "offsets in a transaction are taken from members that are gone",
+        [(ConsumerGroup, "check_commit", _nothing)],
+        guided.copiers_die,
+    ),
+    "dedup window 4": GroupMutant(
+        "a partition remembers four batches of a producer",
+        [(producers, "BATCHES_KEPT", 4)],
+        guided.transfers,
     ),
 }
 

@@ -21,6 +21,8 @@ from lograft.simulation.node_workload import FETCH_VERSIONS, Reader
 
 PAUSES: Final = (0.01, 0.05, 0.2)
 FETCH_WAIT_MS: Final = 100
+#: What has not moved is committed again: an older commit that came late may have set it back.
+COMMIT_SECONDS: Final = 1.0
 READ_COMMITTED: Final = 1
 
 
@@ -61,7 +63,7 @@ class Positions:
         try:
             data, records, bad = await reader.fetch(
                 wanted,
-                bytes_max=around.random.choice((200, 1 << 20)),
+                bytes_max=around.random.choice((200, 1_000)),
                 wait_ms=FETCH_WAIT_MS,
                 isolation_level=READ_COMMITTED,
             )
@@ -98,7 +100,8 @@ class GroupConsumer:
         self._around = around
         self.membership = membership_of(around, plan, subscribed)
         self._positions = Positions(around, self.membership)
-        self._committed: dict[Place, int] = {}
+        #: By partition: what was committed last, and when.
+        self._committed: dict[Place, tuple[int, float]] = {}
 
     async def run(self) -> None:
         random = self._around.random
@@ -114,15 +117,16 @@ class GroupConsumer:
                 await asyncio.sleep(random.choice(PAUSES))
 
     async def _read(self, place: Place) -> None:
-        before = self._positions.at[place]
         await self._positions.poll(place)
         reached = self._positions.at[place]
-        if reached == before and self._committed.get(place) == reached:
+        offset, at = self._committed.get(place, (-1, 0.0))
+        now = asyncio.get_running_loop().time()
+        if offset == reached and now - at < COMMIT_SECONDS:
             return
         membership = self.membership
         code = await commit(membership, place, reached)
         if code == ErrorCode.none:
-            self._committed[place] = reached
+            self._committed[place] = (reached, now)
         else:
             # It may have been another's meanwhile: begin again where the group is.
             self._positions.at.clear()

@@ -8,7 +8,7 @@ from collections.abc import Callable, Coroutine
 from dataclasses import dataclass
 from typing import Any, Final
 
-from lograft.model.types import OFFSETS_TOPIC
+from lograft.model.types import OFFSETS_TOPIC, TRANSACTIONS_TOPIC
 from lograft.simulation.checkers import Violation
 from lograft.simulation.client import NotSent
 from lograft.simulation.cluster_admin import ClusterAdmin
@@ -26,12 +26,23 @@ from lograft.simulation.groups.membership import (
 )
 from lograft.simulation.groups.plan import ActorPlan, GroupsOptions, draw_options
 from lograft.simulation.groups.reading import GroupConsumer
+from lograft.simulation.groups.transacting import Copier, Transfer
+from lograft.simulation.groups.transaction_checks import TRANSACTION_CHECKERS
 from lograft.simulation.groups.watch import GroupWatch
 from lograft.simulation.machine import Life, Machine
-from lograft.simulation.node_workload import Consumer, TopicPlan
+from lograft.simulation.node_workload import (
+    FETCH_VERSIONS,
+    Consumer,
+    Reader,
+    TopicPlan,
+    read_partition,
+)
 from lograft.simulation.routing import ClusterClient
 
 INPUT: Final = "in"
+#: Where copiers write to, and what transfers move amounts in.
+OUTPUT: Final = "out"
+ACCOUNTS: Final = "accounts"
 PARTITIONS: Final = 2
 
 
@@ -42,6 +53,8 @@ class GroupsReport(ClusterReport):
     #: Members were told what they have, and it was not what they had.
     assignments: int = 0
     late_requests: int = 0
+    #: Told to be committed.
+    transactions: int = 0
 
 
 class GroupsRun(ClusterRun):
@@ -66,27 +79,46 @@ class GroupsRun(ClusterRun):
         configs = {"min.insync.replicas": "2", "replication.mode": self.options.modes[0]}
         if self.options.durable:
             configs["flush.messages"] = "1"
-        return [TopicPlan(INPUT, PARTITIONS, configs, 3)]
+        others = {**configs, "replication.mode": self.options.modes[1]}
+        roles = {plan.role for plan in self.options.actors}
+        topics = [TopicPlan(INPUT, PARTITIONS, configs, 3)]
+        if "copier" in roles:
+            topics.append(TopicPlan(OUTPUT, PARTITIONS, others, 3))
+        if "transfer" in roles:
+            topics.append(TopicPlan(ACCOUNTS, PARTITIONS, others, 3))
+        return topics
 
     def administered(self) -> list[TopicPlan]:
-        return [*self.topics, TopicPlan(OFFSETS_TOPIC, PARTITIONS, {}, 3)]
+        """The coordinators' topics as well."""
+        internal = [OFFSETS_TOPIC]
+        if len(self.topics) > 1:
+            internal.append(TRANSACTIONS_TOPIC)
+        return [*self.topics, *(TopicPlan(name, PARTITIONS, {}, 3) for name in internal)]
 
     def look(self, nodes: list[int]) -> None:
         super().look(nodes)
         self._watch.look(nodes)
 
     def check(self) -> list[Violation]:
-        found = [each for checker in GROUP_CHECKERS for each in checker(self.history)]
+        checkers = (*TRANSACTION_CHECKERS, *GROUP_CHECKERS)
+        found = [each for checker in checkers for each in checker(self.history)]
         return [*found, *check_cluster(self.history)]
 
     def execute(self) -> GroupsReport:
         super().execute()
-        report, operations = self.report, self.history.operations("commit", "sync", "beat")
+        report, operations = (
+            self.report,
+            self.history.operations("commit", "sync", "beat", "txn_end"),
+        )
         report.commits = sum(each.f == "commit" and each.type == "ok" for each in operations)
         report.assignments = sum(
             each.type == "ok"
             and each.answered.get("assigned") is not None
             and each.answered["assigned"] != each.asked.get("owns")
+            for each in operations
+        )
+        report.transactions = sum(
+            each.f == "txn_end" and each.type == "ok" and each.asked["commit"]
             for each in operations
         )
         report.late_requests = self._late.count
@@ -129,9 +161,20 @@ class GroupsRun(ClusterRun):
         self.loop.call_later_ns(ms * 1_000_000, act, context=self.network.kernel)
 
     def _behaviour(self, around: Surroundings, plan: ActorPlan) -> Behaviour:
-        return GroupConsumer(around, plan, self._subscribed(plan))
+        match plan.role:
+            case "copier":
+                subscribed = self._subscribed(plan)
+                return Copier(around, plan, subscribed, OUTPUT, self._late.learn)
+            case "transfer":
+                return Transfer(around, plan, ACCOUNTS, self._late.learn)
+            case _:
+                return GroupConsumer(around, plan, self._subscribed(plan))
 
     def _subscribed(self, plan: ActorPlan) -> list[str]:
+        """Consumers of the new protocol read the copies as well."""
+        has_copies = any(topic.name == OUTPUT for topic in self.topics)
+        if plan.role == "member" and plan.protocol == "consumer" and has_copies:
+            return [INPUT, OUTPUT]
         return [INPUT]
 
     # -- clients -----------------------------------------------------------------------------------
@@ -158,20 +201,33 @@ class GroupsRun(ClusterRun):
                 pace_ms=self.options.pace_ms,
             )
             start(producer.run(), name)
-            consumer = Consumer(
-                f"c{partition + 1}",
+        for topic in self.topics:
+            for partition in range(topic.partitions):
+                self._start_reader(topic, partition, start)
+        start(admin.follow(self.options.steps), "admin")
+        self.cast.start()
+        self.loop.create_task(self.cast.follow(self.options.events), name="events")
+
+    def _start_reader(
+        self,
+        topic: TopicPlan,
+        partition: int,
+        start: Callable[[Coroutine[Any, Any, None], str], None],
+    ) -> None:
+        """One who reads committed records; of the first partition everything, as well."""
+        for isolation_level in (1, 0) if partition == 0 else (1,):
+            name = f"r{isolation_level}-{topic.name}-{partition}"
+            reader = Consumer(
+                name,
                 self.client("client").partition(topic.name, partition),
                 topic,
                 partition,
                 history=self.history,
                 random=self.random,
-                isolation_level=partition % 2,
+                isolation_level=isolation_level,
             )
-            consumer.pauses = (0.1, 0.5)
-            start(consumer.run(), f"c{partition + 1}")
-        start(admin.follow(self.options.steps), "admin")
-        self.cast.start()
-        self.loop.create_task(self.cast.follow(self.options.events), name="events")
+            reader.pauses = (0.1, 0.5)
+            start(reader.run(), name)
 
     # -- the end -----------------------------------------------------------------------------------
 
@@ -185,13 +241,20 @@ class GroupsRun(ClusterRun):
         for plan in self.options.actors:
             if plan.group:
                 groups.setdefault(plan.group, plan)
-        for plan in groups.values():
+        # Who copies comes first: others read the copies.
+        for plan in sorted(groups.values(), key=lambda each: each.role != "copier"):
             await self.until(deadline_ns, self._catch_up, around, plan, invariant="L2")
             await self.until(deadline_ns, self._converge, plan, invariant="G4")
         self.cast.dismiss()
         self.client_hosts["late"].kill()
         for plan in groups.values():
             await self.until(self.deadline_ns(), self._last_offsets, around, plan, invariant="G6")
+        deadline_ns = self.deadline_ns()
+        for topic in self.topics:
+            for partition in range(topic.partitions):
+                await self.until(
+                    deadline_ns, self._read_committed, client, topic, partition, invariant="T6"
+                )
 
     async def _catch_up(self, around: Surroundings, plan: ActorPlan) -> None:
         """L2: the group has committed everything that was acknowledged."""
@@ -241,7 +304,20 @@ class GroupsRun(ClusterRun):
                     offsets.append((f"{name}-{index}", offset))
         except TurnOver:
             raise NotSent(f"{plan.group}: no offsets") from None
-        self.history.record("settle", "probe", "settled", group=plan.group, offsets=offsets)
+        self.history.record(
+            "settle", "probe", "settled", group=plan.group, offsets=offsets,
+            copies=plan.role == "copier",
+        )  # fmt: skip
+
+    async def _read_committed(
+        self, client: ClusterClient, topic: TopicPlan, partition: int
+    ) -> None:
+        """T6: no transaction is left open, whoever died in it."""
+        route = client.partition(topic.name, partition)
+        reader = Reader(route, topic, partition, max(FETCH_VERSIONS))
+        await read_partition(
+            reader, history=self.history, violated=self.violated, isolation_level=1
+        )
 
 
 def run_groups(seed: int, options: GroupsOptions | None = None) -> GroupsReport:

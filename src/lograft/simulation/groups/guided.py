@@ -1,0 +1,141 @@
+"""Plans that mutants are hunted with: the faults against which their safeguards were built."""
+
+from dataclasses import replace
+from random import Random
+
+from lograft.simulation.cluster_plan import ClusterFault
+from lograft.simulation.groups.plan import (
+    COORDINATORS,
+    LONG_MS,
+    ActorEvent,
+    ActorPlan,
+    GroupsOptions,
+)
+
+
+def _plan(seed: int, *, actors: list[ActorPlan], targets: tuple[str, ...] = ()) -> GroupsOptions:
+    """Kills and partitions one after the other, aimed at these; requests come late."""
+    random = Random(f"{seed}:guided-groups")
+    seconds = 6
+    faults = [
+        ClusterFault(
+            at_ms=at_ms + random.randrange(500),
+            kind=random.choice(("kill", "isolate", "pause")),
+            target=random.choice(targets),
+            duration_ms=random.choice((300, 1_000, 2_000)),
+            amount=random.randint(1, 60),
+        )
+        for at_ms in (range(1_000, seconds * 1_000, 1_200) if targets else ())
+    ]
+    return GroupsOptions(
+        nodes=3,
+        seconds=seconds,
+        faults=faults,
+        pace_ms=(10, 30),
+        properties={
+            "replica.lag.time.max.ms": "1000",
+            "broker.session.timeout.ms": "1500",
+            "group.consumer.session.timeout.ms": "1000",
+            **COORDINATORS,
+        },
+        actors=actors,
+        late_permille=60,
+    )
+
+
+def _members(protocol: str, count: int = 2, *, is_static: bool = False) -> list[ActorPlan]:
+    return [
+        ActorPlan(f"m{number}", "member", f"g-{protocol}", protocol, is_static)
+        for number in range(1, count + 1)
+    ]
+
+
+def _troubled(seed: int, options: GroupsOptions, kinds: tuple[str, ...]) -> GroupsOptions:
+    """Something befalls one client after the other."""
+    random = Random(f"{seed}:troubled")
+    events = [
+        ActorEvent(
+            at_ms + random.randrange(300),
+            random.choice(kinds),
+            random.choice(options.actors).name,
+            random.choice((100, 500, LONG_MS)),
+        )
+        for at_ms in range(1_000, options.seconds * 1_000, 900)
+    ]
+    return replace(options, events=events)
+
+
+def coordinators_die(seed: int) -> GroupsOptions:
+    protocol = ("classic", "consumer")[seed % 2]
+    return _plan(seed, actors=_members(protocol), targets=("group-coordinator",))
+
+
+def coordinators_cut_off(seed: int) -> GroupsOptions:
+    """From the other nodes, not from their clients, for as long as clients have patience."""
+    random = Random(f"{seed}:cut-off")
+    faults = [
+        ClusterFault(at_ms + random.randrange(500), "isolate", "group-coordinator", 2_300, 2)
+        for at_ms in (1_000, 4_000)
+    ]
+    options = _plan(seed, actors=_members("classic"))
+    patient = {**options.properties, "offsets.commit.timeout.ms": "6000"}
+    return replace(options, faults=faults, properties=patient)
+
+
+def classic_members_come_and_go(seed: int) -> GroupsOptions:
+    options = _plan(seed, actors=_members("classic", 3))
+    return _troubled(seed, options, ("crash", "leave", "silence", "pause"))
+
+
+def consumers_come_and_go(seed: int) -> GroupsOptions:
+    options = _plan(seed, actors=_members("consumer", 3))
+    return _troubled(seed, options, ("crash", "leave", "silence", "pause"))
+
+
+def twins(seed: int) -> GroupsOptions:
+    options = _plan(seed, actors=_members("classic", 2, is_static=True))
+    return _troubled(seed, options, ("twin", "twin", "silence"))
+
+
+def _transacting(*, copiers: int = 0, transfers: int = 0, version: int = 2) -> list[ActorPlan]:
+    copying = [
+        ActorPlan(f"x{number}", "copier", "g-copy", "consumer", version=version)
+        for number in range(1, copiers + 1)
+    ]
+    return [
+        *copying,
+        *(
+            ActorPlan(f"x{number}", "transfer", version=version)
+            for number in range(copiers + 1, copiers + transfers + 1)
+        ),
+    ]
+
+
+def transfers(seed: int) -> GroupsOptions:
+    """Nothing goes wrong but that requests come late, and often."""
+    return replace(_plan(seed, actors=_transacting(transfers=2)), late_permille=150)
+
+
+def transfer_coordinators_die(seed: int) -> GroupsOptions:
+    targets = ("transaction-coordinator",)
+    return _plan(seed, actors=_transacting(transfers=2), targets=targets)
+
+
+def transfer_leaders_die(seed: int) -> GroupsOptions:
+    return _plan(seed, actors=_transacting(transfers=2), targets=("leader",))
+
+
+def transfers_die(seed: int) -> GroupsOptions:
+    options = _plan(seed, actors=_transacting(transfers=2))
+    return _troubled(seed, options, ("crash", "gone", "twin", "pause"))
+
+
+def transfer_twins(seed: int) -> GroupsOptions:
+    """Two at a time have the same transactional id."""
+    options = replace(_plan(seed, actors=_transacting(transfers=1)), late_permille=0)
+    return _troubled(seed, options, ("twin",))
+
+
+def copiers_die(seed: int) -> GroupsOptions:
+    options = _plan(seed, actors=_transacting(copiers=2))
+    return _troubled(seed, options, ("crash", "silence", "pause", "twin"))
