@@ -6,11 +6,18 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
+from confluent_kafka import Consumer, Producer, TopicPartition
 
 from lograft.wire.batches import iterate_headers
 from tests.compatibility.java_tools import JavaTools
-from tests.compatibility.librdkafka import create_topic, produce
-from tests.compatibility.servers import Server, kinds_under_test, lograft_command
+from tests.compatibility.librdkafka import ANSWER_SECONDS_MAX, create_topic, produce
+from tests.compatibility.servers import (
+    Kind,
+    Server,
+    is_served,
+    kinds_under_test,
+    lograft_command,
+)
 
 pytestmark = [pytest.mark.interop, pytest.mark.timeout(300)]
 CLUSTER = "8XUwXa9qSyi9tSOquGtauQ"
@@ -155,6 +162,47 @@ def test_dumps(new_server: Callable[..., Server], java_tools: JavaTools) -> None
     ):
         order = [*options, "--files", ",".join(files)]
         theirs = java_tools.check("DumpLogSegments", *order)
+        ours = lograft("dump-log", *order)
+        assert ours.stderr == ""
+        assert ours.stdout == theirs.text
+
+
+@pytest.mark.skipif(not is_served("end_txn", "join_group"), reason="not served yet")
+@pytest.mark.parametrize("kind", kinds_under_test())
+def test_dumps_of_coordinators(
+    new_server: Callable[..., Server], java_tools: JavaTools, kind: Kind
+) -> None:
+    server = new_server(kind)
+    address = {"bootstrap.servers": server.bootstrap}
+    with server.started():
+        create_topic(server.bootstrap, "t", partitions=3)
+        for number in range(4):
+            producer = Producer({**address, "transactional.id": f"x{number}"})
+            producer.init_transactions(ANSWER_SECONDS_MAX)
+            group = Consumer({**address, "group.id": f"g{number}"})
+            for commits in (True, False):
+                producer.begin_transaction()
+                producer.produce("t", b"v", partition=number % 3)
+                producer.flush(ANSWER_SECONDS_MAX)
+                where = [TopicPartition("t", 0, number)]
+                producer.send_offsets_to_transaction(
+                    where, group.consumer_group_metadata(), ANSWER_SECONDS_MAX
+                )
+                if commits:
+                    producer.commit_transaction(ANSWER_SECONDS_MAX)
+                elif number:
+                    producer.abort_transaction(ANSWER_SECONDS_MAX)
+            group.close()
+    for topic, option, expected in (
+        ("__transaction_state", "--transaction-log-decoder", "transactionalId"),
+        ("__consumer_offsets", "--offsets-decoder", "offset"),
+    ):
+        logs = sorted(str(path) for path in server.data.glob(f"{topic}-*/*.log"))
+        written = [path for path in logs if Path(path).stat().st_size]
+        assert written
+        order = [option, "--files", ",".join(written)]
+        theirs = java_tools.check("DumpLogSegments", *order)
+        assert expected in theirs.text
         ours = lograft("dump-log", *order)
         assert ours.stderr == ""
         assert ours.stdout == theirs.text
