@@ -4,7 +4,9 @@ Without a transactional id every call gives a new producer id with epoch 0, what
 had before. With one, the transaction coordinator decides: the same id with the next epoch, which
 shuts out whoever had the one before, and aborts what that one left open (CONCURRENT_TRANSACTIONS
 until that is done). v3: the producer says what it had, and goes on after an error (KIP-360).
-v4: PRODUCER_FENCED. (v6 is unstable in Kafka 4.3 and not advertised.)
+v4: PRODUCER_FENCED. v6, only with unstable.api.versions.enable: two-phase commit (KIP-939) as far
+as Kafka 4.3 has it: no timeout if `transaction.two.phase.commit.enable` allows that; a prepared
+transaction cannot be kept (UNSUPPORTED_VERSION).
 """
 
 from typing import Final

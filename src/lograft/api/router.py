@@ -50,6 +50,8 @@ if TYPE_CHECKING:
 WOKEN_FIRST_MAX: Final = 4
 #: socket.request.max.bytes
 FRAME_BYTES_MAX: Final = 100 << 20
+#: InitProducerId 6: two-phase commit.
+UNSTABLE: Final = frozenset({22})
 #: The peer of a request that came through no connection.
 NOBODY: Final = Address("", 0)
 
@@ -116,6 +118,7 @@ class Router:
 
     __slots__ = (
         "_routes",
+        "_specs",
         "broker",
         "fetch_patterns",
         "frame_bytes_max",
@@ -146,7 +149,10 @@ class Router:
         self.role = role
         self.frame_bytes_max = frame_bytes_max
         self.throttle = throttle
-        self.served = served_apis(role) if served is None else served
+        if served is None:
+            served = served_apis(role, unstable=broker.config.unstable_api_versions_enable)
+        self.served = served
+        self._specs = {spec.key: spec for spec in served}
         self.link = link if role == "broker" else None
         self._routes: dict[int, Route] = {}
         self.produce_patterns = ProducePatterns(broker)
@@ -158,14 +164,15 @@ class Router:
     def route(self, key: int) -> Route:
         found = self._routes.get(key)
         if found is None:
-            spec = API_VERSIONS.get(key)
-            if spec is not None and self._is_between_brokers(key):
+            if key in API_VERSIONS and self._is_between_brokers(key):
+                spec = API_VERSIONS[key]
                 found = self._routes[key] = Route(spec, module="partition_votes")
                 return found
-            if spec is None or spec not in self.served:
+            served = self._specs.get(key)
+            if served is None:
                 raise CloseConnection(f"API {key} is not served on listener {self.listener}")
             is_forwarded = self.link is not None and key in FORWARDED
-            found = self._routes[key] = Route(spec, is_forwarded=is_forwarded)
+            found = self._routes[key] = Route(served, is_forwarded=is_forwarded)
         return found
 
     def _is_between_brokers(self, key: int) -> bool:
@@ -228,11 +235,16 @@ class Router:
         return {self._routes[key].spec.name: count for key, count in counts.items()}
 
 
-def served_apis(role: str, *, withheld: frozenset[int] = frozenset()) -> tuple[ApiSpec, ...]:
-    """The APIs that the protocol puts on such a listener and that have a module here."""
+def served_apis(
+    role: str, *, withheld: frozenset[int] = frozenset(), unstable: bool = False
+) -> tuple[ApiSpec, ...]:
+    """The APIs that the protocol puts on such a listener and that have a module here. `unstable`:
+    also the versions that Kafka may still change, where they are built."""
     modules = {module.name for module in pkgutil.iter_modules(api.__path__)}
     return tuple(
-        spec
+        spec._replace(max_version=spec.unstable_version)
+        if unstable and spec.key in UNSTABLE and spec.unstable_version is not None
+        else spec
         for spec in API_VERSIONS.values()
         if spec.module in modules and role in spec.listeners and spec.key not in withheld
     )

@@ -1,6 +1,7 @@
 import pytest
 
 from lograft.model.errors import ErrorCode
+from lograft.model.exchange import CloseConnection
 from lograft.wire.messages.init_producer_id import InitProducerIdRequest, InitProducerIdResponse
 from tests.unit.api.transactions_bench import play
 from tests.unit.broker.bench import Bench, run
@@ -85,5 +86,38 @@ def test_timeouts_have_a_limit(timeout_ms: int) -> None:
         request = InitProducerIdRequest(transactional_id="x", transaction_timeout_ms=timeout_ms)
         refused = await bench.ask(request, 5, InitProducerIdResponse)
         assert refused.error_code == ErrorCode.invalid_transaction_timeout
+
+    play(scenario)
+
+
+UNSTABLE = 6
+
+
+@pytest.mark.parametrize("is_allowed", [True, False])
+def test_two_phase_commit_is_behind_two_settings(is_allowed: bool) -> None:
+    async def scenario(bench: Bench) -> None:
+        def request(**fields: bool) -> InitProducerIdRequest:
+            return InitProducerIdRequest(
+                transactional_id="x", transaction_timeout_ms=2_000_000_000, **fields
+            )
+
+        found = await bench.ask(request(enable2_pc=True), UNSTABLE, InitProducerIdResponse)
+        refused = ErrorCode.transactional_id_authorization_failed
+        assert found.error_code == (0 if is_allowed else refused)
+        kept = request(enable2_pc=is_allowed, keep_prepared_txn=True)
+        found = await bench.ask(kept, UNSTABLE, InitProducerIdResponse)
+        assert found.error_code == ErrorCode.unsupported_version
+
+    play(
+        scenario,
+        unstable_api_versions_enable="true",
+        transaction_two_phase_commit_enable=str(is_allowed).lower(),
+    )
+
+
+def test_unstable_versions_are_not_served_by_themselves() -> None:
+    async def scenario(bench: Bench) -> None:
+        with pytest.raises(CloseConnection, match="not supported"):
+            await ask(bench, UNSTABLE, "x")
 
     play(scenario)

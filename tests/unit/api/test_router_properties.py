@@ -29,7 +29,7 @@ def no_response(context: Context, request: Message) -> None:
 
 @pytest.fixture(scope="module")
 def session() -> Session:
-    router = Router(cast(Broker, None), listener="PLAINTEXT")
+    router = Router(cast(Broker, None), listener="PLAINTEXT", served=SERVED)
     for spec in SERVED:
         router.route(spec.key).handle = no_response
     return router(cast(Channel, Peer()))
