@@ -4,7 +4,10 @@ import asyncio
 
 import pytest
 
+from lograft.metadata.types import TRANSACTION_VERSION
 from lograft.model.errors import ErrorCode
+from lograft.wire.batches import read_records
+from lograft.wire.records.feature_level_record import FeatureLevelRecord
 from lograft.wire.records.remove_topic_record import RemoveTopicRecord
 from tests.unit.api.transactions_bench import (
     END_V2,
@@ -164,3 +167,55 @@ def test_a_topic_that_goes_takes_its_part_along() -> None:
         await wait_state(bench, "CompleteCommit")
 
     play(scenario)
+
+
+@pytest.mark.parametrize("level", [0, 1])
+def test_lower_levels_of_the_feature_know_protocol_1_only(level: int) -> None:
+    """Clients see the level and keep to protocol 1; the log has the record that it allows."""
+
+    async def scenario(bench: Bench) -> None:
+        bench.controller.append(
+            (FeatureLevelRecord(name=TRANSACTION_VERSION, feature_level=level),)
+        )
+        old = await begin(bench, timeout_ms=500)
+        await add(bench, old, {"t": [0]})
+        assert await produce(bench, old, b"v", version=11) == OK
+        assert (await end(bench, old, version=OLD)).error_code == OK
+        await wait_state(bench, "CompleteCommit")
+        await add(bench, old, {"t": [0]})
+        assert await produce(bench, old, b"v", sequence=1, version=11) == OK
+        # Aborted by the coordinator: the epoch grows all the same, or nobody would be shut out.
+        await wait_state(bench, "CompleteAbort")
+        assert stable_offset(bench) == (4, 4)
+        assert (await describe(bench)).producer_epoch == old.epoch + 1
+        late = await end(bench, old, version=OLD)
+        assert late.error_code == ErrorCode.producer_fenced
+        log = bench.broker.transactions.led_for("x").leader_log()
+        piece = log.read(0, bytes_max=1 << 20, bound=log.end_offset, at_least_one=True)
+        assert piece is not None
+        written = read_records(piece.file.pread(piece.size, piece.position), bytes_max=1 << 20)
+        assert {record.value[:2] for record in written if record.value} == {
+            bytes([0, min(level, 1)])
+        }
+
+    play(scenario, transaction_abort_timed_out_transaction_cleanup_interval_ms="100")
+
+
+def test_idle_transactional_ids_are_forgotten() -> None:
+    async def scenario(bench: Bench) -> None:
+        idle = await begin(bench)
+        busy = await begin(bench, "busy")
+        assert await produce(bench, busy, b"v") == OK
+        await asyncio.sleep(3)
+        assert (await describe(bench)).error_code == ErrorCode.transactional_id_not_found
+        assert (await describe(bench, "busy")).transaction_state == "Ongoing"
+        gone = await add(bench, idle, {"t": [0]})
+        assert gone["t", 0] == ErrorCode.invalid_producer_id_mapping
+        again = await begin(bench)
+        assert again.producer_id != idle.producer_id
+
+    play(
+        scenario,
+        transactional_id_expiration_ms="1000",
+        transaction_remove_expired_transaction_cleanup_interval_ms="500",
+    )
