@@ -28,6 +28,7 @@ from lograft.wire.messages.txn_offset_commit import (
     TxnOffsetCommitRequestPartition,
     TxnOffsetCommitRequestTopic,
 )
+from tests.unit.coordination.classic_client import ClassicConsumer
 from tests.unit.coordination.consumer_client import Consumer, Shard
 from tests.unit.coordination.shard_driver import WALL_OFFSET_MS
 
@@ -403,3 +404,28 @@ def test_refusals(resets: Resets, positions: dict[int, int], fields: dict[str, o
 def test_an_action_that_nobody_knows(resets: Resets) -> None:
     with refused(ErrorCode.invalid_request):
         resets.act(3, {0: 3})  # type: ignore[arg-type]
+
+
+# Members of both protocols in one group.
+
+
+def test_classic_members_of_a_consumer_group_are_sent_away_too(resets: Resets) -> None:
+    consumer = Consumer(resets, "m")
+    consumer.join(["t"])
+    classic = ClassicConsumer(resets, "old")
+    classic.topics = ["t"]
+    for _ in ("for its member id", "with it"):
+        classic.join()
+        ((_, reply),) = resets.replies
+        assert isinstance(reply, JoinGroupResponse)
+        classic.joined(reply)
+    assert len(resets.consumers().members) == 2
+    generation = classic.generation
+    resets.commit({0: 50}, "m", consumer.epoch)
+    resets.reset({0: 3})
+    assert not resets.consumers().members
+    for member_id, epoch in (("m", consumer.epoch), (classic.member_id, generation)):
+        with refused(ErrorCode.unknown_member_id):
+            resets.commit({0: 51}, member_id, epoch)
+    resets.fail_over()
+    assert (resets.offsets(), resets.before()) == ({0: 3}, {0: 50})
