@@ -107,43 +107,20 @@ def handle(
             except (PartitionOpening, PartitionMissing, NeedsWorker, NeedsCoordinator):
                 if data.records is None:
                     failed = InvalidRecord(NO_BATCH)
-                    _refuse(answer, failed)
+                    refuse(answer, failed)
                     continue
                 # The frame's buffer is used again once we wait: the records need their own.
                 data.records = memoryview(bytearray(records_of(data)))
                 deferred.append(Deferred(answer, topic, data))
             except LograftError as error:
                 failed = error
-                _refuse(answer, error)
+                refuse(answer, error)
         topics.append(
             TopicProduceResponse(
                 name=topic.name, topic_id=topic.topic_id, partition_responses=answers
             )
         )
     return _reply(context, request, ProduceResponse(responses=topics), deferred, pending, failed)
-
-
-def resume(
-    context: Context, request: ProduceRequest, partition: Partition, result: AppendResult
-) -> ProduceResponse | Coroutine[Any, Any, ProduceResponse | None] | None:
-    """Goes on where the only batch of the request has been appended already."""
-    (topic,) = request.topic_data
-    answer = PartitionProduceResponse(index=topic.partition_data[0].index, base_offset=NO_OFFSET)
-    failed: LograftError | None = None
-    pending: list[Pending] = []
-    try:
-        _fill(answer, partition, result, request.acks, pending)
-    except LograftError as error:
-        failed = error
-        _refuse(answer, error)
-    response = ProduceResponse(
-        responses=[
-            TopicProduceResponse(
-                name=topic.name, topic_id=topic.topic_id, partition_responses=[answer]
-            )
-        ]
-    )
-    return _reply(context, request, response, [], pending, failed)
 
 
 def _reply(
@@ -163,7 +140,7 @@ def _reply(
             raise CloseConnection(f"produce with acks=0 failed: {failed}")
         return None
     if failed is not None:
-        _hint_leaders(context, response)
+        hint_leaders(context.broker, context.listener, context.api_version, response)
     return response
 
 
@@ -274,7 +251,7 @@ async def _finish(
             partition = await _made(context, topic, data.index, deadline_ms)
             ready.append((answer, partition, _checked(context, partition, data)))
         except LograftError as error:
-            _refuse(answer, error)
+            refuse(answer, error)
     words = await verify(context, request, [(partition, data) for _, partition, data in ready])
     for (answer, partition, records), word in zip(ready, words, strict=True):
         try:
@@ -283,20 +260,20 @@ async def _finish(
             result = await _append_checked(context, partition, records, request.acks, word)
             _fill(answer, partition, result, request.acks, pending)
         except LograftError as error:
-            _refuse(answer, error)
+            refuse(answer, error)
     for answer, partition, end, leader_epoch in pending:
         wait = partition.wait_committed if request.acks == ACKS_ALL else partition.wait_flushed
         timeout_ms = max(0, deadline_ms - clock.mono_ms())
         try:
             await wait(end, timeout_ms=timeout_ms, leader_epoch=leader_epoch)
         except LograftError as error:
-            _refuse(answer, error)
+            refuse(answer, error)
     if request.acks == ACKS_NONE:
         for answer, _, _ in deferred:
             if answer.error_code:
                 raise CloseConnection(f"produce with acks=0 failed: {answer.error_message}")
         return None
-    _hint_leaders(context, response)
+    hint_leaders(context.broker, context.listener, context.api_version, response)
     return response
 
 
@@ -337,7 +314,7 @@ async def _made(
     return partition
 
 
-def _refuse(answer: PartitionProduceResponse, error: LograftError) -> None:
+def refuse(answer: PartitionProduceResponse, error: LograftError) -> None:
     answer.error_code = code_of(error)
     answer.error_message = str(error)
     answer.base_offset = NO_OFFSET
@@ -345,11 +322,10 @@ def _refuse(answer: PartitionProduceResponse, error: LograftError) -> None:
     answer.log_start_offset = NO_OFFSET
 
 
-def _hint_leaders(context: Context, response: ProduceResponse) -> None:
+def hint_leaders(broker: Broker, listener: str, version: int, response: ProduceResponse) -> None:
     """Tells a client that came to the wrong broker where to go, sparing it a Metadata request."""
-    if context.api_version < LEADER_HINTS_SINCE:
+    if version < LEADER_HINTS_SINCE:
         return
-    broker = context.broker
     leaders: dict[int, None] = {}
     for topic in response.responses:
         for answer in topic.partition_responses:
@@ -362,7 +338,7 @@ def _hint_leaders(context: Context, response: ProduceResponse) -> None:
                     leader_id=state.leader, leader_epoch=state.leader_epoch
                 )
     for node_id in leaders:
-        end = broker.endpoint_of(node_id, context.listener)
+        end = broker.endpoint_of(node_id, listener)
         if end is not None:
             response.node_endpoints.append(
                 NodeEndpoint(node_id=node_id, host=end.host, port=end.port, rack=end.rack)

@@ -5,33 +5,29 @@ first one takes the generic road and leaves a pattern: the bytes that all of the
 that all answers share. A later frame that has these bytes needs no decoding, and its answer is one
 `pack`. Patterns are made by the generic codec, so both roads give the same bytes.
 
-Whatever is not a plain success goes the generic road: a frame without a pattern, an error (nothing
-has been appended then, so it may begin again) or an acknowledgement that must wait. The rules of
-the partition are asked for every request; a pattern knows names, not permissions. Listeners with a
-throttle have no short road.
+A frame without a pattern goes the generic road, and so does one that cannot be appended: nothing
+has happened then, so it may begin again. The rules of the partition are asked for every request; a
+pattern knows names, not permissions. Listeners with a throttle have no short road.
 """
 
 from struct import Struct
-from typing import Final, NamedTuple
+from typing import Final
 
 from lograft.api import produce
 from lograft.api.produce import ATTRIBUTES_AT, MAGIC_AT, TOPIC_IDS_SINCE
+from lograft.api.produce_acks import AnswerPattern, ParkedAck
 from lograft.broker.broker import Broker
-from lograft.broker.partition import Partition
 from lograft.model.errors import LograftError
+from lograft.model.exchange import Answer
 from lograft.model.types import INTERNAL_TOPICS
-from lograft.storage.types import AppendResult
-from lograft.wire.apis import PRODUCE_KEY, response_header_version
+from lograft.wire.apis import PRODUCE_KEY
 from lograft.wire.batches import HEADER_SIZE, MAGIC, TRANSACTIONAL_FLAG
 from lograft.wire.codec import write
-from lograft.wire.headers import frame_response, write_request_header
+from lograft.wire.headers import write_request_header
 from lograft.wire.messages.produce import (
     PartitionProduceData,
-    PartitionProduceResponse,
     ProduceRequest,
-    ProduceResponse,
     TopicProduceData,
-    TopicProduceResponse,
 )
 
 #: Compact lengths and tags: the versions of current clients.
@@ -56,42 +52,16 @@ _NAME_TO_RECORDS: Final = 1 + 4
 _LENGTH_SHIFT_MAX: Final = 21
 #: Tags of the partition, of the topic, of the request.
 _TAGS_BYTES: Final = 3
-_OFFSETS: Final = Struct(">qqq")
-#: Stands where an answer has its offsets while its pattern is made.
-_MARK: Final = (0x5A1F_00D1_2B3C_4D5E, 0x6B2E_11C2_3A4B_5C6D, 0x7C3D_22B3_495A_6B7C)
-
-
-class Pattern:
-    """One client's requests for one partition."""
-
-    __slots__ = ("acks", "head", "index", "name", "pack", "size", "tail", "topic_id")
-
-    def __init__(self, topic: TopicProduceData, index: int, acks: int, answer: bytes) -> None:
-        self.name = topic.name
-        self.topic_id = topic.topic_id
-        self.index = index
-        self.acks = acks
-        at = answer.index(_OFFSETS.pack(*_MARK))
-        self.head = answer[8:at]
-        self.tail = answer[at + _OFFSETS.size :]
-        self.size = len(answer) - 4
-        self.pack = Struct(f">ii{len(self.head)}sqqq{len(self.tail)}s").pack
-
-
-class Appended(NamedTuple):
-    """On the short road so far; its acknowledgement must wait, or went wrong."""
-
-    partition: Partition
-    result: AppendResult
 
 
 class ProducePatterns:
-    __slots__ = ("_broker", "_count", "_patterns", "served")
+    __slots__ = ("_broker", "_count", "_listener", "_patterns", "served")
 
-    def __init__(self, broker: Broker) -> None:
+    def __init__(self, broker: Broker, listener: str) -> None:
         self._broker = broker
+        self._listener = listener
         #: By version, then by the bytes that requests share.
-        self._patterns: tuple[dict[bytes, Pattern], ...] = ()
+        self._patterns: tuple[dict[bytes, AnswerPattern], ...] = ()
         self.forget()
         #: Requests that came this way.
         self.served = 0
@@ -100,8 +70,8 @@ class ProducePatterns:
         self._count = 0
         self._patterns = tuple({} for _ in range(VERSIONS.stop))
 
-    def serve(self, frame: memoryview) -> bytes | Appended | None:
-        """The whole answer; or None, and nothing has happened."""
+    def serve(self, frame: memoryview) -> bytes | Answer | ParkedAck | None:
+        """The answer, or one that waits for it; or None, and nothing has happened."""
         size = len(frame)
         if size < FRAME_BYTES_MIN:
             return None
@@ -128,39 +98,26 @@ class ProducePatterns:
         records = frame[at:end]
         if records[MAGIC_AT] != MAGIC or records[ATTRIBUTES_AT] & TRANSACTIONAL_FLAG:
             return None
-        return self._append(pattern, version, correlation_id, records)
+        return self._append(pattern, correlation_id, records)
 
     def _append(
-        self, pattern: Pattern, version: int, correlation_id: int, records: memoryview
-    ) -> bytes | Appended | None:
-        broker = self._broker
-        acks = pattern.acks
-        if version == TOPIC_IDS_SINCE:
-            partition = broker.partitions.get_by_id(pattern.topic_id, pattern.index)
-        else:
-            partition = broker.partitions.get(pattern.name, pattern.index)
+        self, pattern: AnswerPattern, correlation_id: int, records: memoryview
+    ) -> bytes | Answer | ParkedAck | None:
+        partition = pattern.partition()
         if partition is None or partition.topic in INTERNAL_TOPICS:
             return None
+        acks = pattern.acks
         try:
-            result = produce.append(partition, records, broker.clock.wall_ms(), acks)
+            result = produce.append(partition, records, self._broker.clock.wall_ms(), acks)
         except LograftError:
             return None
         self.served += 1
-        base, end, log_append_time_ms, log_start, _, _ = result
         try:
-            if not produce.is_acknowledged(partition, end, acks):
-                return Appended(partition, result)
-        except LograftError:
-            return Appended(partition, result)
-        return pattern.pack(
-            pattern.size,
-            correlation_id,
-            pattern.head,
-            base,
-            log_append_time_ms,
-            log_start,
-            pattern.tail,
-        )
+            if produce.is_acknowledged(partition, result.end_offset, acks):
+                return pattern.success(correlation_id, result)
+        except LograftError as error:
+            return pattern.refusal(correlation_id, error)
+        return ParkedAck(pattern, correlation_id, partition, result)
 
     def learn(
         self, frame: memoryview, version: int, client_id: str | None, request: ProduceRequest
@@ -189,8 +146,8 @@ class ProducePatterns:
         if self._count == PATTERNS_MAX:
             self.forget()
         self._count += 1
-        self._patterns[version][shared] = Pattern(
-            topic, index, request.acks, _marked_answer(topic, index, version)
+        self._patterns[version][shared] = AnswerPattern(
+            self._broker, self._listener, version, request
         )
 
 
@@ -206,31 +163,3 @@ def _bare_request(request: ProduceRequest, topic: TopicProduceData, index: int) 
             )
         ],
     )
-
-
-def _marked_answer(topic: TopicProduceData, index: int, version: int) -> bytes:
-    base, log_append_time_ms, log_start = _MARK
-    response = ProduceResponse(
-        responses=[
-            TopicProduceResponse(
-                name=topic.name,
-                topic_id=topic.topic_id,
-                partition_responses=[
-                    PartitionProduceResponse(
-                        index=index,
-                        base_offset=base,
-                        log_append_time_ms=log_append_time_ms,
-                        log_start_offset=log_start,
-                    )
-                ],
-            )
-        ]
-    )
-    (whole,) = frame_response(
-        response,
-        version,
-        correlation_id=0,
-        header_version=response_header_version(PRODUCE_KEY, version),
-    )
-    assert isinstance(whole, bytes)
-    return whole

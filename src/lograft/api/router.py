@@ -19,8 +19,7 @@ from lograft.api.errors import code_of
 from lograft.api.fetch_patterns import FRAME_BYTES_MIN, FetchPatterns
 from lograft.api.forwarding import FORWARDED, forward_frame, read_answer
 from lograft.api.partition_votes import KEYS as PARTITION_VOTES
-from lograft.api.produce import resume as resume_produce
-from lograft.api.produce_patterns import Appended, ProducePatterns
+from lograft.api.produce_patterns import ProducePatterns
 from lograft.model.errors import ErrorCode, LograftError
 from lograft.model.exchange import Answer, CloseConnection, Reply, Waiting
 from lograft.model.printable import printable
@@ -155,7 +154,7 @@ class Router:
         self._specs = {spec.key: spec for spec in served}
         self.link = link if role == "broker" else None
         self._routes: dict[int, Route] = {}
-        self.produce_patterns = ProducePatterns(broker)
+        self.produce_patterns = ProducePatterns(broker, listener)
         self.fetch_patterns = FetchPatterns(broker)
 
     def __call__(self, channel: Channel) -> "Session":
@@ -267,11 +266,9 @@ class Session:
         if len(frame) >= FRAME_BYTES_MIN and not frame[0] and router.throttle is no_throttle:
             # Most requests are a Produce or a Fetch that need no more than this.
             if frame[1] == PRODUCE_KEY:
-                served = router.produce_patterns.serve(frame)
-                if type(served) is bytes:
-                    return served
-                if type(served) is Appended:
-                    return self._resume(frame, served)
+                reply: Reply = router.produce_patterns.serve(frame)
+                if reply is not None:
+                    return reply
             elif frame[1] == FETCH_KEY:
                 reply = router.fetch_patterns.serve(frame, self._handle)
                 if reply is not None:
@@ -300,15 +297,6 @@ class Session:
             outcome = route.handle(context, request)
         except Exception as error:
             return self._answer(route, header, context, request, _refusal(route, request, error))
-        return self._reply(route, header, context, request, outcome)
-
-    def _resume(self, frame: memoryview, appended: Appended) -> Reply:
-        """A Produce that left the short road after its append."""
-        header = read_request_header(frame)
-        route = self._router.route(PRODUCE_KEY)
-        request, _ = read(ProduceRequest, header.api_version, frame, header.body_position)
-        context = self._context(header)
-        outcome = resume_produce(context, request, appended.partition, appended.result)
         return self._reply(route, header, context, request, outcome)
 
     def _context(self, header: RequestHeader) -> Context:

@@ -668,6 +668,10 @@ class Partition:
             self._check_ack(code)
         return code is not None
 
+    def acks_of(self, *, acks_all: bool) -> OffsetWaits:
+        """Where appends wait that cannot be acknowledged yet."""
+        return self._commit_waits if acks_all else self._durable_waits
+
     async def wait_committed(
         self, end: Offset, *, timeout_ms: int, leader_epoch: Epoch = NO_EPOCH
     ) -> None:
@@ -693,9 +697,14 @@ class Partition:
 
     def _check_ack(self, code: ErrorCode) -> None:
         if code is not ErrorCode.none:
-            raise NotEnoughReplicasAfterAppend(
-                f"{self.topic_partition} lost in-sync replicas while the records were written"
-            )
+            raise self.ack_error(code)
+
+    def ack_error(self, code: ErrorCode) -> LograftError:
+        """What acks=all is told where the role's verdict is not `none`."""
+        assert code is ErrorCode.not_enough_replicas_after_append, code
+        return NotEnoughReplicasAfterAppend(
+            f"{self.topic_partition} lost in-sync replicas while the records were written"
+        )
 
     async def wait_low_watermark(self, offset: Offset, *, timeout_ms: int) -> None:
         """Until all replicas that are up have deleted everything below."""

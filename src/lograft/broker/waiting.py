@@ -64,6 +64,16 @@ async def wait_any(partitions: Iterable[Waitable], *, bytes_missing: int, wait_m
             partition.fetch_waits.pop(wait, None)
 
 
+class OffsetWaiter(Protocol):
+    """Told once, by exactly one of these."""
+
+    def on_reached(self, code: ErrorCode) -> None:
+        """The offset is reached; a code says that not all is well with that."""
+
+    def on_dismissed(self, error: LograftError) -> None:
+        """It will not be reached here."""
+
+
 class OffsetWaits:
     """Whoever waits until something (a commit, an fsync, a deletion) has reached an offset."""
 
@@ -71,32 +81,61 @@ class OffsetWaits:
 
     def __init__(self) -> None:
         #: Empty most of the time: a truth test is all that the hot path pays.
-        self.waits: list[tuple[Offset, asyncio.Future[ErrorCode]]] = []
+        self.waits: list[tuple[Offset, OffsetWaiter]] = []
+
+    def add(self, offset: Offset, waiter: OffsetWaiter) -> None:
+        self.waits.append((offset, waiter))
+
+    def remove(self, waiter: OffsetWaiter) -> None:
+        self.waits = [wait for wait in self.waits if wait[1] is not waiter]
 
     def release(self, reached: Offset, code: ErrorCode = ErrorCode.none) -> None:
         waiting = []
+        released = []
         for entry in self.waits:
             if entry[0] > reached:
                 waiting.append(entry)
-            elif not entry[1].done():
-                entry[1].set_result(code)
+            else:
+                released.append(entry[1])
         self.waits = waiting
+        for waiter in released:
+            waiter.on_reached(code)
 
     def dismiss(self, make_error: Callable[[], LograftError]) -> None:
         waits, self.waits = self.waits, []
-        for _, future in waits:
-            if not future.done():
-                future.set_exception(make_error())
+        for _, waiter in waits:
+            waiter.on_dismissed(make_error())
 
     async def wait(self, offset: Offset, *, timeout_ms: int, what: str) -> ErrorCode:
         """What `release` brings; raises WaitTimedOut, or what `dismiss` brings."""
-        future: asyncio.Future[ErrorCode] = asyncio.get_running_loop().create_future()
-        self.waits.append((offset, future))
+        waiter = Awaited()
+        self.add(offset, waiter)
         try:
             async with asyncio.timeout(timeout_ms / 1000):
-                return await future
+                return await waiter.future
         except TimeoutError:
-            raise WaitTimedOut(f"not {what} within {timeout_ms} ms") from None
+            raise not_within(timeout_ms, what) from None
         finally:
-            if not future.done() or future.cancelled():
-                self.waits = [wait for wait in self.waits if wait[1] is not future]
+            if not waiter.future.done() or waiter.future.cancelled():
+                self.remove(waiter)
+
+
+class Awaited:
+    """An `OffsetWaiter` for a task."""
+
+    __slots__ = ("future",)
+
+    def __init__(self) -> None:
+        self.future: asyncio.Future[ErrorCode] = asyncio.get_running_loop().create_future()
+
+    def on_reached(self, code: ErrorCode) -> None:
+        if not self.future.done():
+            self.future.set_result(code)
+
+    def on_dismissed(self, error: LograftError) -> None:
+        if not self.future.done():
+            self.future.set_exception(error)
+
+
+def not_within(timeout_ms: int, what: str) -> WaitTimedOut:
+    return WaitTimedOut(f"not {what} within {timeout_ms} ms")

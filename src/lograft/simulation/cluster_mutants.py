@@ -199,9 +199,8 @@ def _ids_from_zero(self: Any) -> Any:
 
 def _release_all(self: OffsetWaits, make_error: Any) -> None:
     waits, self.waits = self.waits, []
-    for _, future in waits:
-        if not future.done():
-            future.set_result(ErrorCode.none)
+    for _, waiter in waits:
+        waiter.on_reached(ErrorCode.none)
 
 
 def _pretend_cut(self: Following, cut: Any, to: Any) -> None:

@@ -1,5 +1,6 @@
 """The short road of Produce must not be seen: same answers, same log as on the generic road."""
 
+import asyncio
 import random
 from collections.abc import Callable
 from dataclasses import dataclass, field
@@ -19,7 +20,7 @@ from lograft.wire.messages.produce import (
     ProduceRequest,
     TopicProduceData,
 )
-from tests.unit.broker.bench import Bench, Peer, batch_of, run
+from tests.unit.broker.bench import Bench, Peer, as_told, batch_of, run
 
 STEPS: Final = 150
 TOPICS: Final = ("a", "flushed", "stamped", "__consumer_offsets", "missing")
@@ -112,7 +113,7 @@ class Frames:
 
 async def outcome(session: Session, frame: bytes) -> object:
     try:
-        reply = session.handle_frame(memoryview(bytearray(frame)))
+        reply = as_told(session.handle_frame(memoryview(bytearray(frame))))
         if isinstance(reply, Waiting):
             reply = await reply.answer
     except (CloseConnection, WireError) as error:
@@ -134,10 +135,13 @@ def play(
         router = Router(bench.broker, listener="PLAINTEXT")
         session = router(cast(Channel, Peer()))
         frames = Frames(random.Random(seed), version, dict(bench.broker.image.topic_ids))
+        loop = asyncio.get_running_loop()
         for _ in range(STEPS):
             frame = frames.next()
             # Twice: where the first leaves a pattern, the second one meets it.
             for _ in range(2):
+                # At the same time in every life, however long the waits before it took.
+                await asyncio.sleep(1 - loop.time() % 1)
                 before_each(router)
                 seen.append(await outcome(session, frame))
         for partition in bench.broker.partitions:

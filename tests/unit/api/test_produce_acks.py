@@ -1,0 +1,193 @@
+"""Acknowledgements that wait, on both roads: the second request of a client takes the short one."""
+
+import asyncio
+from collections.abc import Callable
+from typing import Final, cast
+
+import pytest
+
+from lograft.api.produce_acks import ParkedAck
+from lograft.api.router import Router, Session
+from lograft.broker.partition import Partition
+from lograft.model.errors import ErrorCode
+from lograft.model.exchange import Reply, Waiting
+from lograft.model.seams import Channel
+from lograft.wire.apis import PRODUCE_KEY, response_header_version
+from lograft.wire.codec import read_all
+from lograft.wire.headers import frame_request, read_response_header
+from lograft.wire.messages.produce import (
+    PartitionProduceData,
+    PartitionProduceResponse,
+    ProduceRequest,
+    ProduceResponse,
+    TopicProduceData,
+)
+from lograft.wire.records.partition_change_record import PartitionChangeRecord
+from tests.unit.broker.bench import LISTENER, Bench, Peer, as_told, batch_of, run
+from tests.unit.broker.replica_bench import Cluster
+
+VERSION: Final = 10
+
+
+def frame_of(topic: str = "a", *, timeout_ms: int = 5_000, acks: int = -1) -> memoryview:
+    request = ProduceRequest(
+        acks=acks,
+        timeout_ms=timeout_ms,
+        topic_data=[
+            TopicProduceData(
+                name=topic,
+                partition_data=[PartitionProduceData(index=0, records=batch_of(b"v"))],
+            )
+        ],
+    )
+    return memoryview(
+        bytearray(frame_request(request, VERSION, correlation_id=7, client_id="client")[4:])
+    )
+
+
+def read(data: bytes) -> ProduceResponse:
+    _, position = read_response_header(data[4:], response_header_version(PRODUCE_KEY, VERSION))
+    return read_all(ProduceResponse, VERSION, data[4:], position)
+
+
+async def response_of(reply: Reply) -> ProduceResponse:
+    told = as_told(reply)
+    if isinstance(told, Waiting):
+        told = await told.answer
+    assert told is not None
+    assert not isinstance(told, Waiting)
+    return read(b"".join(cast(tuple[bytes, ...], told.parts)))
+
+
+def only(response: ProduceResponse) -> PartitionProduceResponse:
+    return response.responses[0].partition_responses[0]
+
+
+async def learned(cluster: Cluster, node: int = 1, **asked: int) -> Session:
+    """A client's connection whose next request takes the short road."""
+    session = Router(cluster.nodes[node].broker, listener=LISTENER)(cast(Channel, Peer()))
+    first = session.handle_frame(frame_of(**asked))
+    assert not isinstance(first, ParkedAck)
+    assert only(await response_of(first)).error_code == 0
+    return session
+
+
+def waits_of(partition: Partition) -> int:
+    return len(partition.acks_of(acks_all=True).waits)
+
+
+def parked(session: Session, frame: memoryview) -> ParkedAck:
+    reply = session.handle_frame(frame)
+    assert isinstance(reply, ParkedAck)
+    return reply
+
+
+def test_is_answered_when_the_followers_have_it() -> None:
+    async def scenario(cluster: Cluster) -> None:
+        cluster.create_topic("a", 1, 2, 3)
+        leader = await cluster.until_led("a")
+        session = await learned(cluster)
+        acks = [parked(session, frame_of()) for _ in range(3)]
+        answers = await asyncio.gather(*(response_of(ack) for ack in acks))
+        assert [only(answer).base_offset for answer in answers] == [1, 2, 3]
+        assert leader.high_watermark == 4
+        assert not waits_of(leader)
+
+    Cluster().run(scenario)
+
+
+def test_says_when_it_took_too_long() -> None:
+    async def scenario(cluster: Cluster) -> None:
+        cluster.create_topic("a", 1, 2, 3)
+        leader = await cluster.until_led("a")
+        session = await learned(cluster, timeout_ms=100)
+        cluster.kill(2)
+        answer = only(await response_of(parked(session, frame_of(timeout_ms=100))))
+        assert answer.error_code == ErrorCode.request_timed_out
+        assert answer.error_message == "not committed within 100 ms"
+        assert answer.base_offset == -1
+        assert not waits_of(leader)
+
+    Cluster(replica_lag_time_max_ms="30000").run(scenario)
+
+
+def lose_leadership(cluster: Cluster) -> None:
+    state = cluster.state("a")
+    topic = cluster.controller.image.topic("a")
+    assert topic is not None
+    cluster.controller.append(
+        (PartitionChangeRecord(partition_id=0, topic_id=topic.topic_id, leader=3),)
+    )
+    assert cluster.state("a").leader != state.leader
+
+
+def lose_followers(cluster: Cluster) -> None:
+    cluster.kill(3)
+    for number in (2, 3):
+        cluster.fence(number)
+
+
+@pytest.mark.parametrize(
+    ("happens", "code"),
+    [
+        (lose_leadership, ErrorCode.not_leader_or_follower),
+        (lose_followers, ErrorCode.request_timed_out),
+    ],
+)
+def test_both_roads_tell_the_same_of_what_went_wrong(
+    happens: Callable[[Cluster], None], code: ErrorCode
+) -> None:
+    async def scenario(cluster: Cluster) -> None:
+        cluster.create_topic("a", 1, 2, 3, min_insync_replicas="2")
+        leader = await cluster.until_led("a")
+        short = await learned(cluster)
+        generic = await learned(cluster)
+        generic._router.produce_patterns.forget()
+        cluster.kill(2)
+        replies = [parked(short, frame_of()), generic.handle_frame(frame_of())]
+        answers = [asyncio.ensure_future(response_of(reply)) for reply in replies]
+        await asyncio.sleep(0)
+        happens(cluster)
+        first, second = await asyncio.gather(*answers)
+        assert first == second
+        assert only(first).error_code == code
+        assert bool(first.node_endpoints) == (code == ErrorCode.not_leader_or_follower)
+        assert not waits_of(leader)
+
+    Cluster(replica_lag_time_max_ms="30000").run(scenario)
+
+
+def test_a_connection_that_ends_leaves_nothing_behind() -> None:
+    async def scenario(cluster: Cluster) -> None:
+        cluster.create_topic("a", 1, 2, 3)
+        leader = await cluster.until_led("a")
+        session = await learned(cluster)
+        cluster.kill(2)
+        ack = parked(session, frame_of())
+        looks: list[None] = []
+        ack.begin(lambda: looks.append(None))
+        assert waits_of(leader) == 1
+        ack.cancel()
+        assert not waits_of(leader)
+        await asyncio.sleep(10)
+        assert not looks
+
+    Cluster().run(scenario)
+
+
+def test_acks_of_the_leader_alone_wait_for_the_disk_where_that_is_promised() -> None:
+    async def scenario(bench: Bench) -> None:
+        await bench.create_topic("a", flush_messages="1")
+        session = Router(bench.broker, listener=LISTENER)(cast(Channel, Peer()))
+        for _ in range(2):
+            reply = session.handle_frame(frame_of(acks=1))
+            partition = bench.broker.partitions.get("a", 0)
+            assert partition is not None
+            assert partition.log is not None
+            end = partition.log.end_offset
+            assert partition.log.durable_offset < end
+            assert only(await response_of(reply)).error_code == 0
+            assert partition.log.durable_offset == end
+        assert isinstance(reply, ParkedAck)
+
+    run(scenario)
