@@ -17,7 +17,7 @@ from bench import (
     lifecycle,
     report,
 )
-from bench.subject import BenchFailed, Subject, make_cluster, make_server
+from bench.subject import BUSY_SETTINGS, BenchFailed, Subject, make_cluster, make_server
 from bench.targets import CLUSTER_TARGETS, RAFT_TARGETS, TARGETS, Results, Target
 from bench.workloads import FULL, QUICK, WORKLOADS, Figures, Plan, produce
 from tests.compatibility.servers import KINDS, Kind, ServerFailed
@@ -116,10 +116,11 @@ class Setup:
     def subject(self, kind: Kind, configs: Mapping[str, str]) -> Iterator[Subject]:
         folder = self.folder / kind
         if self.nodes == 1:
-            with make_server(kind, folder).started() as server:
+            with make_server(kind, folder, settings=BUSY_SETTINGS).started() as server:
                 yield Subject([server], configs)
         else:
-            with make_cluster(kind, folder, self.nodes).started() as cluster:
+            cluster = make_cluster(kind, folder, self.nodes, settings=BUSY_SETTINGS)
+            with cluster.started():
                 yield Subject(cluster.servers, configs)
 
 

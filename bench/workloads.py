@@ -20,8 +20,6 @@ PRODUCE_IN_FLIGHT: Final = 4
 SMALL_PARTITIONS: Final = 4
 SMALL_IN_FLIGHT: Final = 5
 SMALL_RECORDS: Final = 10
-#: The disk's bound while a writer runs at full speed for minutes.
-WRITER_RETENTION_BYTES: Final = 1 << 30
 
 _serials = itertools.count()
 
@@ -137,11 +135,7 @@ def latency(subject: Subject, plan: Plan) -> Figures:
 def loaded_latency(subject: Subject, plan: Plan) -> Figures:
     """The same while another client writes 1 KB records as fast as it can."""
     noise, topic = new_name("writer"), new_name("latency")
-    subject.create_topic(
-        noise,
-        partitions=subject.spread(PRODUCE_PARTITIONS),
-        retention_bytes=str(WRITER_RETENTION_BYTES),
-    )
+    subject.create_topic(noise, partitions=subject.spread(PRODUCE_PARTITIONS))
     topic_id = subject.create_topic(topic)
     os.sync()
     writer = subject.start_load(
