@@ -61,19 +61,18 @@ def test_consumers_that_never_come_back(shard: Shard) -> None:
     assert kept(shard) == (0, TIMERS_AT_REST, 0)
 
 
+def refuse_all_of(shard: Shard, group_id: str) -> None:
+    assert Consumer(shard, "m", group_id).join(["t"], server_assignor="mine").error_code
+    assert Consumer(shard, "m", group_id).beat(member_epoch=3).error_code
+    leave = LeaveGroupRequest(group_id=group_id, members=[MemberIdentity(member_id="m")])
+    shard.ask("leave", lambda at, ticket, now: at.classic.leave(leave, ticket, now))
+    beat = HeartbeatRequest(group_id=group_id, member_id="m")
+    shard.ask("beat", lambda at, ticket, now: at.classic.heartbeat(beat, ticket, now))
+    sync = SyncGroupRequest(group_id=group_id, member_id="m")
+    shard.ask("sync", lambda at, ticket, now: at.classic.sync(sync, ticket, now))
+
+
 def test_what_is_refused_is_not_remembered(shard: Shard) -> None:
     for number in range(STRANGERS):
-        group_id = f"g{number}"
-        assert Consumer(shard, "m", group_id).join(["t"], server_assignor="mine").error_code
-        assert Consumer(shard, "m", group_id).beat(member_epoch=3).error_code
-        leave = LeaveGroupRequest(group_id=group_id, members=[MemberIdentity(member_id="m")])
-        shard.ask(
-            "leave", lambda at, ticket, now, leave=leave: at.classic.leave(leave, ticket, now)
-        )
-        beat = HeartbeatRequest(group_id=group_id, member_id="m")
-        shard.ask(
-            "beat", lambda at, ticket, now, beat=beat: at.classic.heartbeat(beat, ticket, now)
-        )
-        sync = SyncGroupRequest(group_id=group_id, member_id="m")
-        shard.ask("sync", lambda at, ticket, now, sync=sync: at.classic.sync(sync, ticket, now))
+        refuse_all_of(shard, f"g{number}")
     assert kept(shard) == (0, TIMERS_AT_REST, 0)
