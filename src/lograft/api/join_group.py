@@ -11,11 +11,12 @@ from functools import partial
 from typing import Final
 
 from lograft.api.context import Api, Context, Resource, authorize
+from lograft.api.errors import code_of
 from lograft.api.operations import DESCRIBE, READ
 from lograft.coordination.classic_member import Client, protocols_of
 from lograft.coordination.classic_subscription import CONSUMER_PROTOCOL, topics_named_in
 from lograft.metadata.errors import Refused
-from lograft.model.errors import ErrorCode
+from lograft.model.errors import ErrorCode, LograftError
 from lograft.wire.messages.join_group import JoinGroupRequest, JoinGroupResponse
 
 API: Final = Api(key=11, versions=range(10))
@@ -24,6 +25,16 @@ NULL_PROTOCOL_SINCE: Final = 7
 
 
 async def handle(context: Context, request: JoinGroupRequest) -> JoinGroupResponse:
+    try:
+        response = await _join(context, request)
+    except LograftError as error:
+        response = error_response(request, code_of(error), str(error))
+    is_nullable = context.api_version >= NULL_PROTOCOL_SINCE
+    response.protocol_name = response.protocol_name or (None if is_nullable else "")
+    return response
+
+
+async def _join(context: Context, request: JoinGroupRequest) -> JoinGroupResponse:
     check_group(context, request.group_id)
     config = context.broker.config
     low_ms, high_ms = config.group_min_session_timeout_ms, config.group_max_session_timeout_ms
@@ -39,8 +50,6 @@ async def handle(context: Context, request: JoinGroupRequest) -> JoinGroupRespon
         request.group_id,
         lambda shard, ticket, now_ms: shard.classic.join(request, client, ticket, now_ms),
     )
-    is_nullable = context.api_version >= NULL_PROTOCOL_SINCE
-    response.protocol_name = response.protocol_name or (None if is_nullable else "")
     return response
 
 

@@ -18,12 +18,12 @@ PROTOCOL_SINCE: Final = 5
 
 
 async def handle(context: Context, request: SyncGroupRequest) -> SyncGroupResponse:
-    check_group(context, request.group_id)
     if context.api_version >= PROTOCOL_SINCE and None in (
         request.protocol_type,
         request.protocol_name,
     ):
         raise Refused(ErrorCode.inconsistent_group_protocol, "a member names its protocol")
+    check_group(context, request.group_id)
     response: SyncGroupResponse = await context.broker.groups.ask(
         request.group_id,
         lambda shard, ticket, now_ms: shard.classic.sync(request, ticket, now_ms),

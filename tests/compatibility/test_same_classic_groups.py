@@ -1,0 +1,170 @@
+"""The classic protocol's refusals, in every version, from Lograft and from Apache Kafka: the same
+requests, the answers compared field by field (see test_same_groups.py)."""
+
+from collections.abc import Callable, Iterator
+from typing import Any, Final
+
+import pytest
+
+from lograft.wire.messages.heartbeat import HeartbeatRequest
+from lograft.wire.messages.join_group import JoinGroupRequest, JoinGroupRequestProtocol
+from lograft.wire.messages.leave_group import LeaveGroupRequest, MemberIdentity
+from lograft.wire.messages.sync_group import SyncGroupRequest
+from tests.compatibility.librdkafka import create_topic
+from tests.compatibility.servers import Server, is_served, kinds_under_test
+from tests.compatibility.test_same_answers import differences
+from tests.compatibility.test_same_groups import TOPICS, Classic, World, await_coordinator, heard
+
+pytestmark = [
+    pytest.mark.interop,
+    pytest.mark.skipif(len(kinds_under_test()) < 2, reason="compares two servers"),
+    pytest.mark.skipif(not is_served("join_group"), reason="not served yet"),
+]
+JOIN, SYNC, HEARTBEAT, LEAVE = range(10), range(6), range(5), range(6)
+STATIC_SINCE: Final = {"join": 5, "sync": 3, "heartbeat": 3, "leave": 3}
+
+
+def join(world: World, version: int, **fields: Any) -> None:
+    values = {
+        "group_id": world.group,
+        "session_timeout_ms": 30_000,
+        "rebalance_timeout_ms": 30_000 if version else -1,
+        "protocol_type": "consumer",
+        "protocols": [JoinGroupRequestProtocol(name="range", metadata=b"")],
+        **fields,
+    }
+    world.ask(f"join {version} {sorted(fields)}", JoinGroupRequest(**values), version)
+
+
+def sync(world: World, version: int, **fields: Any) -> None:
+    request = SyncGroupRequest(**{"group_id": world.group, **fields})
+    world.ask(f"sync {version} {sorted(fields)}", request, version)
+
+
+def beat(world: World, version: int, **fields: Any) -> None:
+    request = HeartbeatRequest(**{"group_id": world.group, **fields})
+    world.ask(f"heartbeat {version} {sorted(fields)}", request, version)
+
+
+def leave(world: World, version: int, *members: MemberIdentity, group_id: str = "") -> None:
+    request = LeaveGroupRequest(group_id=group_id or world.group)
+    if version < STATIC_SINCE["leave"]:
+        request.member_id = members[0].member_id
+    else:
+        request.members = list(members)
+    world.ask(f"leave {version} of {len(members)}", request, version)
+
+
+# The stories.
+
+
+def strangers(world: World) -> None:
+    """Nobody is in the group."""
+    for version in JOIN:
+        join(world, version, member_id="stranger")
+        join(world, version, group_id="")
+        join(world, version, session_timeout_ms=1)
+        join(world, version, session_timeout_ms=3_000_000)
+        join(world, version, protocols=[])
+        join(world, version, protocol_type="")
+    for version in SYNC:
+        sync(world, version, member_id="stranger")
+        sync(world, version, group_id="", member_id="stranger")
+    for version in HEARTBEAT:
+        beat(world, version, member_id="stranger")
+        beat(world, version, group_id="", member_id="stranger")
+    for version in LEAVE:
+        leave(world, version, MemberIdentity(member_id="stranger"))
+    # (Kafka now has an empty group of this name, until it cleans up. We never made it.)
+
+
+def members_and_others(world: World) -> None:
+    """A stable group of one, and requests that do not fit it."""
+    member = Classic(world, "member")
+    member.join("t")
+    mine: dict[str, Any] = {"member_id": member.member_id, "generation_id": member.generation}
+    for version in SYNC:
+        sync(world, version, **{**mine, "generation_id": 7})
+        sync(world, version, **{**mine, "member_id": "stranger"})
+    sync(world, 5, **mine, protocol_name="other")
+    sync(world, 5, **mine, protocol_type="other", protocol_name="range")
+    beat(world, 4, **mine)
+    world.commit(member.member_id, member.generation, 0)
+    member.sync({member.member_id: {"t": [0]}})
+    world.describe()
+    for version in HEARTBEAT:
+        beat(world, version, **mine)
+        beat(world, version, **{**mine, "generation_id": 7})
+        beat(world, version, **{**mine, "member_id": "stranger"})
+        if version >= STATIC_SINCE["heartbeat"]:
+            beat(world, version, **mine, group_instance_id="nobody")
+    for version in JOIN:
+        join(world, version, protocol_type="connect")
+        join(world, version, protocols=[JoinGroupRequestProtocol(name="roundrobin", metadata=b"")])
+        join(world, version, member_id="stranger")
+    world.commit(member.member_id, member.generation, 0)
+    world.commit(member.member_id, member.generation + 1, 0)
+    world.commit("stranger", member.generation, 0)
+    world.commit("", -1, 0)
+    member.sync()
+    known = MemberIdentity(member_id=member.member_id)
+    strangers = MemberIdentity(member_id="stranger"), MemberIdentity(group_instance_id="nobody")
+    leave(world, 5, *strangers, known, known)
+    world.describe()
+    world.commit("", -1, 0)
+    beat(world, 4, **mine)
+
+
+def static_members(world: World) -> None:
+    """Who comes back under its name, and who has it no longer."""
+    first = Classic(world, "first", instance="i")
+    first.join("t")
+    first.sync({first.member_id: {"t": [0]}})
+    second = Classic(world, "second", instance="i")
+    second.join("t")
+    second.sync()
+    world.describe()
+    first.beat()
+    first.sync()
+    world.commit(first.member_id, first.generation, 0)
+    first.join("t")
+    first.leave()
+    second.beat()
+    for version in JOIN:
+        if version >= STATIC_SINCE["join"]:
+            join(world, version, member_id="stranger", group_instance_id="i")
+            join(world, version, member_id="stranger", group_instance_id="other")
+    for version in HEARTBEAT:
+        if version >= STATIC_SINCE["heartbeat"]:
+            beat(world, version, member_id=second.member_id, generation_id=second.generation)
+    second.leave(by_instance=True)
+    second.leave(by_instance=True)
+    world.describe()
+
+
+STORIES: Final[list[Callable[[World], None]]] = [strangers, members_and_others, static_members]
+
+
+@pytest.fixture(scope="module")
+def servers(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Server, Server]]:
+    settings = {"offsets.topic.num.partitions": "1", "group.initial.rebalance.delay.ms": "0"}
+    kafka = Server.of("kafka", tmp_path_factory.mktemp("kafka"), settings=settings)
+    ours = Server.of("lograft", tmp_path_factory.mktemp("lograft"), settings=settings)
+    with kafka.started(), ours.started():
+        for server in (kafka, ours):
+            for topic, partitions in TOPICS.items():
+                create_topic(server.bootstrap, topic, partitions=partitions)
+            await_coordinator(server)
+        yield kafka, ours
+
+
+@pytest.mark.parametrize("story", STORIES, ids=lambda story: story.__name__)
+def test_same_classic_story(servers: tuple[Server, Server], story: Callable[[World], None]) -> None:
+    kafkas, ours = (heard(server, story) for server in servers)
+    assert [what for what, _ in kafkas] == [what for what, _ in ours]
+    different = [
+        one
+        for number, ((what, theirs), (_, mine)) in enumerate(zip(kafkas, ours, strict=True))
+        for one in differences(theirs, mine, f"{number}/{what}")
+    ]
+    assert not different, "\n".join(different)
