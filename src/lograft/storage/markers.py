@@ -6,18 +6,32 @@ from typing import Final
 from lograft.model.seams import Buffer
 from lograft.storage.producers import Marker
 from lograft.storage.types import TransactionEnd
-from lograft.wire.batches import Record, build_batch, read_records
+from lograft.wire.batches import CODEC_MASK, HEADER_SIZE, Record, build_batch, read_records
 
 ABORT: Final = 0
 COMMIT: Final = 1
 _KEY: Final = struct.Struct(">hh")
 _VALUE: Final = struct.Struct(">hi")
+#: The count of records and the one record of a marker as Kafka and we write it: beside its key and
+#: value all of it is always the same. Whatever looks different is read as any record.
+_PLAIN: Final = struct.Struct(">i5shhBhib")
+_PLAIN_FORM: Final = (1, bytes([32, 0, 0, 0, 8]), 12, 0)
+_PLAIN_START: Final = HEADER_SIZE - 4
+_PLAIN_SIZE: Final = _PLAIN_START + _PLAIN.size
+#: The byte of the batch's attributes that has the codec.
+_ATTRIBUTES_LOW: Final = 22
 #: Control batches hold one small record each.
 CONTROL_BYTES_MAX: Final = 1 << 20
 
 
 def read_marker(batch: Buffer) -> Marker | None:
     """None for control batches of other kinds, and for those that compaction has emptied."""
+    if len(batch) == _PLAIN_SIZE and not batch[_ATTRIBUTES_LOW] & CODEC_MASK:
+        count, before_key, _, kind, before_value, _, coordinator_epoch, headers = (
+            _PLAIN.unpack_from(batch, _PLAIN_START)
+        )
+        if (count, before_key, before_value, headers) == _PLAIN_FORM and kind in (ABORT, COMMIT):
+            return Marker(kind == COMMIT, coordinator_epoch)
     records = read_records(batch, bytes_max=CONTROL_BYTES_MAX)
     if not records or records[0].key is None or len(records[0].key) < _KEY.size:
         return None

@@ -398,6 +398,9 @@ def _write_bytes(data: bytearray, value: bytes | None) -> None:
 
 
 def _write_varint(data: bytearray, value: int) -> None:
+    if 0 <= value < 64:
+        data.append(value << 1)
+        return
     value = ((value << 1) ^ (value >> 63)) & 0xFFFF_FFFF_FFFF_FFFF
     while value > 0x7F:
         data.append((value & 0x7F) | 0x80)
