@@ -62,6 +62,8 @@ class Figures:
     transactions: int = 0
     aborted: int = 0
     zombies: int = 0
+    #: Calls from which librdkafka did not return.
+    hung: int = 0
     copies: int = 0
     #: Invariant: how often violated.
     violations: dict[str, int] = field(default_factory=dict)
@@ -99,6 +101,7 @@ def measured(
         transactions=sum(each.type == "ok" for each in transactions),
         aborted=sum(1 for _ in history.probes("aborted")),
         zombies=sum(1 for _ in history.probes("zombie")),
+        hung=sum(1 for _ in history.probes("hung")),
         copies=sum(len(each.answered["records"]) for each in history.operations("copies")),
         violations=dict(Counter(each.invariant for each in found)),
         troubles=list(troubles),
@@ -173,6 +176,7 @@ def page(runs: Sequence[Figures]) -> str:
             [f"{each.transactions:,} / {each.aborted:,}" for each in shown],
         ),
         ("zombies that tried to commit", [each.zombies for each in shown]),
+        ("calls that librdkafka never ended", [each.hung for each in shown]),
         ("records copied exactly once", [f"{each.copies:,}" for each in shown]),
         ("commit, day, seed", [f"{each.commit}, {each.day}, {each.seed}" for each in shown]),
     ]

@@ -28,6 +28,8 @@ BATCH_MAX: Final = 200
 CALL_SECONDS_MAX: Final = 10.0
 ZOMBIE_SECONDS_MAX: Final = 3.0
 PATIENCE_SECONDS: Final = 60.0
+#: Longer than any call was told to take.
+HANG_SECONDS: Final = 2 * CALL_SECONDS_MAX
 TRANSACTION_TIMEOUT_MS: Final = 15_000
 #: In a transaction: the copier dies, or thinks better of it.
 DEATH_CHANCE: Final = 0.02
@@ -176,12 +178,33 @@ class Copier(threading.Thread):
         deadline = time.monotonic() + PATIENCE_SECONDS
         while time.monotonic() < deadline:
             try:
-                call()
+                self._bounded(call)
                 return
             except KafkaException as error:
                 if not _error_in(error).retriable():
                     raise
         raise LifeOver
+
+    def _bounded(self, call: Callable[[], Any]) -> None:
+        """librdkafka (2.16.0) sometimes does not send the offsets of a transaction after nodes were
+        away, and then the call never returns, whatever timeout it was given. Who
+        waits for it is left behind with its producer, as by a copier that died."""
+        raised: list[KafkaException] = []
+
+        def work() -> None:
+            try:
+                call()
+            except KafkaException as error:
+                raised.append(error)
+
+        worker = threading.Thread(target=work, name=f"{self.name} calls", daemon=True)
+        worker.start()
+        worker.join(HANG_SECONDS)
+        if worker.is_alive():
+            self._run.history.record(self.name, "probe", "hung")
+            raise LifeOver
+        for error in raised:
+            raise error
 
 
 def _error_in(raised: KafkaException) -> KafkaError:
