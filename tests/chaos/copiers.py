@@ -186,9 +186,9 @@ class Copier(threading.Thread):
         raise LifeOver
 
     def _bounded(self, call: Callable[[], Any]) -> None:
-        """librdkafka (2.16.0) sometimes does not send the offsets of a transaction after nodes were
-        away, and then the call never returns, whatever timeout it was given. Who
-        waits for it is left behind with its producer, as by a copier that died."""
+        """librdkafka (2.16.0; its issues 5456 and 5511) sometimes waits for ever for a coordinator
+        that has moved, whatever timeout it was given. Who waits for it is left behind with its
+        producer, as by a copier that died."""
         raised: list[KafkaException] = []
 
         def work() -> None:

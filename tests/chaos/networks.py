@@ -17,7 +17,7 @@ from tests.compatibility.clusters import Place
 
 PREFIX: Final = "lograft"
 #: Reserved for tests of network devices (RFC 2544): no real network has it.
-NETWORK: Final = "198.18.77"
+NETWORKS: Final = "198.18"
 #: An address of the link that no interface has.
 NOBODY: Final = "02:00:00:00:00:99"
 
@@ -42,13 +42,14 @@ class Network:
         self._cuts: set[tuple[int, int]] = set()
         # Two runs on one machine shall not meet.
         self._id = f"{os.getpid() % 10_000}"
+        self._network = f"{NETWORKS}.{os.getpid() % 255}"
         self._bridge = f"lgb{self._id}"
 
     def name(self, node: int) -> str:
         return f"{PREFIX}-{self._id}-{node}"
 
     def host(self, node: int) -> str:
-        return f"{NETWORK}.{node}"
+        return f"{self._network}.{node}"
 
     def places(self) -> list[Place]:
         return [
@@ -65,7 +66,7 @@ class Network:
 
     def _make(self) -> None:
         run_ip("link", "add", self._bridge, "type", "bridge").or_fail()
-        run_ip("addr", "add", f"{NETWORK}.254/24", "dev", self._bridge).or_fail()
+        run_ip("addr", "add", f"{self._network}.254/24", "dev", self._bridge).or_fail()
         run_ip("link", "set", self._bridge, "up").or_fail()
         for node in self._nodes:
             name, ours, theirs = self.name(node), f"lgv{self._id}{node}", self._device(node)
