@@ -14,7 +14,7 @@ from typing import Any, Final, NamedTuple
 
 from lograft.api.context import Api, Context
 from lograft.api.errors import code_of
-from lograft.api.produce_transactions import check_open, verify
+from lograft.api.produce_transactions import verified_now, verify
 from lograft.broker.broker import Broker
 from lograft.broker.errors import (
     InvalidTopic,
@@ -100,9 +100,10 @@ def handle(
             try:
                 partition = _partition_of(broker, topic, data.index, version)
                 records = _checked(context, partition, data)
+                word = None
                 if records[ATTRIBUTES_AT] & TRANSACTIONAL_FLAG:
-                    check_open(partition, records)
-                result = append(partition, records, now_ms, acks)
+                    word = verified_now(context, request, partition, records)
+                result = append(partition, records, now_ms, acks, verification=word)
                 _fill(answer, partition, result, acks, pending)
             except (PartitionOpening, PartitionMissing, NeedsWorker, NeedsCoordinator):
                 if data.records is None:

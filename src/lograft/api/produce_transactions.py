@@ -35,14 +35,35 @@ PASSING: Final = frozenset(
 _ATTRIBUTES, _PRODUCER_ID, _PRODUCER_EPOCH, _BASE_SEQUENCE = 5, 9, 10, 11
 
 
-def check_open(partition: Partition, records: memoryview) -> None:
-    """Raises NeedsCoordinator unless the batch's transaction is open in the partition."""
+def verified_now(
+    context: Context, request: ProduceRequest, partition: Partition, records: memoryview
+) -> Verification | None:
+    """What the batch brings along: nothing if its transaction is open in the partition, or the word
+    of a coordinator in this process that agrees at once. Raises NeedsCoordinator otherwise."""
     fields = unpack_header(records)
-    producer_id, epoch = fields[_PRODUCER_ID], fields[_PRODUCER_EPOCH]
+    producer = (fields[_PRODUCER_ID], fields[_PRODUCER_EPOCH])
     producers = partition.leader_log().producers
     # Without a producer id it is refused by the log, whoever agrees.
-    if producer_id >= 0 and not producers.has_open_transaction(producer_id, epoch):
-        raise NeedsCoordinator(f"a transaction begins in {partition.topic_partition}")
+    if producer[0] < 0 or producers.has_open_transaction(*producer):
+        return None
+    adds = context.api_version >= ADDS_SINCE
+    verification = context.broker.verification
+    if (
+        _has_one_batch(request)
+        and request.transactional_id is not None
+        and (adds or context.broker.config.transaction_partition_verification_enable)
+        and verification.answers_at_once(request.transactional_id)
+    ):
+        word = _begin(context, partition, records)
+        where = partition.topic_partition
+        if verification.verify_now(request.transactional_id, producer, where, adds=adds):
+            return word
+    raise NeedsCoordinator(f"a transaction begins in {partition.topic_partition}")
+
+
+def _has_one_batch(request: ProduceRequest) -> bool:
+    """For several one question is better than one for each."""
+    return len(request.topic_data) == 1 and len(request.topic_data[0].partition_data) == 1
 
 
 async def verify(

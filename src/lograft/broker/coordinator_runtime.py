@@ -110,6 +110,11 @@ class CoordinatorRuntime(Generic[C]):
         shard = self._shards.get(self.partition_of(key))
         return shard is not None and shard.leader_epoch == epoch
 
+    def is_alone(self, key: str) -> bool:
+        """Whether nothing but this broker's log has to have what its coordinator decides."""
+        shard = self._shards.get(self.partition_of(key))
+        return shard is not None and len(shard.partition.assignment.replicas) == 1
+
     def _shard(self, index: int) -> Shard[C]:
         shard = self._shards.get(index)
         if shard is None:

@@ -23,6 +23,7 @@ from lograft.model.broker_configs import BrokerConfig
 from lograft.model.errors import ErrorCode, LograftError
 from lograft.model.seams import Clock
 from lograft.model.types import NodeId, TopicPartition
+from lograft.wire.message import Message
 from lograft.wire.messages.add_partitions_to_txn import (
     AddPartitionsToTxnRequest,
     AddPartitionsToTxnResponse,
@@ -64,6 +65,43 @@ class TransactionVerification:
         self._config = config
         self._requests = 0
         self._repeats = 0
+
+    def answers_at_once(self, transactional_id: str) -> bool:
+        """Whether the coordinator is in this process and has no other replica to wait for."""
+        here = self.coordinators_here
+        return (
+            here is not None
+            and self._coordinator_of(transactional_id) == self._link.me
+            and here.is_alone(transactional_id)
+        )
+
+    def verify_now(
+        self,
+        transactional_id: str,
+        producer: tuple[int, int],
+        partition: TopicPartition,
+        *,
+        adds: bool,
+    ) -> bool:
+        """Whether the coordinator agrees, which `answers_at_once`. Otherwise `verify` says why."""
+        assert self.coordinators_here is not None
+        (transaction,) = _request_of(
+            transactional_id, producer, (partition,), adds=adds
+        ).transactions
+        partitions = {partition.topic: (partition.partition,)}
+        try:
+            result = self.coordinators_here.ask_now(
+                transactional_id, partial(_decide, transaction, partitions)
+            )
+        except LograftError:
+            return False
+        if not isinstance(result, Message):
+            # A flush comes first: `verify` waits for it.
+            asyncio.ensure_future(result).cancel()
+            return False
+        assert isinstance(result, AddPartitionsToTxnResult), result
+        self._requests += 1
+        return _codes_of([result])[partition] is ErrorCode.none
 
     async def verify(
         self,
