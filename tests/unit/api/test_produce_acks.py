@@ -63,10 +63,10 @@ def only(response: ProduceResponse) -> PartitionProduceResponse:
     return response.responses[0].partition_responses[0]
 
 
-async def learned(cluster: Cluster, node: int = 1, **asked: int) -> Session:
+async def learned(cluster: Cluster, *, timeout_ms: int = 5_000) -> Session:
     """A client's connection whose next request takes the short road."""
-    session = Router(cluster.nodes[node].broker, listener=LISTENER)(cast(Channel, Peer()))
-    first = session.handle_frame(frame_of(**asked))
+    session = Router(cluster.nodes[1].broker, listener=LISTENER)(cast(Channel, Peer()))
+    first = session.handle_frame(frame_of(timeout_ms=timeout_ms))
     assert not isinstance(first, ParkedAck)
     assert only(await response_of(first)).error_code == 0
     return session
