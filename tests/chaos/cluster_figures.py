@@ -31,15 +31,19 @@ DUPLICATES: Final = ("P1", "P3")
 COMMAND: Final = "make chaos-figures"
 HEAD: Final = f"""# Chaos: real processes, killed, paused and cut off
 
-Made by `{COMMAND}` (tests/chaos/test_clusters.py); do not edit. Three nodes in network namespaces
-of their own, three replicas, `min.insync.replicas=2`, default timeouts, the same clients and the
-same kinds of faults for all: SIGKILL, SIGSTOP, silent cuts of the network (whole, one-way, the
-bridge of A-B and B-C), rolling restarts, all nodes at once; aimed at partition leaders, the
+Made by `{COMMAND}` (tests/chaos/test_clusters.py); do not edit. Three nodes in network
+namespaces of their own, three replicas, `min.insync.replicas=2`, default timeouts, the same clients
+and the same kinds of faults for all: SIGKILL, SIGSTOP, silent cuts of the network (whole, one-way,
+the bridge of A-B and B-C), rolling restarts, all nodes at once; aimed at partition leaders, the
 controller, coordinators of groups and transactions. Writers: librdkafka with idempotence and
 without, and a raw producer that repeats batches on purpose. Readers: librdkafka and a raw one; a
 classic group and one of KIP-848 whose members come and go; two copiers in transactions that die in
 the middle of them and wake up as zombies. After the last fault everything is read, twice, and the
 checkers of the simulator judge the history.
+
+Times without a leader are from a fault that hit a partition's leader until a record sent after it
+was acknowledged, in brackets how many; faults follow each other so closely that the next leader may
+have to wait for others. On a busy machine they say more about the machine than about the servers.
 
 """
 
@@ -51,6 +55,8 @@ class Figures:
     day: str
     seed: int
     seconds: float
+    #: The machine's load average per core while faults struck; 0: not measured.
+    load: float = 0.0
     #: "kill leader": how often.
     faults: dict[str, int] = field(default_factory=dict)
     acknowledged: int = 0
@@ -79,6 +85,7 @@ def measured(
     *,
     seed: int,
     seconds: float,
+    load: float,
     faults: Mapping[str, int],
     found: Sequence[Violation],
     troubles: Sequence[str],
@@ -91,6 +98,7 @@ def measured(
         day=datetime.now(UTC).date().isoformat(),
         seed=seed,
         seconds=seconds,
+        load=load,
         faults=dict(faults),
         acknowledged=sum(send.type == "ok" for send in sends),
         unknown=sum(send.type == "info" for send in sends),
@@ -155,6 +163,7 @@ def page(runs: Sequence[Figures]) -> str:
     shown = [newest[kind] for kind in TITLES if kind in newest]
     rows: list[tuple[str, list[Any]]] = [
         ("minutes of faults", [f"{each.seconds / 60:.0f}" for each in shown]),
+        ("load average per core", [f"{each.load:.1f}" if each.load else "-" for each in shown]),
         ("faults", [sum(each.faults.values()) for each in shown]),
         *(
             (f"- of them {kind}", [_of_kind(each, kind) for each in shown])

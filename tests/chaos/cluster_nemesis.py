@@ -4,6 +4,7 @@ paused or cut off, a node comes back, all go at once.
 What will be done is drawn from the seed before the run; whom it hits is looked up when it happens.
 """
 
+import os
 import random
 import signal
 import subprocess
@@ -94,13 +95,20 @@ class ClusterNemesis:
         self._client = ClusterClient(run.addresses, name="nemesis")
         self._chance = random.Random(f"{run.seed}-targets")
         self.done: Counter[str] = Counter()
+        self._loads: list[float] = []
 
     def carry_out(self, faults: Sequence[Fault]) -> None:
         for fault in faults:
             time.sleep(fault.rest_seconds)
             self._do(fault)
             self.done[f"{fault.kind} {fault.target}"] += 1
+            self._loads.append(os.getloadavg()[0] / (os.cpu_count() or 1))
         self.heal()
+
+    @property
+    def load(self) -> float:
+        """Of the machine, per core, while faults struck."""
+        return sum(self._loads) / max(1, len(self._loads))
 
     def close(self) -> None:
         self._client.close()

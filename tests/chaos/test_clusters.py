@@ -191,6 +191,7 @@ def test_nothing_acknowledged_is_lost_by_a_cluster(
             run.history,
             seed=seed,
             seconds=seconds,
+            load=nemesis.load,
             faults=nemesis.done,
             found=found,
             troubles=run.troubles,
