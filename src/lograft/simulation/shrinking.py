@@ -57,7 +57,10 @@ def shrink_groups_options(
     best = replace(best, actors=actors)
     fewest = best
     events = minimised(best.events, lambda fewer: fails(replace(fewest, events=fewer)), budget)
-    return shrink_options(replace(best, events=events), fails)
+    best = replace(best, events=events)
+    calmest = best
+    resets = minimised(best.resets, lambda fewer: fails(replace(calmest, resets=fewer)), budget)
+    return shrink_options(replace(best, resets=resets), fails)
 
 
 def shrink_options(options: Options, fails: Callable[[Options], bool]) -> Options:

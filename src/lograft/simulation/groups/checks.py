@@ -113,19 +113,37 @@ def no_stale_commits(history: History) -> Iterator[Violation]:
 
     Classic: somebody got an assignment of a later generation before the commit was sent, or the
     member had left. Consumer: the member had left, or was told a later epoch in which the
-    partition is not its own (with it the older epoch is as good, KIP-1251).
+    partition is not its own (with it the older epoch is as good, KIP-1251). Both: the group was
+    reset since the member got its epoch.
     """
+    #: The highest epoch told to anybody, and what it was when the last reset began.
+    highest: dict[str, int] = {}
+    begun: dict[int, int] = {}
+    reset: dict[str, int] = {}
     generations: dict[str, int] = {}
     left: set[tuple[str, str]] = set()
     told: dict[tuple[str, str], tuple[int, list[str]]] = {}
-    ends = {each.completed: each for each in history.operations("sync", "leave", "beat")}
+    ends = {each.completed: each for each in history.operations("sync", "leave", "beat", "commit")}
     starts = {each.invoked: each for each in history.operations("commit")}
     for event in history.events:
-        if event.index in starts:
-            yield from _stale(starts[event.index], generations, left, told)
+        commit = starts.get(event.index)
+        if commit is not None and commit.asked.get("reset"):
+            begun[commit.invoked] = highest.get(commit.asked["group"], -1)
+        elif commit is not None:
+            yield from _stale(commit, generations, left, told)
+            if commit.type == "ok" and 0 <= commit.asked["epoch"] <= reset.get(
+                commit.asked["group"], -1
+            ):
+                yield Violation("G3", f"{commit.asked} counted, the group was reset before")
         each = ends.get(event.index)
         if each is None or each.type != "ok":
             continue
+        if each.f == "commit":
+            if each.asked.get("reset"):
+                reset[each.asked["group"]] = begun[each.invoked]
+            continue
+        epoch = each.answered.get("epoch", each.asked.get("epoch", -1))
+        highest[each.asked["group"]] = max(highest.get(each.asked["group"], -1), epoch)
         group, member = each.asked["group"], each.asked["member"]
         if each.f == "sync":
             generations[group] = max(generations.get(group, -1), each.asked["epoch"])

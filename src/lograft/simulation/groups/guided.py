@@ -10,6 +10,7 @@ from lograft.simulation.groups.plan import (
     ActorEvent,
     ActorPlan,
     GroupsOptions,
+    Reset,
 )
 
 
@@ -109,6 +110,34 @@ def _transacting(*, copiers: int = 0, transfers: int = 0, version: int = 2) -> l
             for number in range(copiers + 1, copiers + transfers + 1)
         ),
     ]
+
+
+def resets(seed: int) -> GroupsOptions:
+    """A live group is reset again and again."""
+    protocol = ("classic", "consumer")[seed % 2]
+    options = _plan(seed, actors=_members(protocol))
+    return replace(
+        options, resets=[Reset(at_ms, f"g-{protocol}", 1) for at_ms in (1_500, 2_500, 3_500, 4_500)]
+    )
+
+
+def coordinators_load_slowly(seed: int) -> GroupsOptions:
+    options = coordinators_die(seed)
+    slow = [
+        ClusterFault(at_ms, "slow-disk", node, 2_000, 1) for at_ms in (900, 3_000) for node in "123"
+    ]
+    faults = sorted([*options.faults, *slow], key=lambda fault: fault.at_ms)
+    return replace(options, faults=faults)
+
+
+def pipelines(seed: int) -> GroupsOptions:
+    """Producers with all they may have in flight, whose answers get lost."""
+    random = Random(f"{seed}:pipelines")
+    faults = [
+        ClusterFault(at_ms, "reset", "leader", 1, random.randint(1, 60))
+        for at_ms in range(800, 6_000, 150)
+    ]
+    return replace(_plan(seed, actors=[]), faults=faults, pace_ms=(1,), late_permille=0)
 
 
 def transfers(seed: int) -> GroupsOptions:

@@ -14,6 +14,7 @@ from lograft.coordination.errors import NotCoordinator
 from lograft.coordination.offset_table import OffsetTable
 from lograft.coordination.transaction import Transaction
 from lograft.coordination.transaction_shard import TransactionShard
+from lograft.coordination.types import Outcome
 from lograft.model.errors import ErrorCode
 from lograft.simulation.groups import guided
 from lograft.simulation.groups.plan import Plan
@@ -63,6 +64,10 @@ def _forget_some(self: OffsetTable, group_id: str, topic: str, partition: int, v
     """A replayed commit counts only if it is the first of its partition."""
     if not self.holds(group_id, topic, partition):
         _SET(self, group_id, topic, partition, value)
+
+
+def _fence_nobody(self: Any, now_ms: int) -> Outcome:
+    return Outcome()
 
 
 def _effects_at_once(self: Shard[Any], replies: Any, effects: Any) -> None:
@@ -152,7 +157,7 @@ GROUP_MUTANTS: Final[dict[str, GroupMutant]] = {
             # A slice at a time, so that there is something to be missed.
             (coordinator_runtime, "LOAD_BYTES", 100),
         ],
-        guided.coordinators_die,
+        guided.coordinators_load_slowly,
     ),
     "later commits are not replayed": GroupMutant(
         "of the offsets of a partition only the first is kept",
@@ -182,6 +187,11 @@ GROUP_MUTANTS: Final[dict[str, GroupMutant]] = {
         "a partition goes to its next member while the last one still uses it",
         [(ConsumerGroup, "is_free", _true)],
         guided.consumers_come_and_go,
+    ),
+    "reset fences nobody": GroupMutant(
+        "members of a group that is reset go on where they were",
+        [(ClassicGroup, "fence_all", _fence_nobody), (ConsumerGroup, "fence_all", _fence_nobody)],
+        guided.resets,
     ),
     "no epoch bump": GroupMutant(
         "the end of a transaction leaves the producer's epoch as it was",
@@ -244,7 +254,7 @@ GROUP_MUTANTS: Final[dict[str, GroupMutant]] = {
     "dedup window 4": GroupMutant(
         "a partition remembers four batches of a producer",
         [(producers, "BATCHES_KEPT", 4)],
-        guided.transfers,
+        guided.pipelines,
     ),
 }
 

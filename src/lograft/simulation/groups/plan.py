@@ -54,10 +54,20 @@ class ActorEvent:
     duration_ms: int
 
 
+@dataclass(frozen=True, slots=True)
+class Reset:
+    """A live group is set back (or forth) to an offset of all its partitions."""
+
+    at_ms: int
+    group: str
+    offset: int
+
+
 @dataclass(slots=True)
 class GroupsOptions(ClusterOptions):
     actors: list[ActorPlan] = field(default_factory=list)
     events: list[ActorEvent] = field(default_factory=list)
+    resets: list[Reset] = field(default_factory=list)
     #: Of all requests that may come late or twice, how many do, in 1000.
     late_permille: int = 0
 
@@ -67,6 +77,7 @@ class GroupsOptions(ClusterOptions):
         options.restore()
         options.actors = [ActorPlan(**each) for each in values["actors"]]
         options.events = [ActorEvent(**each) for each in values["events"]]
+        options.resets = [Reset(**each) for each in values["resets"]]
         return options
 
 
@@ -97,6 +108,7 @@ def draw_options(seed: int) -> GroupsOptions:
         actors=actors,
         events=draw_events(random, seconds, random.choice((0, 2, 4, 7)), actors),
         late_permille=random.choice((0, 30, 100)),
+        resets=draw_resets(random, seconds, random.choice((0, 0, 1, 2)), actors),
     )
 
 
@@ -151,6 +163,18 @@ def draw_actors(random: Random) -> list[ActorPlan]:
                 )
             )
     return actors
+
+
+def draw_resets(random: Random, seconds: int, count: int, actors: list[ActorPlan]) -> list[Reset]:
+    """Not of copiers: they would copy again, as they should."""
+    groups = list(dict.fromkeys(plan.group for plan in actors if plan.role == "member"))
+    if not groups:
+        return []
+    resets = [
+        Reset(random.randrange(seconds * 1000), random.choice(groups), random.randrange(4))
+        for _ in range(count)
+    ]
+    return sorted(resets, key=lambda reset: reset.at_ms)
 
 
 def draw_faults(

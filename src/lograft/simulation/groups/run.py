@@ -15,6 +15,7 @@ from lograft.simulation.cluster_admin import ClusterAdmin
 from lograft.simulation.cluster_checks import check_cluster
 from lograft.simulation.cluster_producer import PipelinedProducer
 from lograft.simulation.cluster_run import ClusterReport, ClusterRun
+from lograft.simulation.groups import onlooker
 from lograft.simulation.groups.actors import Behaviour, Cast
 from lograft.simulation.groups.checks import GROUP_CHECKERS
 from lograft.simulation.groups.late import LateClient, LateRequests
@@ -205,8 +206,27 @@ class GroupsRun(ClusterRun):
             for partition in range(topic.partitions):
                 self._start_reader(topic, partition, start)
         start(admin.follow(self.options.steps), "admin")
+        self._start_onlookers(start)
         self.cast.start()
         self.loop.create_task(self.cast.follow(self.options.events), name="events")
+
+    def _start_onlookers(self, start: Callable[[Coroutine[Any, Any, None], str], None]) -> None:
+        machine, groups = self.client_hosts["client"], self._groups()
+        places = [(INPUT, index) for index in range(PARTITIONS)]
+        if groups:
+            around = self.surroundings("onlooker", machine)
+            start(onlooker.look_on(around, groups, places), "onlooker")
+        if self.options.resets:
+            around = self.surroundings("reset", machine)
+            start(onlooker.reset(around, self.options.resets, places), "reset")
+
+    def _groups(self) -> list[ActorPlan]:
+        """One of the members of each group."""
+        groups: dict[str, ActorPlan] = {}
+        for plan in self.options.actors:
+            if plan.group:
+                groups.setdefault(plan.group, plan)
+        return list(groups.values())
 
     def _start_reader(
         self,
@@ -237,17 +257,14 @@ class GroupsRun(ClusterRun):
         topics = {topic.name: topic for topic in self.topics}
         around = Surroundings("settle", client, self.history, self.random, topics)
         deadline_ns = self.deadline_ns()
-        groups: dict[str, ActorPlan] = {}
-        for plan in self.options.actors:
-            if plan.group:
-                groups.setdefault(plan.group, plan)
+        groups = self._groups()
         # Who copies comes first: others read the copies.
-        for plan in sorted(groups.values(), key=lambda each: each.role != "copier"):
+        for plan in sorted(groups, key=lambda each: each.role != "copier"):
             await self.until(deadline_ns, self._catch_up, around, plan, invariant="L2")
             await self.until(deadline_ns, self._converge, plan, invariant="G4")
         self.cast.dismiss()
         self.client_hosts["late"].kill()
-        for plan in groups.values():
+        for plan in groups:
             await self.until(self.deadline_ns(), self._last_offsets, around, plan, invariant="G6")
         deadline_ns = self.deadline_ns()
         for topic in self.topics:
