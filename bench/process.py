@@ -15,6 +15,12 @@ def cpu_seconds(pid: int) -> float:
     return (int(fields[11]) + int(fields[12])) / TICKS_PER_SECOND
 
 
+def kernel_seconds(pid: int) -> float:
+    """The part of it that the kernel has used for the process."""
+    fields = Path(f"/proc/{pid}/stat").read_text().rpartition(") ")[2].split()
+    return int(fields[12]) / TICKS_PER_SECOND
+
+
 def rss_mb(pids: Sequence[int]) -> float:
     return sum(map(_rss_mb, pids))
 
@@ -32,12 +38,20 @@ class CpuMeter:
 
     pids: Sequence[int]
     started: float = 0.0
+    started_kernel: float = 0.0
 
     def __post_init__(self) -> None:
         self.started = self._total()
+        self.started_kernel = self._kernel()
 
     def read(self) -> float:
         return self._total() - self.started
 
+    def read_kernel(self) -> float:
+        return self._kernel() - self.started_kernel
+
     def _total(self) -> float:
         return sum(map(cpu_seconds, self.pids))
+
+    def _kernel(self) -> float:
+        return sum(map(kernel_seconds, self.pids))

@@ -64,6 +64,7 @@ def about_this_run(form: str) -> dict[str, str]:
         "when": datetime.now(UTC).strftime("%Y-%m-%d %H:%M UTC"),
         "form": form,
         "machine": f"{os.cpu_count()} cores, {platform.system()} {platform.release()}",
+        "load": f"average of {os.getloadavg()[1]:.0f} in the last five minutes, this run included",
         "python": platform.python_version(),
     }
 

@@ -54,13 +54,13 @@ LATEST: Final = -1
 #: Of FindCoordinator: whose coordinator.
 GROUP_KEY: Final = 0
 TRANSACTION_KEY: Final = 1
-#: Little is kept, and what goes is gone at once: the memory of old segments is used again for new
+#: Little is kept, and what goes is gone soon: the memory of old segments is used again for new
 #: ones. A virtual machine pays for memory that is new to it, more than for all the rest of a
 #: Produce (docs/decisions/0006).
 TOPIC_CONFIGS: Final = {
     "segment.bytes": str(64 << 20),
     "retention.bytes": str(64 << 20),
-    "file.delete.delay.ms": "1",
+    "file.delete.delay.ms": "1000",
 }
 SETTINGS: Final = {
     "log.retention.check.interval.ms": "1000",

@@ -20,6 +20,10 @@ PRODUCE_IN_FLIGHT: Final = 4
 SMALL_PARTITIONS: Final = 4
 SMALL_IN_FLIGHT: Final = 5
 SMALL_RECORDS: Final = 10
+ACKS_ALL: Final = -1
+#: Where nobody waits for followers, they lag: what they have not fetched yet must not vanish. (A
+#: Kafka whose followers meet that in a topic that is then deleted may take its log dir offline.)
+UNREPLICATED_BYTES: Final = 2 << 30
 
 _serials = itertools.count()
 
@@ -49,7 +53,10 @@ def new_name(base: str) -> str:
 
 def produce(subject: Subject, plan: Plan, *, value_bytes: int, acks: int) -> Figures:
     topic = new_name("produce")
-    subject.create_topic(topic, partitions=subject.spread(PRODUCE_PARTITIONS))
+    configs: dict[str, str] = {}
+    if acks != ACKS_ALL and subject.replication_factor > 1:
+        configs["retention_bytes"] = str(UNREPLICATED_BYTES)
+    subject.create_topic(topic, partitions=subject.spread(PRODUCE_PARTITIONS), **configs)
     os.sync()
     cpu = CpuMeter(subject.pids)
     done = subject.run_load(
@@ -60,7 +67,7 @@ def produce(subject: Subject, plan: Plan, *, value_bytes: int, acks: int) -> Fig
         in_flight=PRODUCE_IN_FLIGHT,
         seconds=plan.seconds,
     )
-    figures = throughput(done, cpu.read()) | {"rss_mb": rss_mb(subject.pids)}
+    figures = throughput(done, cpu.read()) | in_kernel(done, cpu) | {"rss_mb": rss_mb(subject.pids)}
     subject.delete_topic(topic)
     return figures
 
@@ -92,7 +99,8 @@ def consume(subject: Subject, plan: Plan, *, value_bytes: int) -> Figures:
         )
         for name in totals:
             totals[name] += done[name]
-    figures = throughput(totals, cpu.read()) | {"rss_mb": rss_mb(subject.pids)}
+    figures = throughput(totals, cpu.read()) | in_kernel(totals, cpu)
+    figures["rss_mb"] = rss_mb(subject.pids)
     subject.delete_topic(topic)
     return figures
 
@@ -173,6 +181,11 @@ def throughput(done: dict[str, float], used: float) -> Figures:
         "cpu_s_per_gb": used / done["bytes"] * GIGABYTE,
         "cpu_s_per_million": used / done["messages"] * MILLION,
     }
+
+
+def in_kernel(done: dict[str, float], cpu: CpuMeter) -> Figures:
+    """What of it no server can save that lets the kernel move the bytes."""
+    return {"kernel_s_per_gb": cpu.read_kernel() / done["bytes"] * GIGABYTE}
 
 
 Workload = Callable[[Subject, Plan], Figures]

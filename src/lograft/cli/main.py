@@ -3,6 +3,8 @@
 import os
 import signal
 import sys
+from collections.abc import Callable
+from functools import partial
 
 
 def main() -> None:
@@ -11,11 +13,11 @@ def main() -> None:
     interrupt = signal.getsignal(signal.SIGINT)
     if interrupt is signal.default_int_handler:
         signal.signal(signal.SIGINT, signal.SIG_DFL)
-    from lograft.cli.commands import app
+    run = _chosen(sys.argv[1:])
 
     try:
         signal.signal(signal.SIGINT, interrupt)
-        app()
+        run()
     except KeyboardInterrupt:
         sys.exit(130)
     except BrokenPipeError:
@@ -27,6 +29,17 @@ def main() -> None:
             raise
         print(f"lograft: {_sentence(error)}", file=sys.stderr)
         sys.exit(1)
+
+
+def _chosen(arguments: list[str]) -> Callable[[], None]:
+    if len(arguments) == 2 and arguments[0] == "server" and not arguments[1].startswith("-"):
+        # A node's own command needs no parser: that is a fifth of the time that it takes to start.
+        from lograft.cli.serving import serve_file
+
+        return partial(serve_file, arguments[1])
+    from lograft.cli.commands import app
+
+    return app
 
 
 def _sentence(error: Exception) -> str:
