@@ -71,10 +71,11 @@ class Verifiable:
 
 @contextmanager
 def verifiable(
-    java_tools: JavaTools, server: Server, topic: str, *options: str
+    java_tools: JavaTools, bootstrap: str, topic: str, *options: str
 ) -> Iterator[Verifiable]:
+    address = ("--bootstrap-server", bootstrap)
     process = java_tools.start_alone(
-        "VerifiableConsumer", *to(server), "--topic", topic, "--group-id", topic, *options
+        "VerifiableConsumer", *address, "--topic", topic, "--group-id", topic, *options
     )
     try:
         yield Verifiable(process)
@@ -95,9 +96,9 @@ def test_verifiable_consumers_share_a_group(
     server: Server, java_tools: JavaTools, new_topic: NewName, assignor: str
 ) -> None:
     topic = topic_with(server, new_topic, records=50)
-    with verifiable(java_tools, server, topic, *VERIFIABLE[assignor]) as first:
+    with verifiable(java_tools, server.bootstrap, topic, *VERIFIABLE[assignor]) as first:
         wait_until(lambda: first.consumed == 200)
-        with verifiable(java_tools, server, topic, *VERIFIABLE[assignor]) as second:
+        with verifiable(java_tools, server.bootstrap, topic, *VERIFIABLE[assignor]) as second:
             wait_until(lambda: len(first.owned) == len(second.owned) == 2)
             assert first.owned | second.owned == {*range(PARTITIONS)}
             for partition in range(PARTITIONS):

@@ -3,6 +3,7 @@
 //	scenario basics BOOTSTRAP TOPIC        creates, produces, reads by assignment, deletes
 //	scenario group BOOTSTRAP TOPIC [HOW]   subscribes, rebalances, commits; HOW: range, cooperative, server
 //	scenario transact BOOTSTRAP TOPIC      copies in transactions, some of them aborted
+//	scenario copy BOOTSTRAP SOURCE TARGET COUNT GROUP   the same for topics that are there
 package main
 
 import (
@@ -10,6 +11,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"os"
+	"strconv"
 	"time"
 
 	"github.com/twmb/franz-go/pkg/kadm"
@@ -41,6 +43,12 @@ func main() {
 		seen, err = group(bounded, bootstrap, topic, os.Args[4])
 	case "transact":
 		seen, err = transact(bounded, bootstrap, topic)
+	case "copy":
+		var count int
+		if count, err = strconv.Atoi(os.Args[5]); err == nil {
+			seen = &transactionReport{}
+			err = copyTopic(bounded, bootstrap, topic, os.Args[4], count, os.Args[6], seen.(*transactionReport))
+		}
 	default:
 		seen, err = basics(bounded, bootstrap, topic)
 	}

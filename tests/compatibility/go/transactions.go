@@ -3,6 +3,7 @@ package main
 import (
 	"context"
 	"slices"
+	"strings"
 
 	"github.com/twmb/franz-go/pkg/kadm"
 	"github.com/twmb/franz-go/pkg/kgo"
@@ -34,21 +35,9 @@ func transact(ctx context.Context, bootstrap, topic string) (*transactionReport,
 	if err := produceToAll(ctx, plain, topic, recordsPerPartition); err != nil {
 		return nil, err
 	}
-	session, err := kgo.NewGroupTransactSession(
-		kgo.SeedBrokers(bootstrap),
-		kgo.TransactionalID(topic),
-		kgo.ConsumerGroup(topic),
-		kgo.ConsumeTopics(topic),
-		kgo.FetchIsolationLevel(kgo.ReadCommitted()),
-		kgo.RequireStableFetchOffsets(),
-	)
-	if err != nil {
+	if err := copyTopic(ctx, bootstrap, topic, target, partitions*recordsPerPartition, topic, seen); err != nil {
 		return nil, err
 	}
-	if err := copyAll(ctx, session, target, seen); err != nil {
-		return nil, err
-	}
-	session.Close()
 	described, err := admin.DescribeTransactions(ctx, topic)
 	if err != nil {
 		return nil, err
@@ -62,8 +51,20 @@ func transact(ctx context.Context, bootstrap, topic string) (*transactionReport,
 	return seen, readCopies(ctx, bootstrap, target, seen)
 }
 
-func copyAll(ctx context.Context, session *kgo.GroupTransactSession, target string, seen *transactionReport) error {
-	for copied, attempt := 0, 0; copied < partitions*recordsPerPartition; attempt++ {
+func copyTopic(ctx context.Context, bootstrap, source, target string, count int, group string, seen *transactionReport) error {
+	session, err := kgo.NewGroupTransactSession(
+		kgo.SeedBrokers(strings.Split(bootstrap, ",")...),
+		kgo.TransactionalID(source),
+		kgo.ConsumerGroup(group),
+		kgo.ConsumeTopics(source),
+		kgo.FetchIsolationLevel(kgo.ReadCommitted()),
+		kgo.RequireStableFetchOffsets(),
+	)
+	if err != nil {
+		return err
+	}
+	defer session.Close()
+	for copied, attempt := 0, 0; copied < count; attempt++ {
 		fetched := session.PollRecords(ctx, perTransaction)
 		if errs := fetched.Errors(); len(errs) > 0 {
 			return errs[0].Err
