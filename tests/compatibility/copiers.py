@@ -29,7 +29,7 @@ class Order(NamedTuple):
     #: Also the transactional id.
     source: str
     target: str
-    count: int
+    records: int
     group: str
 
 
@@ -38,7 +38,7 @@ class Confluent:
 
     def __init__(self, order: Order, how: Mapping[str, Any]) -> None:
         bootstrap, source = order.bootstrap, order.source
-        self._source, self._target, self._count = source, order.target, order.count
+        self._source, self._target, self._count = source, order.target, order.records
         self._done: dict[int, int] = {}
         self._producer = Producer({"bootstrap.servers": bootstrap, "transactional.id": source})
         self._consumer = Consumer(

@@ -18,7 +18,6 @@ import time
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
-from importlib.util import find_spec
 from pathlib import Path
 from typing import IO, Final, Literal
 
@@ -256,13 +255,6 @@ def free_port() -> int:
 def is_full_run() -> bool:
     """LOGRAFT_INTEROP=full asks for the long form of the interop tests."""
     return os.environ.get("LOGRAFT_INTEROP") == "full"
-
-
-def is_served(*apis: str) -> bool:
-    """Whether what these tests need is there yet; Kafka has all of it."""
-    return "lograft" not in kinds_under_test() or all(
-        find_spec(f"lograft.api.{api}") is not None for api in apis
-    )
 
 
 def kinds_under_test() -> tuple[Kind, ...]:

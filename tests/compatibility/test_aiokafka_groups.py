@@ -11,13 +11,10 @@ from aiokafka.coordinator.assignors.sticky.sticky_assignor import StickyPartitio
 from aiokafka.errors import ProducerFenced
 
 from tests.compatibility.members import all_of, owned_in
-from tests.compatibility.servers import Server, is_served
+from tests.compatibility.servers import Server
 from tests.compatibility.test_aiokafka import admin_of, create, run, send_all, started
 
-pytestmark = [
-    pytest.mark.clients,
-    pytest.mark.skipif(not is_served("end_txn", "join_group"), reason="not served yet"),
-]
+pytestmark = pytest.mark.clients
 NewName = Callable[[], str]
 PARTITIONS = 4
 ASSIGNORS = {"range": RangePartitionAssignor, "sticky": StickyPartitionAssignor}

@@ -23,14 +23,9 @@ from tests.compatibility.librdkafka import (
     produce,
 )
 from tests.compatibility.members import CONSUMER, EAGER, PROTOCOLS, all_of, joined, poll_until
-from tests.compatibility.servers import NODE_ID, Server, is_served
+from tests.compatibility.servers import NODE_ID, Server
 
-pytestmark = [
-    pytest.mark.clients,
-    pytest.mark.skipif(
-        not is_served("consumer_group_describe", "delete_groups"), reason="not served yet"
-    ),
-]
+pytestmark = pytest.mark.clients
 NewName = Callable[[], str]
 Settings = Mapping[str, Any]
 

@@ -16,12 +16,9 @@ from tests.compatibility.librdkafka import (
     values_of,
 )
 from tests.compatibility.members import PROTOCOLS, joined, poll_until
-from tests.compatibility.servers import Server, is_served
+from tests.compatibility.servers import Server
 
-pytestmark = [
-    pytest.mark.clients,
-    pytest.mark.skipif(not is_served("end_txn", "join_group"), reason="not served yet"),
-]
+pytestmark = pytest.mark.clients
 NewName = Callable[[], str]
 COMMITTED: dict[str, Any] = {"isolation.level": "read_committed"}
 NO_OFFSET = -1001

@@ -7,13 +7,10 @@ import pytest
 
 from tests.compatibility.foreign_programs import go_scenario, js_scripts, kcat, run, run_json
 from tests.compatibility.librdkafka import create_topic, produce, read
-from tests.compatibility.servers import NODE_ID, Server, is_full_run, is_served
+from tests.compatibility.servers import NODE_ID, Server, is_full_run
 
 pytestmark = [pytest.mark.interop, pytest.mark.timeout(600)]
 NewName = Callable[[], str]
-in_groups = pytest.mark.skipif(
-    not is_served("end_txn", "join_group", "consumer_group_describe"), reason="not served yet"
-)
 
 
 ALL_CODECS = ["none", "gzip", "snappy", "lz4", "zstd"]
@@ -63,7 +60,6 @@ def test_franz_go(server: Server, new_topic: NewName) -> None:
     }
 
 
-@in_groups
 @pytest.mark.parametrize("balancer", ["range", "cooperative", "server"])
 def test_franz_go_in_a_group(server: Server, new_topic: NewName, balancer: str) -> None:
     order = [str(go_scenario()), "group", server.bootstrap, new_topic(), balancer]
@@ -79,7 +75,6 @@ def test_franz_go_in_a_group(server: Server, new_topic: NewName, balancer: str) 
     }
 
 
-@in_groups
 def test_franz_go_transacts(server: Server, new_topic: NewName) -> None:
     seen = run_json([str(go_scenario()), "transact", server.bootstrap, new_topic()])
     assert (seen["copied"], seen["once_each"], seen["position"]) == (200, True, 200)
@@ -87,7 +82,6 @@ def test_franz_go_transacts(server: Server, new_topic: NewName) -> None:
     assert seen["state"] in ("PrepareCommit", "CompleteCommit"), "markers follow the answer"
 
 
-@in_groups
 def test_kafkajs_in_groups_and_transactions(server: Server, new_topic: NewName) -> None:
     order = ["node", str(js_scripts() / "groups.mjs"), server.bootstrap, new_topic()]
     assert run_json(order) == {

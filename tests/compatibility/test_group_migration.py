@@ -18,14 +18,9 @@ from tests.compatibility.members import (
     poll_until,
     share_evenly,
 )
-from tests.compatibility.servers import Server, is_served
+from tests.compatibility.servers import Server
 
-pytestmark = [
-    pytest.mark.clients,
-    pytest.mark.skipif(
-        not is_served("consumer_group_heartbeat", "join_group"), reason="not served yet"
-    ),
-]
+pytestmark = pytest.mark.clients
 NewName = Callable[[], str]
 Settings = Mapping[str, Any]
 PARTITIONS = 6

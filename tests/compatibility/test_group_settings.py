@@ -11,14 +11,11 @@ from lograft.wire.messages.consumer_group_heartbeat import (
     ConsumerGroupHeartbeatResponse,
 )
 from tests.compatibility.java_tools import JavaTools
-from tests.compatibility.servers import Server, is_served, kinds_under_test
+from tests.compatibility.servers import Server, kinds_under_test
 from tests.compatibility.test_same_answers import ask, connect
 from tests.compatibility.test_same_groups import await_coordinator
 
-pytestmark = [
-    pytest.mark.interop,
-    pytest.mark.skipif(not is_served("consumer_group_heartbeat"), reason="not served yet"),
-]
+pytestmark = pytest.mark.interop
 
 
 def joined(server: Server, group: str) -> ConsumerGroupHeartbeatResponse:

@@ -24,14 +24,10 @@ from tests.compatibility.members import (
     all_of,
     share_evenly,
 )
-from tests.compatibility.servers import is_served
 
 pytestmark = [
     pytest.mark.interop,
     pytest.mark.timeout(400),
-    pytest.mark.skipif(
-        not is_served("consumer_group_heartbeat", "join_group"), reason="not served yet"
-    ),
 ]
 TOPIC: Final = "work"
 PARTITIONS: Final = 4

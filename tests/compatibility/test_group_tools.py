@@ -11,14 +11,9 @@ import pytest
 from tests.compatibility.java_tools import Background, JavaTools
 from tests.compatibility.librdkafka import create_topic, produce
 from tests.compatibility.members import CONSUMER, PROTOCOLS, all_of, joined, poll_until
-from tests.compatibility.servers import NODE_ID, Server, is_served
+from tests.compatibility.servers import NODE_ID, Server
 
-pytestmark = [
-    pytest.mark.interop,
-    pytest.mark.skipif(
-        not is_served("consumer_group_describe", "join_group"), reason="not served yet"
-    ),
-]
+pytestmark = pytest.mark.interop
 NewName = Callable[[], str]
 Settings = Mapping[str, Any]
 PATIENCE_SECONDS = 60.0

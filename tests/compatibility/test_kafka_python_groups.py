@@ -20,12 +20,9 @@ from kafka.coordinator.assignors.range import RangePartitionAssignor
 from kafka.errors import ProducerFencedError
 
 from tests.compatibility.members import all_of, owned_in
-from tests.compatibility.servers import NODE_ID, Server, is_served
+from tests.compatibility.servers import NODE_ID, Server
 
-pytestmark = [
-    pytest.mark.clients,
-    pytest.mark.skipif(not is_served("end_txn", "join_group"), reason="not served yet"),
-]
+pytestmark = pytest.mark.clients
 NewName = Callable[[], str]
 ANSWER_SECONDS_MAX = 30
 PARTITIONS = 4

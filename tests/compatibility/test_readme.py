@@ -12,12 +12,17 @@ from tests.compatibility.servers import Server
 README = Path(__file__).parents[2] / "README.md"
 
 
+#: What the examples print, in their order: the second copies what the first sent.
+PRINTED = ("b'en' b'hello'\n", "1\n")
+
+
 @pytest.mark.clients
-def test_the_python_example_prints_what_it_sent(server: Server) -> None:
-    (code,) = re.findall(r"```python\n(.*?)```", README.read_text(), re.DOTALL)
-    example = code.replace("localhost:9092", server.bootstrap)
-    done = subprocess.run(
-        [sys.executable, "-c", example], capture_output=True, text=True, timeout=60, check=False
-    )
-    assert done.returncode == 0, done.stderr
-    assert done.stdout == "b'en' b'hello'\n"
+def test_the_python_examples_print_what_they_should(server: Server) -> None:
+    examples = re.findall(r"```python\n(.*?)```", README.read_text(), re.DOTALL)
+    for code, printed in zip(examples, PRINTED, strict=True):
+        example = code.replace("localhost:9092", server.bootstrap)
+        done = subprocess.run(
+            [sys.executable, "-c", example], capture_output=True, text=True, timeout=60, check=False
+        )
+        assert done.returncode == 0, done.stderr
+        assert done.stdout == printed

@@ -11,14 +11,13 @@ from lograft.wire.messages.join_group import JoinGroupRequest, JoinGroupRequestP
 from lograft.wire.messages.leave_group import LeaveGroupRequest, MemberIdentity
 from lograft.wire.messages.sync_group import SyncGroupRequest
 from tests.compatibility.librdkafka import create_topic
-from tests.compatibility.servers import Server, is_served, kinds_under_test
+from tests.compatibility.servers import Server, kinds_under_test
 from tests.compatibility.test_same_answers import differences
 from tests.compatibility.test_same_groups import TOPICS, Classic, World, await_coordinator, heard
 
 pytestmark = [
     pytest.mark.interop,
     pytest.mark.skipif(len(kinds_under_test()) < 2, reason="compares two servers"),
-    pytest.mark.skipif(not is_served("join_group"), reason="not served yet"),
 ]
 JOIN, SYNC, HEARTBEAT, LEAVE = range(10), range(6), range(5), range(6)
 STATIC_SINCE: Final = {"join": 5, "sync": 3, "heartbeat": 3, "leave": 3}

@@ -57,15 +57,12 @@ from lograft.wire.records.consumer_protocol_subscription import (
     TopicPartition,
 )
 from tests.compatibility.librdkafka import create_topic
-from tests.compatibility.servers import Server, is_served, kinds_under_test
+from tests.compatibility.servers import Server, kinds_under_test
 from tests.compatibility.test_same_answers import ask, connect, differences
 
 pytestmark = [
     pytest.mark.interop,
     pytest.mark.skipif(len(kinds_under_test()) < 2, reason="compares two servers"),
-    pytest.mark.skipif(
-        not is_served("consumer_group_heartbeat", "join_group"), reason="not served yet"
-    ),
 ]
 VERSION: Final = Struct(">h")
 TOPICS: Final = {"t": 4, "u": 2}

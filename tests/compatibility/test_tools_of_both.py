@@ -14,7 +14,6 @@ from tests.compatibility.librdkafka import ANSWER_SECONDS_MAX, create_topic, pro
 from tests.compatibility.servers import (
     Kind,
     Server,
-    is_served,
     kinds_under_test,
     lograft_command,
 )
@@ -167,7 +166,6 @@ def test_dumps(new_server: Callable[..., Server], java_tools: JavaTools) -> None
         assert ours.stdout == theirs.text
 
 
-@pytest.mark.skipif(not is_served("end_txn", "join_group"), reason="not served yet")
 @pytest.mark.parametrize("kind", kinds_under_test())
 def test_dumps_of_coordinators(
     new_server: Callable[..., Server], java_tools: JavaTools, kind: Kind

@@ -13,13 +13,10 @@ from tests.compatibility.librdkafka import (
     read,
     values_of,
 )
-from tests.compatibility.servers import NODE_ID, Server, is_served
+from tests.compatibility.servers import NODE_ID, Server
 from tests.compatibility.test_confluent_transactions import COMMITTED, send, transactional
 
-pytestmark = [
-    pytest.mark.interop,
-    pytest.mark.skipif(not is_served("end_txn", "join_group"), reason="not served yet"),
-]
+pytestmark = pytest.mark.interop
 NewName = Callable[[], str]
 VALUES = [b"%d" % number for number in range(500)]
 COPIERS = {
