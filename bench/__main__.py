@@ -64,6 +64,7 @@ def parse() -> argparse.Namespace:
     )
     parser.add_argument("--loaded-seconds", type=float, help="length of the latency under load")
     parser.add_argument("--repetitions", type=int, help="the median of so many is reported")
+    parser.add_argument("--name", help="of the files in bench/results; full, quick, … otherwise")
     parser.add_argument("--no-write", action="store_true", help="leave bench/results as it is")
     return parser.parse_args()
 
@@ -98,12 +99,13 @@ def main() -> None:
                 say(name, kind, figures)
         setup = Setup(kinds, wanted.nodes, Path(folder))
         run_workloads(results, [name for name in WORKLOADS if name in chosen], plan, setup)
-    form = ("quick" if wanted.quick else "full") + form_suffix(wanted)
+    form = wanted.name or ("quick" if wanted.quick else "full") + form_suffix(wanted)
     about = report.about_this_run(form)
+    targets = [target for target in targets_of(wanted) if target.workload in chosen]
     print()
-    print(report.markdown(results, about, targets_of(wanted)))
+    print(report.markdown(results, about, targets))
     if not wanted.no_write:
-        print(f"written to {report.write(results, about, targets_of(wanted))}")
+        print(f"written to {report.write(results, about, targets)}")
 
 
 @dataclass(frozen=True, slots=True)
