@@ -100,6 +100,7 @@ class ClusterNemesis:
     def carry_out(self, faults: Sequence[Fault]) -> None:
         for fault in faults:
             time.sleep(fault.rest_seconds)
+            self._revive()
             self._do(fault)
             self.done[f"{fault.kind} {fault.target}"] += 1
             self._loads.append(os.getloadavg()[0] / (os.cpu_count() or 1))
@@ -122,6 +123,7 @@ class ClusterNemesis:
                 server.launch()
         deadline = time.monotonic() + HEALED_SECONDS_MAX
         while not self._is_healed():
+            self._revive()
             if time.monotonic() > deadline:
                 raise NotHealed(self._cluster.log_tail())
             time.sleep(0.1)
@@ -134,6 +136,15 @@ class ClusterNemesis:
             return all(self._client.in_sync(tp) == len(servers) for tp in self._partitions)
         except (OSError, Refused, ValueError):
             return False
+
+    def _revive(self) -> None:
+        """Kafka's nodes end of themselves when they wait too long for a controller, and are started
+        again, as by whoever looks after them. Lograft's have no reason to (L4)."""
+        for server in self._cluster.servers:
+            if self._cluster.kind == "kafka" and server.has_ended_within(0):
+                server.kill()
+                server.launch()
+                self.done["own end any"] += 1
 
     def _do(self, fault: Fault) -> None:
         tp = self._chance.choice(self._partitions)
