@@ -19,7 +19,9 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import IO, Final, Literal
+from typing import IO, Any, Final, Literal
+
+import pytest
 
 from tests.compatibility.readiness import broker_ids
 from tools.kafka_jars import KAFKA_VERSION, REPOSITORY, kafka_jars
@@ -255,6 +257,12 @@ def free_port() -> int:
 def is_full_run() -> bool:
     """LOGRAFT_INTEROP=full asks for the long form of the interop tests."""
     return os.environ.get("LOGRAFT_INTEROP") == "full"
+
+
+def in_full_run(*values: str) -> list[Any]:
+    """Values of a test's parameter that the short run leaves out."""
+    only = pytest.mark.skipif(not is_full_run(), reason="LOGRAFT_INTEROP=full")
+    return [pytest.param(value, marks=only) for value in values]
 
 
 def kinds_under_test() -> tuple[Kind, ...]:

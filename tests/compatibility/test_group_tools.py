@@ -11,7 +11,7 @@ import pytest
 from tests.compatibility.java_tools import Background, JavaTools
 from tests.compatibility.librdkafka import create_topic, produce
 from tests.compatibility.members import CONSUMER, PROTOCOLS, all_of, joined, poll_until
-from tests.compatibility.servers import NODE_ID, Server
+from tests.compatibility.servers import NODE_ID, Server, in_full_run
 
 pytestmark = pytest.mark.interop
 NewName = Callable[[], str]
@@ -86,7 +86,9 @@ def wait_until(is_reached: Callable[[], bool]) -> None:
         time.sleep(0.05)
 
 
-@pytest.mark.parametrize("assignor", VERIFIABLE)
+@pytest.mark.parametrize(
+    "assignor", ["cooperative", "uniform", *in_full_run("range", "server-range")]
+)
 def test_verifiable_consumers_share_a_group(
     server: Server, java_tools: JavaTools, new_topic: NewName, assignor: str
 ) -> None:
@@ -182,7 +184,7 @@ def test_consumer_group_command_on_an_empty_group(
     assert "not found" in " ".join(said)
 
 
-@pytest.mark.parametrize("protocol", ["classic", "consumer"])
+@pytest.mark.parametrize("protocol", ["consumer", *in_full_run("classic")])
 def test_console_consumers_go_on_where_the_last_stopped(
     server: Server, java_tools: JavaTools, new_topic: NewName, protocol: str
 ) -> None:

@@ -34,7 +34,7 @@ from tests.compatibility.librdkafka import (
 )
 from tests.compatibility.members import PROTOCOLS, all_of, joined, poll_until, share_evenly
 from tests.compatibility.readiness import receive_exactly
-from tests.compatibility.servers import Kind, Server, is_full_run, kinds_under_test
+from tests.compatibility.servers import Kind, Server, in_full_run, is_full_run, kinds_under_test
 from tests.compatibility.test_confluent_transactions import COMMITTED
 from tests.compatibility.test_group_tools import verifiable
 
@@ -65,12 +65,6 @@ SETTINGS: Final = {
 
 #: The short run shows one client of each kind on one cluster.
 KINDS: Final = kinds_under_test() if is_full_run() else kinds_under_test()[:1]
-
-
-def in_full(*names: str) -> list[Any]:
-    """Values of a parameter for the long run only."""
-    only = pytest.mark.skipif(not is_full_run(), reason="LOGRAFT_INTEROP=full")
-    return [pytest.param(name, marks=only) for name in names]
 
 
 @pytest.fixture(scope="module", params=KINDS)
@@ -231,7 +225,8 @@ def copy_without(cluster: Cluster, new_topic: NewName, client: str, whose: int) 
 
 
 @pytest.mark.parametrize(
-    "client", ["confluent-eager", "franz-go", *in_full("confluent-consumer", "aiokafka", "kafkajs")]
+    "client",
+    ["confluent-eager", "franz-go", *in_full_run("confluent-consumer", "aiokafka", "kafkajs")],
 )
 def test_without_the_coordinator_of_the_transaction(
     cluster: Cluster, new_topic: NewName, client: str
@@ -239,7 +234,7 @@ def test_without_the_coordinator_of_the_transaction(
     copy_without(cluster, new_topic, client, TRANSACTION)
 
 
-@pytest.mark.parametrize("client", ["aiokafka", *in_full("franz-go")])
+@pytest.mark.parametrize("client", ["aiokafka", *in_full_run("franz-go")])
 def test_without_the_coordinator_of_the_group(
     cluster: Cluster, new_topic: NewName, client: str
 ) -> None:
@@ -249,7 +244,7 @@ def test_without_the_coordinator_of_the_group(
     copy_without(cluster, new_topic, client, GROUP)
 
 
-@pytest.mark.parametrize("mode", ["subscribed", *in_full("assigned")])
+@pytest.mark.parametrize("mode", ["subscribed", *in_full_run("assigned")])
 def test_java_copies_each_record_once(
     cluster: Cluster, java_tools: JavaTools, new_topic: NewName, mode: str
 ) -> None:
@@ -270,7 +265,7 @@ def test_java_copies_each_record_once(
     assert sorted(committed(cluster, target)) == sorted(wanted)  # type: ignore[type-var]
 
 
-@pytest.mark.parametrize("protocol", ["consumer", *in_full("classic")])
+@pytest.mark.parametrize("protocol", ["consumer", *in_full_run("classic")])
 def test_verifiable_consumers_go_on(
     cluster: Cluster, java_tools: JavaTools, new_topic: NewName, protocol: str
 ) -> None:
@@ -323,7 +318,7 @@ def test_kafka_python_goes_on_from_its_commits(cluster: Cluster, new_topic: NewN
         consumer.close()
 
 
-@pytest.mark.parametrize("protocol", ["consumer", *in_full("eager", "cooperative")])
+@pytest.mark.parametrize("protocol", ["consumer", *in_full_run("eager", "cooperative")])
 def test_members_go_on_from_their_commits(
     cluster: Cluster, new_topic: NewName, protocol: str
 ) -> None:

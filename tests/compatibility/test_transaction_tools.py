@@ -13,7 +13,7 @@ from tests.compatibility.librdkafka import (
     read,
     values_of,
 )
-from tests.compatibility.servers import NODE_ID, Server
+from tests.compatibility.servers import NODE_ID, Server, in_full_run
 from tests.compatibility.test_confluent_transactions import COMMITTED, send, transactional
 
 pytestmark = pytest.mark.interop
@@ -26,7 +26,7 @@ COPIERS = {
 }
 
 
-@pytest.mark.parametrize("how", COPIERS)
+@pytest.mark.parametrize("how", ["aborting", *in_full_run("assigned", "subscribed")])
 def test_transactional_message_copier(
     server: Server, java_tools: JavaTools, new_topic: NewName, how: str
 ) -> None:
