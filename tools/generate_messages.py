@@ -285,7 +285,9 @@ class Module:
             python = self.classes[top, kind]
             declare = "struct"
             options.insert(0, python)
-            if default == "null" or is_tagged:
+            # Kafka's own reader takes a nullable tagged struct that is not there for a blank one,
+            # whatever its default says, and writes null as a tag of its own.
+            if (default == "null" or is_tagged) and not (is_tagged and can_be_null):
                 options.append("default=None")
                 can_be_null = True
         if schema.get("ignorable") in (True, "true"):

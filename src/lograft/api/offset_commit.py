@@ -42,7 +42,11 @@ async def handle(context: Context, request: OffsetCommitRequest) -> OffsetCommit
     version = context.api_version
     find = named_topics if version >= TOPIC_IDS_SINCE else known_topics
     image = context.broker.image
-    named = existing_partitions(image, find(image, request.topics))
+    found = find(image, request.topics)
+    for topic in found.known:
+        # For the records: Kafka keeps ids in them too, whatever the request named topics by.
+        topic.topic_id = image.topic_ids[topic.name]
+    named = existing_partitions(image, found)
     known, refused = await claimed_topics(context, request.group_id, named)
     if request.reset_action != ResetAction.none:
         _check_all(image, refused)

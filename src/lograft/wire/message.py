@@ -129,7 +129,8 @@ def array(element: "Kind | type[Message]", default: Any = FRESH, **where: Any) -
 
 def struct(element: "type[Message]", default: Any = FRESH, **where: Any) -> Any:
     """A tagged struct has the default None: the tag is not there. (Kafka calls this the struct
-    with all its defaults; written, both look the same.)"""
+    with all its defaults; written, both look the same.) Unless it is nullable: then None is said
+    with a tag, and no tag means the struct with all its defaults."""
     return Field("struct", default, element, **where)
 
 

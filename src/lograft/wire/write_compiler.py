@@ -210,10 +210,13 @@ class WriteCompiler(SourceBuilder):
         value = f"{source}.{field.name}"
         if field.kind == "struct":
             assert isinstance(field.element, type)
-            if field.default is None and field.nullable <= field.until:
+            is_nullable = field.nullable <= field.until
+            if field.default is None and is_nullable:
                 return f"{value} is not None"
             blank = self._name("blank")
             self._names[blank] = field.element()
+            if is_nullable:
+                return f"{value} != {blank}"
             return f"({value} is not None and {value} != {blank})"
         if field.default is FRESH:
             never_null = field.nullable > field.until
@@ -251,20 +254,24 @@ class WriteCompiler(SourceBuilder):
             self._array(field.element, source, nullable)
         elif field.kind == "struct":
             assert isinstance(field.element, type)
-            self._inner_struct(field.element, source, nullable)
+            self._inner_struct(field.element, source, nullable, is_tagged=field.is_tagged)
         elif field.kind in FORMATS:
             self._value(field.kind, source)
         else:
             self._sized(field, source)
 
-    def _inner_struct(self, kind: type[Message], source: str, nullable: bool) -> None:
+    def _inner_struct(
+        self, kind: type[Message], source: str, nullable: bool, *, is_tagged: bool = False
+    ) -> None:
         local = self._name("m")
         self._emit(f"{local} = {source}")
         if not nullable:
             self._struct(kind, local)
             return
         self._flush()
-        self._emit(f"if {local} is None: w(b'\\xff')")
+        # Null is -1, but 0 where the struct is tagged.
+        null = b"\0" if is_tagged else b"\xff"
+        self._emit(f"if {local} is None: w({null!r})")
         self._emit("else:")
         self._depth += 1
         self._fixed("b", "1")

@@ -12,6 +12,10 @@ from pkgutil import iter_modules
 import lograft.wire.records
 from lograft.wire import codec
 from lograft.wire.message import LATEST, Message
+from lograft.wire.records.consumer_group_member_metadata_value import (
+    ClassicMemberMetadata,
+    ConsumerGroupMemberMetadataValue,
+)
 from tests.properties.random_messages import RandomMessages
 
 GOLDEN = Path(__file__).parents[2] / "golden" / "wire" / "records.txt"
@@ -54,6 +58,17 @@ def test_all_records_are_as_kafka_writes_them() -> None:
     }
     assert seen == expected
     assert len(classes) >= 78
+
+
+def test_a_nullable_tagged_struct_says_that_it_is_null() -> None:
+    """As Kafka writes it: a member of the new protocol has no classic metadata, and says so. Where
+    the tag is missing Kafka takes it for the blank struct, a classic member."""
+    member = ConsumerGroupMemberMetadataValue(classic_member_metadata=None)
+    data = codec.write(member, 0)
+    assert data.endswith(bytes.fromhex("01000100"))
+    assert codec.read_all(ConsumerGroupMemberMetadataValue, 0, data) == member
+    blank = codec.read_all(ConsumerGroupMemberMetadataValue, 0, data[:-4] + b"\0")
+    assert blank.classic_member_metadata == ClassicMemberMetadata()
 
 
 if __name__ == "__main__":

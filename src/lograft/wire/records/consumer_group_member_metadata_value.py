@@ -25,5 +25,5 @@ class ConsumerGroupMemberMetadataValue(Message, key=5, versions=(0, 0), flexible
     rebalance_timeout_ms: int = int32(default=-1)
     server_assignor: str | None = string(nullable=0)
     classic_member_metadata: ClassicMemberMetadata | None = struct(
-        ClassicMemberMetadata, nullable=0, tag=0, default=None
+        ClassicMemberMetadata, nullable=0, tag=0
     )
