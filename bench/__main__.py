@@ -153,7 +153,12 @@ def run_workloads(results: Results, names: list[str], plan: Plan, setup: Setup) 
             runs: dict[str, list[Figures]] = defaultdict(list)
             for _repetition in range(repetitions(name, plan)):
                 for subject in subjects:
-                    runs[subject.name].append(WORKLOADS[name](subject, plan))
+                    try:
+                        runs[subject.name].append(WORKLOADS[name](subject, plan))
+                    except (BenchFailed, OSError) as error:
+                        # A leader changed, or a server died: the other measurements stand.
+                        print(f"{name:20} {subject.name:8} failed: {error}", flush=True)
+                        continue
                     say(name, subject.name, runs[subject.name][-1])
             for kind, figures in runs.items():
                 results[kind][name] = median(figures)
