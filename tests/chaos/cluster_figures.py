@@ -73,8 +73,9 @@ class Figures:
     copies: int = 0
     #: Invariant: how often violated.
     violations: dict[str, int] = field(default_factory=dict)
-    #: What clients complained of.
+    #: What clients complained of, and what became of it: added by hand.
     troubles: list[str] = field(default_factory=list)
+    note: str = ""
     #: Kind of fault: seconds from each until a record sent after it was acknowledged.
     without_leader: dict[str, list[float]] = field(default_factory=dict)
 
@@ -196,7 +197,10 @@ def page(runs: Sequence[Figures]) -> str:
         for name, values in rows
     )
     complaints = "".join(
-        f"- {TITLES[each.kind]}: {trouble}\n" for each in shown for trouble in each.troubles[:5]
+        f"- {TITLES[each.kind]}: {text}\n"
+        for each in shown
+        for text in [*(trouble.partition("\n")[0] for trouble in each.troubles[:5]), each.note]
+        if text
     )
     said = f"\nWhat clients complained of:\n\n{complaints}" if complaints else ""
     return HEAD + head + rule + table + said
