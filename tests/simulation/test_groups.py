@@ -15,7 +15,7 @@ from lograft.simulation.run import run_with_groups
 
 pytestmark = pytest.mark.simulation
 
-BUDGET_SECONDS = float(os.environ.get("LOGRAFT_GROUPS_SECONDS", "12"))
+BUDGET_SECONDS = float(os.environ.get("LOGRAFT_GROUPS_SECONDS", "8"))
 FIRST_SEED = int(os.environ.get("LOGRAFT_GROUPS_SEED", "0"))
 #: Caught within two seeds; the campaign hunts all of them.
 QUICK_MUTANTS = ("handed over before it is revoked", "LSO is HW")
