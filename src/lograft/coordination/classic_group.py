@@ -277,6 +277,8 @@ class ClassicGroup:
                 member.assignment = bytes(stored.assignment)
             self.add(member)
         for gone in known.values():
+            # A static member that came back before it had asked for its assignment.
+            self.unsynced.pop(gone.member_id, None)
             self._deadlines.cancel(gone.session)
         self.leader = value.leader
         self._subscribed = self._topics()

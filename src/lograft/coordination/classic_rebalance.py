@@ -228,7 +228,7 @@ class Rebalancing:
 
     def _sync_over(self, group: ClassicGroup, generation: int, now_ms: int) -> Outcome:
         """Who has not asked for its assignment by now is not there any more."""
-        if generation != group.generation:
+        if generation != group.generation or not group.unsynced:
             return self._deserted(group)
         turn = Turn(now_ms)
         for member_id in list(group.unsynced):

@@ -150,6 +150,25 @@ def transfer_coordinators_die(seed: int) -> GroupsOptions:
     return _plan(seed, actors=_transacting(transfers=2), targets=targets)
 
 
+def deaf_coordinators(seed: int) -> GroupsOptions:
+    """They hear nothing of the other nodes, which hear them: markers arrive, and nobody fetches
+    what the coordinator has written. In raft mode another is elected meanwhile."""
+    random = Random(f"{seed}:deaf")
+    options = _plan(seed, actors=_transacting(transfers=2))
+    faults = [
+        ClusterFault(at_ms + random.randrange(500), "cut-in", "transaction-coordinator", 1_500, 2)
+        for at_ms in (1_200, 3_200, 5_000)
+    ]
+    properties = {**options.properties, "internal.topics.replication.mode": "raft"}
+    # Who asked for the end dies, and does not ask again.
+    events = [
+        ActorEvent(fault.at_ms + delay_ms, "crash", name, 100)
+        for fault in faults
+        for delay_ms, name in ((300, "x1"), (600, "x2"))
+    ]
+    return replace(options, faults=faults, events=events, properties=properties)
+
+
 def transfer_leaders_die(seed: int) -> GroupsOptions:
     return _plan(seed, actors=_transacting(transfers=2), targets=("leader",))
 

@@ -121,14 +121,13 @@ def _never_due(self: Transaction, wall_ms: int) -> bool:
     return False
 
 
-def _told_whatever(self: MarkerSender, unended: Any, partition: Any, code: int) -> None:
-    _ON_ANSWER(self, unended, partition, 0)
+def _give_up(self: MarkerSender, unended: Any, partition: Any) -> None:
+    self._on_told(unended, partition)
 
 
 _WHEN_COMMITTED: Final[Any] = Shard._when_committed
 _PREPARED: Final[Any] = Transaction.prepared
 _ON_LOADED: Final[Any] = TransactionShard.on_loaded
-_ON_ANSWER: Final[Any] = MarkerSender._on_answer
 _CLOSE: Final[Any] = Shard.close
 _SET: Final[Any] = OffsetTable.set
 
@@ -214,11 +213,11 @@ GROUP_MUTANTS: Final[dict[str, GroupMutant]] = {
     "marker before PREPARE is committed": GroupMutant(
         "partitions are told of an end that the coordinator's log may lose",
         [(Shard, "_when_committed", _effects_at_once)],
-        guided.transfer_coordinators_die,
+        guided.deaf_coordinators,
     ),
     "markers given up": GroupMutant(
-        "a marker that was refused counts as written",
-        [(MarkerSender, "_on_answer", _told_whatever)],
+        "a marker that could not be written counts as written",
+        [(MarkerSender, "_try_later", _give_up)],
         guided.transfer_leaders_die,
     ),
     "prepared transactions not resumed": GroupMutant(
