@@ -59,6 +59,8 @@ class Actor:
         self.behaviour: Behaviour | None = None
         #: It does not come back by itself.
         self.is_gone = False
+        #: The play is over, whatever was in store for it.
+        self.is_dismissed = False
 
     @property
     def is_alive(self) -> bool:
@@ -69,7 +71,7 @@ class Actor:
         return None if self.behaviour is None else self.behaviour.membership
 
     def start(self) -> None:
-        if self.behaviour is not None:
+        if self.behaviour is not None or self.is_dismissed:
             return
         life = self._machine.life or self._machine.boot()
         self._lives += 1
@@ -201,5 +203,6 @@ class Cast:
 
     def dismiss(self) -> None:
         for actor in self.everybody():
+            actor.is_dismissed = True
             actor.resume()
             actor.kill()
