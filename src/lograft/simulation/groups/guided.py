@@ -170,7 +170,15 @@ def deaf_coordinators(seed: int) -> GroupsOptions:
 
 
 def transfer_leaders_die(seed: int) -> GroupsOptions:
-    return _plan(seed, actors=_transacting(transfers=2), targets=("leader",))
+    """Again and again, and many transactions are at their end when it happens."""
+    random = Random(f"{seed}:leaders-die")
+    options = replace(_plan(seed, actors=_transacting(transfers=5)), late_permille=0)
+    faults = [
+        ClusterFault(at_ms + random.randrange(300), "kill", "leader", 200, 1)
+        for at_ms in range(1_000, 6_000, 1_000)
+    ]
+    events = [ActorEvent(5_900, "gone", f"x{number}", 1) for number in (1, 2, 3, 4)]
+    return replace(options, faults=faults, events=events)
 
 
 def transfers_die(seed: int) -> GroupsOptions:
