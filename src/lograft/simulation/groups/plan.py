@@ -166,13 +166,13 @@ def draw_actors(random: Random) -> list[ActorPlan]:
 
 
 def draw_resets(random: Random, seconds: int, count: int, actors: list[ActorPlan]) -> list[Reset]:
-    """Not of copiers: they would copy again, as they should."""
+    """To the beginning, which every log has. Not of copiers: they would copy again, as they
+    should."""
     groups = list(dict.fromkeys(plan.group for plan in actors if plan.role == "member"))
     if not groups:
         return []
     resets = [
-        Reset(random.randrange(seconds * 1000), random.choice(groups), random.randrange(4))
-        for _ in range(count)
+        Reset(random.randrange(seconds * 1000), random.choice(groups), 0) for _ in range(count)
     ]
     return sorted(resets, key=lambda reset: reset.at_ms)
 
