@@ -124,8 +124,10 @@ class FetchPatterns:
         if size < FRAME_BYTES_MIN:
             return None
         _, version, correlation_id, at = _HEAD(frame)
+        if not 12 <= version <= 18 or at < 0:
+            return None
         at += _TO_TOPIC if version >= REPLICA_STATE_SINCE else _TO_TOPIC + _REPLICA_ID
-        if not 12 <= version <= 18 or at >= size:
+        if at >= size:
             return None
         at += _ID_TO_OFFSET if version >= TOPIC_IDS_SINCE else frame[at] + _NAME_TO_OFFSET
         pattern = self._patterns[version].get(

@@ -76,9 +76,9 @@ class ProducePatterns:
         if size < FRAME_BYTES_MIN:
             return None
         _, version, correlation_id, at = _HEAD(frame)
-        at += _TO_TOPIC
-        if not 9 <= version <= 13 or at + _ID_TO_RECORDS >= size:
+        if not 9 <= version <= 13 or not 0 <= at < size - _TO_TOPIC - _ID_TO_RECORDS:
             return None
+        at += _TO_TOPIC
         at += _ID_TO_RECORDS if version == TOPIC_IDS_SINCE else frame[at] + _NAME_TO_RECORDS
         pattern = self._patterns[version].get(bytes(frame[_COMPARED_FROM:at]))
         if pattern is None or at + HEADER_SIZE >= size:

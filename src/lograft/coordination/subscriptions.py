@@ -1,13 +1,13 @@
 """Subscriptions by pattern: the server matches topic names, so that all members see the same.
 
-Patterns are RE2's, as in Kafka: matching takes linear time, whatever a client sends. A pattern is
-resolved when the first member brings it, and again when topics were created or the last time is
-long ago (`group.consumer.regex.refresh.interval.ms`).
+A pattern is resolved when the first member brings it, and again when topics were created or the
+last time is long ago (`group.consumer.regex.refresh.interval.ms`).
 """
 
 from collections.abc import Callable, Iterable, Mapping
 from typing import Final, NamedTuple
 
+from lograft.coordination.patterns import NoPattern, whole_match
 from lograft.metadata.claims import unclaimed
 from lograft.metadata.errors import Refused
 from lograft.metadata.image import MetadataImage
@@ -15,7 +15,6 @@ from lograft.model.errors import ErrorCode
 
 #: However many topics are created: a group's patterns are not matched again sooner.
 REFRESH_INTERVAL_MS_MIN: Final = 10_000
-PATTERN_LENGTH_MAX: Final = 10_000
 
 
 class ResolvedRegex(NamedTuple):
@@ -38,22 +37,14 @@ def resolve(
     """The topics whose whole name matches, for each; without those that the member for whom it is
     done may not see, and those that one group only may read, unless this one has claimed them by
     name. Refused: it is not a pattern."""
-    # Imported here: most nodes never see a pattern.
-    import re2
-
-    options = re2.Options()
-    options.log_errors = False
     found: dict[str, ResolvedRegex] = {}
     for regex in regexes:
         try:
-            if len(regex) > PATTERN_LENGTH_MAX:
-                raise re2.error(f"longer than {PATTERN_LENGTH_MAX} characters")
-            matches = re2.compile(regex, options).fullmatch
-        except re2.error as error:
-            text = error.args[0].decode() if isinstance(error.args[0], bytes) else error.args[0]
+            matches = whole_match(regex)
+        except NoPattern as error:
             raise Refused(
                 ErrorCode.invalid_regular_expression,
-                f"SubscribedTopicRegex `{regex}` is not a valid regular expression: {text}.",
+                f"SubscribedTopicRegex `{regex}` is not a valid regular expression: {error}.",
             ) from None
         topics = {name for name in image.topic_ids if matches(name) and may_see(name)}
         topics.difference_update(unclaimed(image, group_id, topics))

@@ -1,9 +1,9 @@
 """What the admin client is told of transactions: ListTransactions, DescribeTransactions."""
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from typing import Any
 
-import re2
-
+from lograft.coordination.patterns import NoPattern, whole_match
 from lograft.coordination.transaction_shard import TransactionShard
 from lograft.coordination.transaction_states import BY_NAME
 from lograft.coordination.types import Outcome, Ticket
@@ -49,11 +49,11 @@ class Wanted:
         self._any_state = not request.state_filters
         self._producer_ids = frozenset(request.producer_id_filters)
         self._longer_than_ms = request.duration_filter
-        self._pattern = None
+        self._matches: Callable[[str], Any] | None = None
         if request.transactional_id_pattern:
             try:
-                self._pattern = re2.compile(request.transactional_id_pattern)
-            except re2.error as error:
+                self._matches = whole_match(request.transactional_id_pattern)
+            except NoPattern as error:
                 raise Refused(
                     ErrorCode.invalid_regular_expression,
                     f"{request.transactional_id_pattern!r} is no regular expression: {error}.",
@@ -67,7 +67,7 @@ class Wanted:
                 (self._any_state or each.state in self._states)
                 and (not self._producer_ids or each.producer_id in self._producer_ids)
                 and (self._longer_than_ms < 0 or wall_ms - each.started_ms > self._longer_than_ms)
-                and (self._pattern is None or self._pattern.fullmatch(transactional_id))
+                and (self._matches is None or self._matches(transactional_id))
             ):
                 yield list_transactions.TransactionState(
                     transactional_id=transactional_id,
