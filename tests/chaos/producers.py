@@ -113,8 +113,12 @@ class LibrdkafkaProducer(threading.Thread):
         history = self._run.history
 
         def on_delivery(error: KafkaError | None, message: Message) -> None:
-            if error is None:
-                history.record(proc, "ok", "send", offset=message.offset())
+            offset = message.offset()
+            if error is None and offset is not None and offset >= 0:
+                history.record(proc, "ok", "send", offset=offset)
+            elif error is None:
+                # DUPLICATE_SEQUENCE_NUMBER: it is there, but the broker does not know where.
+                history.record(proc, "info", "send", acknowledged=True)
             else:
                 history.record(proc, "info", "send", error=error.str())
                 if not self._gives_up:

@@ -7,6 +7,7 @@ import pytest
 from lograft.simulation.history import History
 from tests.chaos.group_checks import check_copies, check_groups
 from tests.chaos.topics import Topic
+from tests.chaos.verdict import missing_repeats
 
 SOURCE = Topic("s")
 
@@ -104,6 +105,15 @@ def test_everything_is_processed() -> None:
     assert of_groups(history) == []
     final(history, "u0", "u1", "u2")
     assert of_groups(history) == ["G5"]
+
+
+def test_a_repeat_that_was_acknowledged_is_there() -> None:
+    history = History()
+    for uid in ("u0", "u1"):
+        history.record(uid, "invoke", "send", tp="s-0", uid=uid)
+        history.record(uid, "info", "send", acknowledged=True)
+    final(history, "u1")
+    assert [found.message.split()[1] for found in missing_repeats(history)] == ["u0"]
 
 
 def test_copies() -> None:

@@ -6,7 +6,7 @@ topic's settings and the records that are left, never from what the node says it
 
 import time
 from collections import defaultdict
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import closing
 from dataclasses import replace
 from pathlib import Path
@@ -117,7 +117,18 @@ def without_superseded(history: History, topics: Iterable[Topic]) -> History:
 
 
 def violations(run: Run, topics: Sequence[Topic]) -> list[Violation]:
-    return check(without_superseded(run.history, topics))
+    return [*check(without_superseded(run.history, topics)), *missing_repeats(run.history)]
+
+
+def missing_repeats(history: History) -> Iterator[Violation]:
+    """D1 for records that were acknowledged without an offset: they are somewhere."""
+    there: dict[str, set[str]] = defaultdict(set)
+    for final in history.operations("final"):
+        there[final.asked["tp"]] |= {uid for _, uid in final.answered["records"]}
+    for send in history.operations("send"):
+        tp, uid = send.asked["tp"], send.asked["uid"]
+        if send.answered.get("acknowledged") and "key" not in send.asked and uid not in there[tp]:
+            yield Violation("D1", f"{tp}: {uid} was acknowledged as a repeat and is not there")
 
 
 def taken_by_power(history: History) -> int:
