@@ -202,7 +202,7 @@ def page(runs: Sequence[Figures]) -> str:
         for text in [*(trouble.partition("\n")[0] for trouble in each.troubles[:5]), each.note]
         if text
     )
-    said = f"\nWhat clients complained of:\n\n{complaints}" if complaints else ""
+    said = f"\nWhat clients complained of, and remarks:\n\n{complaints}" if complaints else ""
     return HEAD + head + rule + table + said
 
 
