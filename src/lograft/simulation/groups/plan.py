@@ -129,6 +129,8 @@ COORDINATORS: Final = {
     "min.insync.replicas": "2",
     "offsets.topic.num.partitions": "2",
     "offsets.commit.timeout.ms": "2000",
+    # How long a marker waits for its answer; a run has not the time for Kafka's 30 seconds.
+    "request.timeout.ms": "3000",
     "group.initial.rebalance.delay.ms": "100",
     "group.min.session.timeout.ms": "500",
     "group.consumer.min.session.timeout.ms": "500",
