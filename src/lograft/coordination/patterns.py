@@ -4,12 +4,10 @@ send."""
 from collections.abc import Callable
 from typing import Any, Final
 
-from lograft.model.errors import LograftError
-
 PATTERN_LENGTH_MAX: Final = 10_000
 
 
-class NoPattern(LograftError):
+class NoPattern(ValueError):
     """The text is not a regular expression; says why."""
 
 
