@@ -101,7 +101,9 @@ class Actor:
         life = self._machine.life
         if life is None or self._playing is None:
             return
+        # Once: a second goodbye would end the first one's request under its own name.
         self._playing.cancel()
+        self._playing = None
         behaviour = self.behaviour
         # One that was in the middle of a request does not know how that ended: a process of its
         # own name would end it twice.
