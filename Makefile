@@ -44,7 +44,8 @@ fuzz: install  ## hostile frames against every API and version, longer than in m
 	LOGRAFT_FUZZ_SECONDS=$(SECONDS_MAX) $(BIN)/python -m pytest -q -m fuzz --timeout 0
 
 interop: install  ## other languages' clients and Kafka's own tools; LOGRAFT_INTEROP=full for all
-	LOGRAFT_TEST_SERVERS=both $(BIN)/python -m pytest -q -m 'interop or clients' --timeout 600 tests/compatibility
+	LOGRAFT_TEST_SERVERS=both $(BIN)/python -m pytest -q --timeout 600 tests/compatibility \
+		-m $(if $(filter full,$(LOGRAFT_INTEROP)),'interop or clients',interop)
 
 chaos: install  ## real nodes and clusters under kill, pause and partition while real clients write
 	$(BIN)/python -m pytest -q -m chaos --timeout 900 tests/chaos

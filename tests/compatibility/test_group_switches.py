@@ -24,9 +24,11 @@ from tests.compatibility.members import (
     all_of,
     share_evenly,
 )
+from tests.compatibility.servers import is_full_run
 
 pytestmark = [
     pytest.mark.interop,
+    pytest.mark.skipif(not is_full_run(), reason="LOGRAFT_INTEROP=full"),
     pytest.mark.timeout(400),
 ]
 TOPIC: Final = "work"
