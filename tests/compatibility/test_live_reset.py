@@ -92,7 +92,7 @@ def read_by(*members: Member) -> Counter[bytes]:
 
 
 def have_committed(members: Collection[Member], offset: int) -> bool:
-    """Not if a rebalance comes in between."""
+    """Not if a rebalance comes in between, or while a member has not heard that it was fenced."""
     try:
         for member in members:
             for topic, partition in sorted(member.owned):
@@ -102,6 +102,7 @@ def have_committed(members: Collection[Member], offset: int) -> bool:
             KafkaError.ILLEGAL_GENERATION,
             KafkaError.REBALANCE_IN_PROGRESS,
             KafkaError.STALE_MEMBER_EPOCH,
+            KafkaError.UNKNOWN_MEMBER_ID,
         ):
             raise
         return False

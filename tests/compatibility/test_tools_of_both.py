@@ -43,7 +43,12 @@ OWN_SETTINGS = {
     "partition.raft.election.timeout.ms",
     "partition.raft.fetch.timeout.ms",
 }
-OWN_TOPIC_SETTINGS = {"replication.mode", "replication.mode.partitions"}
+OWN_TOPIC_SETTINGS = {
+    "replication.mode",
+    "replication.mode.partitions",
+    "subscription.group",
+    "subscription.mode",
+}
 
 
 def lograft(*arguments: str) -> "subprocess.CompletedProcess[str]":
