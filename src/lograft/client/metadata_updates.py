@@ -50,7 +50,6 @@ class Metadata:
         self._wanted: dict[str, int] = {}
         self._wants_all = False
         self._needs_update = asyncio.Event()
-        self._updates = 0
         self._waiting: list[asyncio.Future[None]] = []
         self._listeners: list[Callable[[], None]] = []
         self._failures = 0
@@ -215,7 +214,6 @@ class Metadata:
             self._network.forget_brokers()
 
     def _tell(self) -> None:
-        self._updates += 1
         waiting, self._waiting = self._waiting, []
         for waiter in waiting:
             if not waiter.done():

@@ -80,7 +80,6 @@ class Batch:
         "is_transactional",
         "last_error",
         "log_append_time_ms",
-        "may_be_in_log",
         "order",
         "partition",
         "producer_epoch",
@@ -113,8 +112,6 @@ class Batch:
         self.producer_epoch: int = NO_PRODUCER_EPOCH
         #: Given when it is first sent, kept over retries.
         self.sequence: int = NO_SEQUENCE
-        #: An attempt was sent and never answered.
-        self.may_be_in_log = False
         self.error: Exception | None = None
         #: Why the last attempt failed that will be repeated.
         self.last_error: Exception | None = None

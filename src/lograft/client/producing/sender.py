@@ -8,7 +8,7 @@ its partition is sent until it is resolved, and brokers refuse what comes out of
 
 import asyncio
 import logging
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from functools import partial
 from typing import Final, NamedTuple
 
@@ -67,11 +67,6 @@ class Sender:
         self._connecting: set[int] = set()
         self._identifying = False
         self._identity_attempts = 0
-        #: Asked before a batch is first sent; says whether it may be, now (transactions).
-        self.admits: Callable[[PartitionQueue], bool] = lambda queue: True
-        #: Told of every batch that failed for good (transactions must abort then).
-        self.on_failed: Callable[[Batch, Exception], None] = lambda batch, error: None
-        self.transactional_id: str | None = None
         self._is_fatal: Exception | None = None
         self._counts = {"batches_sent": 0, "records_sent": 0, "retries": 0, "batches_failed": 0}
 
@@ -157,9 +152,7 @@ class Sender:
             return not (only_one and in_flight)
         if first.sequence == NO_SEQUENCE:
             # What has no sequence yet waits while others of its partition are being sent again.
-            if not self.sequences.may_assign or any(one.attempts > 1 for one in in_flight):
-                return False
-            return self.admits(queue)
+            return self.sequences.may_assign and all(one.attempts <= 1 for one in in_flight)
         return not in_flight
 
     def _send_to(self, leader: int, queues: list[PartitionQueue]) -> None:
@@ -222,8 +215,6 @@ class Sender:
 
     def _send_request(self, leader: int, link: Link, sent: list[Sent]) -> None:
         version = link.version_of(PRODUCE_KEY)
-        if self.transactional_id is not None and not self.uses_implicit_partitions(link):
-            version = min(version, 11)
         request = self._request(sent, version)
         self._counts["batches_sent"] += len(sent)
         if not request.acks:
@@ -237,10 +228,6 @@ class Sender:
             request, ProduceResponse, version=version, timeout_ms=self._settings.request_timeout_ms
         )
         future.add_done_callback(partial(self._on_answer, leader, sent))
-
-    def uses_implicit_partitions(self, link: Link) -> bool:
-        """Transaction protocol 2: a produce adds its partitions to the transaction by itself."""
-        return link.features.get("transaction.version", 0) >= 2
 
     def _request(self, sent: list[Sent], version: int) -> ProduceRequest:
         topics: dict[str, TopicProduceData] = {}
@@ -257,7 +244,6 @@ class Sender:
             self._accumulator.compressed(batch, len(data))
             topic.partition_data.append(PartitionProduceData(index=batch.partition, records=data))
         return ProduceRequest(
-            transactional_id=self.transactional_id,
             acks=self._settings.required_acks,
             timeout_ms=self._settings.request_timeout_ms,
             topic_data=list(topics.values()),
@@ -278,7 +264,6 @@ class Sender:
         if isinstance(error, ClientError):
             self._core.metadata.is_old()
             for queue, batch in sent:
-                batch.may_be_in_log = True
                 self._retry(queue, batch, error)
         elif error is not None:
             raise error
@@ -301,7 +286,6 @@ class Sender:
         for queue, batch in sent:
             told = found.get((batch.topic, batch.partition))
             if told is None:
-                batch.may_be_in_log = True
                 self._core.metadata.is_old()
                 self._retry(queue, batch, OutcomeUnknown("the broker's answer leaves it out"))
             else:
@@ -346,13 +330,9 @@ class Sender:
         """Something before the batch is not in the log, so the batch is not either. If what is
         missing is still on its way, the batch comes after it; if it never will be, the batch gets a
         new sequence in the producer's next epoch."""
-        if self.transactional_id is not None and (sequences.is_next(batch) or sequences.has_hole):
-            self._fail(queue, batch, error)
-        elif sequences.is_next(batch) or sequences.has_hole:
+        if sequences.is_next(batch) or sequences.has_hole:
             sequences.take_back(batch)
-            self._retry(queue, batch, error)
-        else:
-            self._retry(queue, batch, error)
+        self._retry(queue, batch, error)
 
     def _split(self, queue: PartitionQueue, batch: Batch) -> None:
         if self.sequences is not None:
@@ -399,7 +379,6 @@ class Sender:
             batch.partition,
             error,
         )
-        self.on_failed(batch, error)
         batch.fail(error)
         self._accumulator.release(batch)
 
@@ -407,11 +386,11 @@ class Sender:
 
     def _prepare_sequences(self, sequences: Sequences) -> bool:
         """Whether batches may be sent: the identity is known, and holes are closed."""
-        if sequences.has_hole and self.transactional_id is None and not sequences.has_open:
+        if sequences.has_hole and not sequences.has_open:
             sequences.bump()
         if sequences.is_known:
             return True
-        if self._accumulator.active and self.transactional_id is None and not self._identifying:
+        if self._accumulator.active and not self._identifying:
             self._identifying = True
             self._core.runtime.spawn(self._identify(sequences), name="producer id")
         return False

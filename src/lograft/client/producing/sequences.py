@@ -80,7 +80,6 @@ class Sequences:
         """The batch is certainly not in the log: it will get another sequence."""
         self.lose(batch)
         batch.identify(NO_PRODUCER_ID, NO_PRODUCER_EPOCH, NO_SEQUENCE)
-        batch.may_be_in_log = False
 
     def bump(self) -> bool:
         """A new epoch, when a hole is there and every open batch is resolved. False: the epochs are
