@@ -10,10 +10,8 @@ from lograft.wire.messages.heartbeat import HeartbeatRequest
 from lograft.wire.messages.join_group import JoinGroupRequest, JoinGroupRequestProtocol
 from lograft.wire.messages.leave_group import LeaveGroupRequest, MemberIdentity
 from lograft.wire.messages.sync_group import SyncGroupRequest
-from tests.compatibility.librdkafka import create_topic
 from tests.compatibility.servers import Server, kinds_under_test
-from tests.compatibility.test_same_answers import differences
-from tests.compatibility.test_same_groups import TOPICS, Classic, World, await_coordinator, heard
+from tests.compatibility.test_same_groups import Classic, World, check_same_story, two_coordinators
 
 pytestmark = [
     pytest.mark.interop,
@@ -147,23 +145,10 @@ STORIES: Final[list[Callable[[World], None]]] = [strangers, members_and_others, 
 @pytest.fixture(scope="module")
 def servers(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Server, Server]]:
     settings = {"offsets.topic.num.partitions": "1", "group.initial.rebalance.delay.ms": "0"}
-    kafka = Server.of("kafka", tmp_path_factory.mktemp("kafka"), settings=settings)
-    ours = Server.of("lograft", tmp_path_factory.mktemp("lograft"), settings=settings)
-    with kafka.started(), ours.started():
-        for server in (kafka, ours):
-            for topic, partitions in TOPICS.items():
-                create_topic(server.bootstrap, topic, partitions=partitions)
-            await_coordinator(server)
-        yield kafka, ours
+    with two_coordinators(tmp_path_factory, settings) as both:
+        yield both
 
 
 @pytest.mark.parametrize("story", STORIES, ids=lambda story: story.__name__)
 def test_same_classic_story(servers: tuple[Server, Server], story: Callable[[World], None]) -> None:
-    kafkas, ours = (heard(server, story) for server in servers)
-    assert [what for what, _ in kafkas] == [what for what, _ in ours]
-    different = [
-        one
-        for number, ((what, theirs), (_, mine)) in enumerate(zip(kafkas, ours, strict=True))
-        for one in differences(theirs, mine, f"{number}/{what}")
-    ]
-    assert not different, "\n".join(different)
+    check_same_story(servers, story)

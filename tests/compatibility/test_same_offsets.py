@@ -27,12 +27,11 @@ from lograft.wire.messages.offset_fetch import (
     OffsetFetchRequestTopics,
 )
 from tests.compatibility.servers import Server
-from tests.compatibility.test_same_answers import differences
 from tests.compatibility.test_same_groups import (
     Classic,
     Consumer,
     World,
-    heard,
+    check_same_story,
     pair,
     pytestmark,
 )
@@ -270,11 +269,4 @@ STORIES: Final[list[Callable[[World], None]]] = [
 
 @pytest.mark.parametrize("story", STORIES, ids=lambda story: story.__name__)
 def test_same_story(pair: tuple[Server, Server], story: Callable[[World], None]) -> None:
-    kafkas, ours = (heard(server, story) for server in pair)
-    assert [what for what, _ in kafkas] == [what for what, _ in ours]
-    different = [
-        one
-        for number, ((what, theirs), (_, mine)) in enumerate(zip(kafkas, ours, strict=True))
-        for one in differences(theirs, mine, f"{number}/{what}")
-    ]
-    assert not different, "\n".join(different)
+    check_same_story(pair, story)

@@ -4,7 +4,7 @@ Random plans do not find all of them soon, so each mutant names the plans that i
 the faults against which its safeguard was built.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from random import Random
 from typing import Any, Final
@@ -23,6 +23,7 @@ from lograft.model.errors import ErrorCode
 from lograft.model.types import NO_NODE
 from lograft.replication.isr_follower import IsrFollower
 from lograft.replication.isr_leader import IsrLeader
+from lograft.simulation.checkers import Violation
 from lograft.simulation.cluster_plan import (
     AdminStep,
     ClusterFault,
@@ -30,7 +31,7 @@ from lograft.simulation.cluster_plan import (
     draw_options,
 )
 from lograft.simulation.cluster_run import run_cluster
-from lograft.simulation.mutants import Patch, active
+from lograft.simulation.mutants import Patch, hunt_by_runs
 from lograft.storage import recovery
 from lograft.storage.producers import ProducerStates
 
@@ -336,21 +337,10 @@ CLUSTER_MUTANTS: Final[dict[str, ClusterMutant]] = {
 def hunt_cluster(
     name: str, *, seeds_max: int = SEEDS_MAX, first: int = 0
 ) -> tuple[int, str] | None:
-    """How many seeds it takes to catch the mutant, and by what; None: it got away. A seed that
-    fails without the mutant as well catches nothing."""
+    """How many seeds it takes to catch the mutant, and by what; None: it got away."""
     mutant = CLUSTER_MUTANTS[name]
-    for count, seed in enumerate(range(first, first + seeds_max), 1):
-        with active(mutant.patches):
-            caught = _verdict(seed, mutant.plan)
-        if caught and not _verdict(seed, mutant.plan):
-            return count, caught
-    return None
 
+    def run(seed: int) -> Sequence[Violation]:
+        return run_cluster(seed, mutant.plan(seed)).violations
 
-def _verdict(seed: int, plan: Plan) -> str:
-    """The first violated invariant; code that trips over its own assertion was caught as well."""
-    try:
-        violations = run_cluster(seed, plan(seed)).violations
-    except Exception as error:
-        return type(error).__name__
-    return violations[0].invariant if violations else ""
+    return hunt_by_runs(run, mutant.patches, range(first, first + seeds_max))

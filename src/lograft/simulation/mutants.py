@@ -6,9 +6,10 @@ switches for this. `hunt` says after how many seeds a mutant is caught.
 """
 
 import contextlib
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any, Final
 
+from lograft.simulation.checkers import Violation
 from lograft.simulation.disk import SimulatedDisk, SimulatedFile
 from lograft.simulation.storage_torture import torture
 from lograft.storage import (
@@ -270,12 +271,35 @@ def hunt(name: str, *, seeds_max: int = SEEDS_MAX, first: int = 0) -> int | None
 
 
 def hunt_with(fails: Callable[[int], bool], patches: list[Patch], *, seeds: range) -> int | None:
+    found = _hunt(lambda seed: "failed" if fails(seed) else "", patches, seeds)
+    return None if found is None else found[0]
+
+
+def hunt_by_runs(
+    run: Callable[[int], Sequence[Violation]], patches: list[Patch], seeds: range
+) -> tuple[int, str] | None:
+    """Says also by what the mutant was caught: the first violated invariant, or the error of code
+    that trips over its own assertion."""
+
+    def verdict(seed: int) -> str:
+        try:
+            violations = run(seed)
+        except Exception as error:
+            return type(error).__name__
+        return violations[0].invariant if violations else ""
+
+    return _hunt(verdict, patches, seeds)
+
+
+def _hunt(
+    verdict: Callable[[int], str], patches: list[Patch], seeds: range
+) -> tuple[int, str] | None:
     """A seed that fails without the mutant as well catches nothing."""
     for count, seed in enumerate(seeds, 1):
         with active(patches):
-            is_caught = fails(seed)
-        if is_caught and not fails(seed):
-            return count
+            caught = verdict(seed)
+        if caught and not verdict(seed):
+            return count, caught
     return None
 
 

@@ -1,5 +1,6 @@
 """Safeguards of coordinators taken out one at a time: what watches and histories must give away."""
 
+from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any, Final, NamedTuple
 
@@ -16,10 +17,11 @@ from lograft.coordination.transaction import Transaction
 from lograft.coordination.transaction_shard import TransactionShard
 from lograft.coordination.types import Outcome
 from lograft.model.errors import ErrorCode
+from lograft.simulation.checkers import Violation
 from lograft.simulation.groups import guided
 from lograft.simulation.groups.plan import Plan
 from lograft.simulation.groups.run import run_groups
-from lograft.simulation.mutants import Patch, active
+from lograft.simulation.mutants import Patch, hunt_by_runs
 from lograft.storage import producers
 from lograft.storage.log import Log
 from lograft.storage.transaction_index import TransactionIndex
@@ -259,21 +261,10 @@ GROUP_MUTANTS: Final[dict[str, GroupMutant]] = {
 
 
 def hunt_groups(name: str, *, seeds_max: int = SEEDS_MAX, first: int = 0) -> tuple[int, str] | None:
-    """How many seeds it takes to catch the mutant, and by what; None: it got away. A seed that
-    fails without the mutant as well catches nothing."""
+    """How many seeds it takes to catch the mutant, and by what; None: it got away."""
     mutant = GROUP_MUTANTS[name]
-    for count, seed in enumerate(range(first, first + seeds_max), 1):
-        with active(mutant.patches):
-            caught = _verdict(seed, mutant.plan)
-        if caught and not _verdict(seed, mutant.plan):
-            return count, caught
-    return None
 
+    def run(seed: int) -> Sequence[Violation]:
+        return run_groups(seed, mutant.plan(seed)).violations
 
-def _verdict(seed: int, plan: Plan) -> str:
-    """The first violated invariant; code that trips over its own assertion was caught as well."""
-    try:
-        violations = run_groups(seed, plan(seed)).violations
-    except Exception as error:
-        return type(error).__name__
-    return violations[0].invariant if violations else ""
+    return hunt_by_runs(run, mutant.patches, range(first, first + seeds_max))
