@@ -7,8 +7,9 @@ from contextlib import ExitStack
 from typing import Any
 
 import pytest
+from confluent_kafka import ConsumerGroupState
 
-from tests.compatibility.librdkafka import create_topic, produce
+from tests.compatibility.librdkafka import admin_of, create_topic, produce
 from tests.compatibility.members import (
     CONSUMER,
     COOPERATIVE,
@@ -33,6 +34,7 @@ class Rolling:
 
     def __init__(self, server: Server, topic: str) -> None:
         self.server = server
+        self.admin = admin_of(server.bootstrap)
         self.topic = topic
         self.members: list[Member] = []
         self.gone: list[Member] = []
@@ -61,18 +63,31 @@ class Rolling:
         self.produced += 5
 
     def settle(self) -> None:
-        """All have their share and everything was read. On the way no two members ever think that
-        they have the same partition."""
+        """All have their share, know it, and everything was read. On the way no two members ever
+        think that they have the same partition.
+
+        A member that has not heard yet of the newest epoch when the group moves back to the classic
+        protocol is told that its generation is over and loses what it has, in Kafka too: the
+        coordinator calls the group stable when all have heard.
+        """
         wanted = all_of(self.topic, PARTITIONS)
 
         def is_settled() -> bool:
             owned = Counter(one for member in self.members for one in member.owned)
             assert max(owned.values(), default=1) == 1, [one.events for one in self.members]
-            return share_evenly(self.members, wanted) and len(self.values()) == (
-                self.produced * PARTITIONS
+            return (
+                share_evenly(self.members, wanted)
+                and len(self.values()) == self.produced * PARTITIONS
+                and self.is_stable()
             )
 
         poll_until(is_settled, *self.members)
+
+    def is_stable(self) -> bool:
+        listed = self.admin.list_consumer_groups().result()
+        assert not listed.errors, listed.errors
+        states = {one.group_id: one.state for one in listed.valid}
+        return states[self.topic] == ConsumerGroupState.STABLE
 
     def values(self) -> list[bytes | None]:
         return [value for member in (*self.gone, *self.members) for value in member.values]
