@@ -6,6 +6,10 @@ ClientError
 ├─ BrokerError           the broker answered with one of Kafka's error codes
 │  └─ …                  a class for each code that programs tell apart
 ├─ TimedOut              a budget of the caller's (max.block.ms, delivery.timeout.ms …) is used up
+├─ BufferFull            no room for one more record now
+├─ RecordTooLargeToSend  no broker was asked: the settings say no
+├─ SerializationFailed   a serializer or deserializer raised
+├─ UnsupportedByBroker   the broker is too old for what is asked
 └─ WrongUse              a call that makes no sense now; a bug in the program
 """
 
@@ -62,6 +66,16 @@ class Closed(WrongUse):
 
 class SerializationFailed(ClientError):
     """A serializer or deserializer raised; its error is the cause."""
+
+
+class BufferFull(ClientError):
+    """buffer.memory is used up; `send` waits for room, `send_nowait` does not."""
+
+    is_retriable = True
+
+
+class RecordTooLargeToSend(ClientError):
+    """The record alone is larger than max.request.size or buffer.memory."""
 
 
 class BrokerError(ClientError):

@@ -13,9 +13,9 @@ from types import TracebackType
 from typing import Any, Final
 
 from lograft.client.core import ClientCore
-from lograft.client.errors import TimedOut, WrongUse
+from lograft.client.errors import BufferFull, TimedOut, WrongUse
 from lograft.client.metadata import Topic
-from lograft.client.producing.accumulator import Accumulator, BufferFull
+from lograft.client.producing.accumulator import Accumulator
 from lograft.client.producing.batches import Delivery, Headers
 from lograft.client.producing.interceptors import Interceptors, Outgoing
 from lograft.client.producing.partitioner import murmur2
@@ -27,7 +27,7 @@ from lograft.model.seams import Runtime
 
 log = logging.getLogger("lograft.client")
 
-_CLOSE_TIMEOUT_MS: Final = 30_000
+CLOSE_TIMEOUT_MS: Final = 30_000
 
 
 class Producer:
@@ -247,7 +247,7 @@ class Producer:
             "batches_unfinished": len(self._accumulator.unfinished),
         }
 
-    async def close(self, timeout_ms: int = _CLOSE_TIMEOUT_MS) -> None:
+    async def close(self, timeout_ms: int = CLOSE_TIMEOUT_MS) -> None:
         """Sends what is there, and fails what is not acknowledged when the time is up."""
         core = self._core
         if core is None or core.is_closed:

@@ -6,9 +6,8 @@ from typing import Any
 
 import pytest
 
-from lograft.client.errors import ClientError, RecordTooLarge, TimedOut, WrongUse
+from lograft.client.errors import BufferFull, ClientError, RecordTooLarge, TimedOut, WrongUse
 from lograft.client.producer import Producer
-from lograft.client.producing.accumulator import BufferFull
 from lograft.client.producing.interceptors import Outgoing
 from lograft.client.types import Acknowledged
 from lograft.testing import Cluster

@@ -9,7 +9,7 @@ from collections import deque
 from collections.abc import Iterator
 from typing import Final
 
-from lograft.client.errors import ClientError, TimedOut
+from lograft.client.errors import BufferFull, RecordTooLargeToSend, TimedOut
 from lograft.client.metadata import Topic
 from lograft.client.producing.batches import Batch, Delivery, Headers, record_size_max
 from lograft.client.producing.partitioner import StickyChoice
@@ -20,16 +20,6 @@ from lograft.wire.compression import Codec
 
 #: How well batches compress is learned by this share of every new one.
 _RATIO_SHARE: Final = 0.05
-
-
-class BufferFull(ClientError):
-    """buffer.memory is used up; `send` waits for room, `send_nowait` does not."""
-
-    is_retriable = True
-
-
-class RecordTooLargeToSend(ClientError):
-    """The record alone is larger than max.request.size or buffer.memory."""
 
 
 class PartitionQueue:

@@ -294,6 +294,11 @@ class Delivery:
     def done(self) -> bool:
         return self._batch.is_done
 
+    async def wait(self) -> None:
+        """Until its fate is known, whatever it is."""
+        if not self._batch.is_done:
+            await self._batch.wait()
+
     def result(self) -> Acknowledged:
         """Raises what the record failed with, or WrongUse while nobody knows."""
         if not self._batch.is_done:

@@ -1,0 +1,82 @@
+"""The clients for programs that do not await: the same words, without `await`.
+
+    from lograft.client.blocking import Producer
+
+    with Producer(bootstrap_servers="localhost:9092") as producer:
+        acknowledged = producer.send("greetings", b"hello", key=b"world")
+
+Each client runs in a thread of its own, and a method here waits for the method of the same name
+there (`faces.py`). Callbacks run in the client's thread: they must be short, and cannot call what
+waits.
+"""
+
+import asyncio
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from lograft.client import producer as asynchronous
+from lograft.client.errors import TimedOut
+from lograft.client.faces import Face, awaited, called
+from lograft.client.producing import batches
+from lograft.client.types import Acknowledged
+
+__all__ = ["Delivery", "Producer"]
+
+
+class Delivery:
+    """The fate of one record; any thread may ask."""
+
+    __slots__ = ("_delivery", "_face")
+
+    def __init__(self, face: Face[Any], delivery: batches.Delivery) -> None:
+        self._face = face
+        self._delivery = delivery
+
+    def done(self) -> bool:
+        return self._delivery.done()
+
+    def result(self, timeout_ms: int | None = None) -> Acknowledged:
+        """Waits for it; raises what the record failed with, or TimedOut."""
+        if not self._delivery.done():
+            self._face.run(self._wait(timeout_ms))
+        return self._delivery.result()
+
+    def add_done_callback(self, callback: "Callable[[Delivery], object]") -> None:
+        """Called with this delivery in the client's thread when its fate is known; at once, and
+        here, if it is."""
+        if self.done():
+            callback(self)
+        else:
+            self._face.post(
+                lambda: self._delivery.add_done_callback(lambda _delivery: callback(self))
+            )
+
+    async def _wait(self, timeout_ms: int | None) -> None:
+        try:
+            async with asyncio.timeout(None if timeout_ms is None else timeout_ms / 1000):
+                await self._delivery.wait()
+        except TimeoutError:
+            raise TimedOut(f"the record's fate is not known after {timeout_ms} ms") from None
+
+
+def _deliveries(face: Face[Any], deliveries: list[batches.Delivery]) -> list[Delivery]:
+    return [Delivery(face, delivery) for delivery in deliveries]
+
+
+class Producer(Face[asynchronous.Producer]):
+    """May be shared by threads."""
+
+    def __init__(self, settings: Mapping[str, Any] | None = None, /, **keywords: Any) -> None:
+        super().__init__(asynchronous.Producer(settings, **keywords), "producer")
+
+    send = awaited(asynchronous.Producer.send)
+    enqueue = awaited(asynchronous.Producer.enqueue, Delivery)
+    send_nowait = called(asynchronous.Producer.send_nowait, Delivery)
+    send_many = awaited(asynchronous.Producer.send_many, _deliveries)
+    prepare = awaited(asynchronous.Producer.prepare)
+    flush = awaited(asynchronous.Producer.flush)
+    statistics = called(asynchronous.Producer.statistics)
+
+    def close(self, timeout_ms: int = asynchronous.CLOSE_TIMEOUT_MS) -> None:
+        """Sends what is there, and fails what is not acknowledged when the time is up."""
+        self.finish(self._client.close(timeout_ms))

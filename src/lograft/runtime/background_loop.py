@@ -1,0 +1,95 @@
+"""An event loop in a thread of its own, for programs that do not await."""
+
+import asyncio
+import threading
+from collections.abc import Callable, Coroutine
+from typing import Any, TypeVar
+
+from lograft.runtime.event_loop import fastest_loop_factory
+
+T = TypeVar("T")
+
+
+class BackgroundLoop:
+    """Started once, closed once. Any thread but its own may call it; a call that waits blocks its
+    thread, and Ctrl-C there cancels what it waits for."""
+
+    def __init__(self, name: str) -> None:
+        self._name = name
+        self._loop: asyncio.AbstractEventLoop | None = None
+        self._thread: threading.Thread | None = None
+
+    @property
+    def is_started(self) -> bool:
+        return self._thread is not None
+
+    @property
+    def is_running(self) -> bool:
+        return self._thread is not None and self._thread.is_alive()
+
+    def start(self) -> None:
+        assert self._thread is None, "a background loop is started once"
+        self._loop = fastest_loop_factory()()
+        # A daemon: a program that ends without closing its client does not hang.
+        self._thread = threading.Thread(target=self._serve, name=self._name, daemon=True)
+        self._thread.start()
+
+    def run(self, work: Coroutine[Any, Any, T]) -> T:
+        """Blocks until the work is done; its result, or what it raised."""
+        if threading.current_thread() is self._thread:
+            work.close()
+            raise RuntimeError(f"a callback in thread {self._name!r} would wait for its own thread")
+        try:
+            outcome = asyncio.run_coroutine_threadsafe(work, self._running_loop())
+        except RuntimeError:
+            work.close()
+            raise
+        try:
+            return outcome.result()
+        except KeyboardInterrupt:
+            outcome.cancel()
+            raise
+
+    def call(self, function: Callable[[], T]) -> T:
+        """Runs a function in the loop, and blocks until it has returned. In the loop's own thread:
+        at once."""
+        if threading.current_thread() is self._thread:
+            return function()
+
+        async def called() -> T:
+            return function()
+
+        return self.run(called())
+
+    def post(self, function: Callable[[], object]) -> None:
+        """Runs a function in the loop, some time soon. Raises RuntimeError after the end."""
+        self._running_loop().call_soon_threadsafe(function)
+
+    def close(self) -> None:
+        """Cancels what still runs in the loop, and ends its thread."""
+        thread, loop = self._thread, self._loop
+        if thread is None or loop is None or not thread.is_alive():
+            return
+        loop.call_soon_threadsafe(loop.stop)
+        if thread is not threading.current_thread():
+            thread.join()
+
+    def _running_loop(self) -> asyncio.AbstractEventLoop:
+        if self._loop is None:
+            raise RuntimeError(f"thread {self._name!r} has not been started")
+        return self._loop
+
+    def _serve(self) -> None:
+        loop = self._running_loop()
+        asyncio.set_event_loop(loop)
+        try:
+            loop.run_forever()
+            left = asyncio.all_tasks(loop)
+            for task in left:
+                task.cancel()
+            if left:
+                loop.run_until_complete(asyncio.gather(*left, return_exceptions=True))
+            loop.run_until_complete(loop.shutdown_asyncgens())
+        finally:
+            asyncio.set_event_loop(None)
+            loop.close()

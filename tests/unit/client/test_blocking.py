@@ -1,0 +1,95 @@
+"""The faces without await, on a client that is easy to see through."""
+
+import asyncio
+import inspect
+import threading
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+
+import pytest
+
+from lograft.client import blocking
+from lograft.client.errors import Closed, WrongUse
+from lograft.client.faces import Face, awaited, called, entered
+from lograft.client.producer import Producer
+
+
+class Counter:
+    def __init__(self) -> None:
+        self.value = 0
+        self.threads: set[str] = set()
+        self.seen: list[str] = []
+
+    async def start(self) -> None:
+        self.loop = asyncio.get_running_loop()
+
+    async def close(self) -> None:
+        self.seen.append("closed")
+
+    async def add(self, number: int, *, times: int = 1) -> int:
+        """Adds a number."""
+        await asyncio.sleep(0)
+        self.threads.add(threading.current_thread().name)
+        self.value += number * times
+        return self.value
+
+    def current(self) -> int:
+        return self.value
+
+    @asynccontextmanager
+    async def noted(self, what: str) -> AsyncIterator[str]:
+        self.seen.append(f"begin {what}")
+        try:
+            yield what
+            self.seen.append(f"end {what}")
+        except ValueError:
+            self.seen.append(f"abort {what}")
+            raise
+
+
+class BlockingCounter(Face[Counter]):
+    def __init__(self) -> None:
+        super().__init__(Counter(), "counter")
+
+    add = awaited(Counter.add)
+    add_as_text = awaited(Counter.add, lambda _face, value: f"{value}")
+    current = called(Counter.current)
+    noted = entered(Counter.noted)
+
+
+def test_methods_wait_for_those_of_the_client_in_its_thread() -> None:
+    with BlockingCounter() as counter:
+        assert counter.add(2, times=3) == 6
+        text: str = counter.add_as_text(1)
+        assert text == "7"
+        assert counter.current() == 7
+        assert counter.add.__doc__ == "Adds a number."
+    assert counter._client.threads == {"lograft counter"}
+    assert counter._client.seen == ["closed"]
+
+
+def test_contexts_are_entered_and_hear_of_errors() -> None:
+    with BlockingCounter() as counter:
+        with counter.noted("one") as one:
+            assert one == "one"
+        with pytest.raises(ValueError, match="no"), counter.noted("two"):
+            raise ValueError("no")
+    assert counter._client.seen == ["begin one", "end one", "begin two", "abort two", "closed"]
+
+
+def test_it_says_when_it_cannot_be_used() -> None:
+    counter = BlockingCounter()
+    with pytest.raises(WrongUse, match="not open"):
+        counter.add(1)
+    with counter, pytest.raises(WrongUse, match="already"):
+        counter.start()
+    with pytest.raises(Closed, match="the counter is closed"):
+        counter.add(1)
+    with pytest.raises(Closed):
+        counter.current()
+
+
+def test_the_producer_has_the_words_of_the_asynchronous_one() -> None:
+    for name, _member in inspect.getmembers(Producer, inspect.isfunction):
+        if not name.startswith("_"):
+            assert hasattr(blocking.Producer, name), name
