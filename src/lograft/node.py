@@ -359,6 +359,7 @@ class Node:
         )
         self._registration = registration
         broker.logs.on_directory_failed = registration.report_soon
+        broker.coordinators.has_lease = registration.has_lease
         # Kafka gives up after a minute; a node of ours waits unless it is told not to.
         given = "initial.broker.registration.timeout.ms" in self.config.raw
         limit_ms = self.config.initial_broker_registration_timeout_ms if given else None

@@ -41,6 +41,11 @@ PROPERTIES = {
 ISR, RAFT = ReplicationMode.isr, ReplicationMode.raft
 
 
+def position_request() -> OffsetFetchRequest:
+    topic = OffsetFetchRequestTopics(name="t", partition_indexes=[0])
+    return OffsetFetchRequest(groups=[OffsetFetchRequestGroup(group_id=GROUP, topics=[topic])])
+
+
 class Committer:
     """Commits 1, 2, 3, …; asks in between. Whatever is found must be at least the last that was
     told to be committed, and at most the last that was tried."""
@@ -51,6 +56,9 @@ class Committer:
         self.tried = 0
         self.told = 0
         self.is_stopped = False
+        self.is_idle = False
+        self._goes_on = asyncio.Event()
+        self._goes_on.set()
 
     async def make_topic(self) -> None:
         request = FindCoordinatorRequest(coordinator_keys=[GROUP])
@@ -67,6 +75,8 @@ class Committer:
 
     async def run(self) -> None:
         while not self.is_stopped:
+            self.is_idle = not self._goes_on.is_set()
+            await self._goes_on.wait()
             self.tried += 1
             position = self.tried
             if await self._commit(position):
@@ -75,6 +85,13 @@ class Committer:
             found = await self._fetch()
             if found is not None:
                 assert at_least <= found <= self.tried, (at_least, found, self.tried)
+
+    async def rest(self, cluster: Cluster) -> None:
+        self._goes_on.clear()
+        await cluster.wait_for(lambda: self.is_idle)
+
+    def go_on(self) -> None:
+        self._goes_on.set()
 
     async def wait_for_more(self, cluster: Cluster, count: int = 10) -> None:
         wanted = self.told + count
@@ -92,12 +109,10 @@ class Committer:
         return reply.topics[0].partitions[0].error_code == 0 or await self._pause()
 
     async def _fetch(self) -> int | None:
-        topic = OffsetFetchRequestTopics(name="t", partition_indexes=[0])
-        request = OffsetFetchRequest(
-            groups=[OffsetFetchRequestGroup(group_id=GROUP, topics=[topic])]
-        )
         try:
-            reply = await self._route.request(request, 9, OffsetFetchResponse, timeout_ms=4000)
+            reply = await self._route.request(
+                position_request(), 9, OffsetFetchResponse, timeout_ms=4000
+            )
         except (NotSent, OutcomeUnknown):
             await self._pause()
             return None
@@ -189,3 +204,54 @@ def test_commits_go_on_through_a_switch_of_the_offsets_topic(seed: int) -> None:
         await running
 
     Cluster(nodes=3, seed=seed, properties=PROPERTIES).play(scenario)
+
+
+async def ask_only(cluster: Cluster, node_id: int, committer: Committer) -> set[int]:
+    """Asks one node for the position, and no other, until the committer is done. Returns the error
+    codes it gave."""
+    client = cluster.client("onlooker")
+    address = cluster.bootstrap()[node_id - 1]
+    codes: set[int] = set()
+    while not committer.is_stopped:
+        at_least = committer.told
+        try:
+            reply = await client.request_to(
+                address, position_request(), 9, OffsetFetchResponse, timeout_ms=4000
+            )
+        except (NotSent, OutcomeUnknown):
+            continue
+        (group,) = reply.groups
+        codes.add(group.error_code)
+        if not group.error_code:
+            found = group.topics[0].partitions[0].committed_offset
+            assert found >= at_least, (found, at_least, "an older position was told")
+        await asyncio.sleep(0.01)
+    return codes
+
+
+@pytest.mark.parametrize("seed", range(3))
+@pytest.mark.parametrize("mode", ["isr", "raft"])
+def test_a_coordinator_that_was_cut_off_tells_no_older_position(mode: str, seed: int) -> None:
+    """Clients reach it all the time; it cannot know that the group has another coordinator."""
+
+    async def scenario(cluster: Cluster) -> None:
+        committer = await begin(cluster)
+        loop = asyncio.get_running_loop()
+        running = loop.create_task(committer.run())
+        await committer.wait_for_more(cluster)
+        leader = cluster.leader_of(OFFSETS_TOPIC, INDEX)
+        asking = loop.create_task(ask_only(cluster, leader, committer))
+        # A commit under way here would hold back all answers.
+        await committer.rest(cluster)
+        cluster.isolate(leader)
+        cluster.network.cut("committer", f"n{leader}")
+        committer.go_on()
+        await committer.wait_for_more(cluster, 200)
+        cluster.heal()
+        await committer.wait_for_more(cluster, 200)
+        committer.is_stopped = True
+        await running
+        assert await asking >= {ErrorCode.none, ErrorCode.not_coordinator}
+
+    properties = {**PROPERTIES, "internal.topics.replication.mode": mode}
+    Cluster(nodes=3, seed=seed, properties=properties).play(scenario)

@@ -66,6 +66,10 @@ class Controller:
         #: None while another node leads.
         self._image: MetadataImage | None = None
         self.sessions = BrokerSessions(config.broker_session_timeout_ms)
+        #: By broker: where the log says that it is fenced. Of those that an earlier controller has
+        #: fenced it is only known that it was before this one became active.
+        self._fenced_at: dict[int, Offset] = {}
+        self._active_from = Offset(0)
         #: Asks leaders of raft partitions to hand over; set by whoever makes both.
         self.hand_over: Callable[[TopicIdPartition], Awaitable[ErrorCode]] | None = None
         self._dead = DeadProcesses(runtime, config, self)
@@ -118,6 +122,8 @@ class Controller:
         assert image.offset == self._driver.log.end_offset - 1, (image.offset, epoch)
         self._image = image
         self.sessions = BrokerSessions(self._config.broker_session_timeout_ms)
+        self._fenced_at = {}
+        self._active_from = image.offset
         now_ms = self._runtime.clock.mono_ms()
         for broker in image.brokers.values():
             if not broker.fenced:
@@ -170,7 +176,8 @@ class Controller:
 
     async def heartbeat(self, request: BrokerHeartbeatRequest) -> BrokerHeartbeatResponse:
         def decide(image: MetadataImage) -> Outcome[BrokerHeartbeatResponse]:
-            outcome = heartbeat(image, request, config=self._config)
+            fenced_at = self._fenced_at.get(request.broker_id, self._active_from)
+            outcome = heartbeat(image, request, config=self._config, fenced_at=fenced_at)
             if outcome.reply.should_shut_down:
                 self.sessions.forget(request.broker_id, epoch=request.broker_epoch)
             else:
@@ -203,7 +210,9 @@ class Controller:
             if self.registered(broker_id, broker_epoch) is None:
                 return Outcome((), None)
             LOGGER.warning("broker %d is fenced: %s", broker_id, reason)
-            return fence_broker(image, broker_id, config=self._config)
+            outcome = fence_broker(image, broker_id, config=self._config)
+            self._fenced_at[broker_id] = Offset(image.offset + len(outcome.records))
+            return outcome
 
         self.sessions.forget(broker_id, epoch=broker_epoch)
         await self.submit(decide)

@@ -71,12 +71,15 @@ class CoordinatorRuntime(Generic[C]):
         *,
         config: Callable[[], BrokerConfig],
         image: Callable[[], MetadataImage],
+        has_lease: Callable[[], bool],
     ) -> None:
+        """`has_lease`: whether the controller cannot have given to others what is led here."""
         self.topic = kind.topic
         self._kind = kind
         self._runtime = runtime
         self._config = config
         self._image = image
+        self._has_lease = has_lease
         self._settings = ShardSettings(
             commit_timeout_ms=lambda: kind.commit_timeout_ms(config()),
             compression=lambda: kind.compression(config()),
@@ -121,6 +124,10 @@ class CoordinatorRuntime(Generic[C]):
             raise NotCoordinator(f"this broker does not lead {self.topic}-{index}")
         if not shard.is_loaded:
             raise CoordinatorLoading(f"{self.topic}-{index} is being loaded")
+        # What is only read is answered without asking the replicas: a broker that was cut off would
+        # tell what was true before another took its place.
+        if not self._has_lease() and len(shard.partition.assignment.replicas) > 1:
+            raise NotCoordinator(f"another broker may lead {self.topic}-{index} by now")
         return shard
 
     # ── asking ───────────────────────────────────────────────────────────────────────────────

@@ -51,6 +51,9 @@ class Coordinators:
         self._runtime = runtime
         self._producer_ids = producer_ids
         self._fetching_ids = False
+        #: Whether the controller cannot have given to others what this broker leads; the node knows
+        #: when it registers.
+        self.has_lease: Callable[[], bool] = lambda: True
         around = Surroundings(config, image, runtime.clock.wall_ms, runtime.randomness.uuid)
         self.groups: Final = CoordinatorRuntime(
             CoordinatorKind(
@@ -65,6 +68,7 @@ class Coordinators:
             runtime,
             config=config,
             image=image,
+            has_lease=lambda: self.has_lease(),
         )
         self._markers = MarkerSender(
             runtime, link, append_here=self.append_marker, config=config, image=image
@@ -84,6 +88,7 @@ class Coordinators:
             runtime,
             config=config,
             image=image,
+            has_lease=lambda: self.has_lease(),
         )
         self._markers.transactions = self.transactions
         self._by_topic: dict[str, CoordinatorRuntime[Any]] = {

@@ -118,6 +118,8 @@ class BrokerRegistration:
             log_dirs=list(directory_ids),
             previous_broker_epoch=previous_epoch,
         )
+        #: When the newest request was sent that the controller has taken.
+        self._heard_ms = runtime.clock.mono_ms()
         self._unfenced = asyncio.Event()
         self._wake = asyncio.Event()
 
@@ -126,6 +128,7 @@ class BrokerRegistration:
         ControllerUnreachable."""
         pause_ms = RETRY_MS
         while True:
+            sent_ms = self._runtime.clock.mono_ms()
             reply = await self._link.request(
                 self._request,
                 REGISTRATION_VERSION,
@@ -134,6 +137,7 @@ class BrokerRegistration:
                 lane=LANE,
             )
             if not reply.error_code:
+                self._heard_ms = sent_ms
                 self.broker_epoch = BrokerEpoch(reply.broker_epoch)
                 if self._may_register:
                     self._move(Stage.REGISTERED)
@@ -180,6 +184,12 @@ class BrokerRegistration:
     def _may_register(self) -> bool:
         return self.stage not in (Stage.SHUTTING_DOWN, Stage.STOPPED)
 
+    def has_lease(self) -> bool:
+        """Whether the controller still counts on this broker: it fences nobody whom it has heard
+        within the session, which for the controller began after the request was sent."""
+        age_ms = self._runtime.clock.mono_ms() - self._heard_ms
+        return age_ms < self._config.broker_session_timeout_ms
+
     async def wait_unfenced(self) -> None:
         await self._unfenced.wait()
 
@@ -220,6 +230,7 @@ class BrokerRegistration:
     async def _send(self, timeout_ms: int, *, shut_down: bool = False) -> BrokerHeartbeatResponse:
         offset = self._applied_offset()
         epoch = self.broker_epoch
+        sent_ms = self._runtime.clock.mono_ms()
         reply = await self._link.request(
             BrokerHeartbeatRequest(
                 broker_id=self._config.node_id,
@@ -236,6 +247,8 @@ class BrokerRegistration:
         if reply.error_code:
             code = ErrorCode(reply.error_code)
             raise Refused(code, f"The controller refuses a heartbeat in epoch {epoch}: {code.name}")
+        if not reply.is_fenced:
+            self._heard_ms = sent_ms
         return reply
 
     def _move(self, stage: Stage) -> None:

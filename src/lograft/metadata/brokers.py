@@ -108,9 +108,17 @@ def register_broker(
 
 
 def heartbeat(
-    image: MetadataImage, request: BrokerHeartbeatRequest, *, config: BrokerConfig
+    image: MetadataImage,
+    request: BrokerHeartbeatRequest,
+    *,
+    config: BrokerConfig,
+    fenced_at: int = 0,
 ) -> Outcome[BrokerHeartbeatResponse]:
-    """One step of a broker's life: unfence it, let it hand over its partitions, let it go."""
+    """One step of a broker's life: unfence it, let it hand over its partitions, let it go.
+
+    A fenced broker is trusted again when it has read its registration and, beyond Kafka's rule,
+    what the log says at `fenced_at`: until then it may believe to lead what others lead now.
+    """
     broker = _registered(image, request.broker_id, request.broker_epoch)
     is_caught_up = request.current_metadata_offset >= broker.epoch
     records: list[Message] = []
@@ -139,7 +147,13 @@ def heartbeat(
         if not fenced:
             records += _fence(image, broker, config)
             fenced = True
-    elif fenced and is_caught_up and not offline and not broker.in_controlled_shutdown:
+    elif (
+        fenced
+        and is_caught_up
+        and request.current_metadata_offset >= fenced_at
+        and not offline
+        and not broker.in_controlled_shutdown
+    ):
         # (One that was shutting down comes back by registering again.)
         records.append(
             BrokerRegistrationChangeRecord(

@@ -93,6 +93,22 @@ def state(image: MetadataImage) -> str:
     return "shutting down" if broker.in_controlled_shutdown else "active"
 
 
+def test_a_fenced_broker_must_know_it_before_it_is_trusted_again(
+    cluster: Cluster, apply: Apply
+) -> None:
+    image = cluster()
+    apply(image, register_broker(image, registration(), cluster_id="c", config=CONFIG).records)
+    apply(image, beat(image).records)
+    apply(image, fence_broker(image, 1, config=CONFIG).records)
+    unaware = BrokerHeartbeatRequest(
+        broker_id=1, broker_epoch=image.brokers[1].epoch, current_metadata_offset=image.offset - 1
+    )
+    answer = heartbeat(image, unaware, config=CONFIG, fenced_at=image.offset)
+    assert (answer.records, answer.reply.is_fenced) == ((), True)
+    apply(image, beat(image).records)
+    assert state(image) == "active"
+
+
 def test_a_brokers_life(cluster: Cluster, apply: Apply) -> None:
     image = cluster()
     outcome = register_broker(image, registration(), cluster_id="c", config=CONFIG)
