@@ -87,7 +87,7 @@ class Rolling:
         listed = self.admin.list_consumer_groups().result()
         assert not listed.errors, listed.errors
         states = {one.group_id: one.state for one in listed.valid}
-        return states[self.topic] == ConsumerGroupState.STABLE
+        return bool(states[self.topic] == ConsumerGroupState.STABLE)
 
     def values(self) -> list[bytes | None]:
         return [value for member in (*self.gone, *self.members) for value in member.values]

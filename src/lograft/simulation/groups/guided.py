@@ -152,21 +152,24 @@ def transfer_coordinators_die(seed: int) -> GroupsOptions:
 
 def deaf_coordinators(seed: int) -> GroupsOptions:
     """They hear nothing of the other nodes, which hear them: markers arrive, and nobody fetches
-    what the coordinator has written. In raft mode another is elected meanwhile."""
+    what the coordinator has written. Then it dies, and with it what it wrote: an end that one
+    partition was told of is unknown to the next coordinator, which ends it the other way."""
     random = Random(f"{seed}:deaf")
-    options = _plan(seed, actors=_transacting(transfers=2))
-    faults = [
-        ClusterFault(at_ms + random.randrange(500), "cut-in", "transaction-coordinator", 1_500, 2)
-        for at_ms in (1_200, 3_200, 5_000)
-    ]
-    properties = {**options.properties, "internal.topics.replication.mode": "raft"}
-    # Who asked for the end dies, and does not ask again.
-    events = [
-        ActorEvent(fault.at_ms + delay_ms, "crash", name, 100)
-        for fault in faults
-        for delay_ms, name in ((300, "x1"), (600, "x2"))
-    ]
-    return replace(options, faults=faults, events=events, properties=properties)
+    options = replace(_plan(seed, actors=_transacting(transfers=4)), late_permille=0)
+    faults: list[ClusterFault] = []
+    events: list[ActorEvent] = []
+    for begin_ms in (1_200, 3_200, 5_000):
+        at_ms = begin_ms + random.randrange(500)
+        faults += [
+            ClusterFault(at_ms, "cut-in", "transaction-coordinator", 1_000, 2),
+            ClusterFault(at_ms + 300, "kill", "transaction-coordinator", 500, 1),
+        ]
+        # Who asked for the end dies, and does not ask again.
+        events += [
+            ActorEvent(at_ms + 150 + random.randrange(150), "crash", f"x{number}", 100)
+            for number in (1, 2, 3, 4)
+        ]
+    return replace(options, faults=faults, events=events)
 
 
 def transfer_leaders_die(seed: int) -> GroupsOptions:
