@@ -40,10 +40,11 @@ from lograft.client.errors import (
     WrongUse,
 )
 from lograft.client.serializers import json_deserializer, json_serializer, text_deserializer
-from lograft.client.types import Acknowledged, TopicPartition
+from lograft.client.types import Acknowledged, OffsetRange, TopicPartition
 from lograft.model.errors import ErrorCode, InvalidConfig
 
 if TYPE_CHECKING:
+    from lograft.client.columns.sending import TableDelivery
     from lograft.client.producer import Producer
     from lograft.client.producing.batches import Delivery
     from lograft.client.producing.interceptors import Interceptor, Outgoing
@@ -56,6 +57,7 @@ _LAZY: Final = {
     "Outgoing": "producing.interceptors",
     "Partitioner": "producing.partitioner",
     "Producer": "producer",
+    "TableDelivery": "columns.sending",
 }
 
 __all__ = [
@@ -76,6 +78,7 @@ __all__ = [
     "NotAuthorized",
     "NotEnoughReplicas",
     "OffsetOutOfRange",
+    "OffsetRange",
     "OutcomeUnknown",
     "Outgoing",
     "Partitioner",
@@ -85,6 +88,7 @@ __all__ = [
     "RecordTooLarge",
     "RecordTooLargeToSend",
     "SerializationFailed",
+    "TableDelivery",
     "TimedOut",
     "TopicMissing",
     "TopicPartition",

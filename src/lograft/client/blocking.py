@@ -12,15 +12,18 @@ waits.
 
 import asyncio
 from collections.abc import Callable, Mapping
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from lograft.client import producer as asynchronous
 from lograft.client.errors import TimedOut
 from lograft.client.faces import Face, awaited, called
 from lograft.client.producing import batches
-from lograft.client.types import Acknowledged
+from lograft.client.types import Acknowledged, OffsetRange
 
-__all__ = ["Delivery", "Producer"]
+if TYPE_CHECKING:
+    from lograft.client.columns import sending
+
+__all__ = ["Delivery", "Producer", "TableDelivery"]
 
 
 class Delivery:
@@ -38,7 +41,7 @@ class Delivery:
     def result(self, timeout_ms: int | None = None) -> Acknowledged:
         """Waits for it; raises what the record failed with, or TimedOut."""
         if not self._delivery.done():
-            self._face.run(self._wait(timeout_ms))
+            self._face.run(_wait(self._delivery, timeout_ms))
         return self._delivery.result()
 
     def add_done_callback(self, callback: "Callable[[Delivery], object]") -> None:
@@ -51,12 +54,34 @@ class Delivery:
                 lambda: self._delivery.add_done_callback(lambda _delivery: callback(self))
             )
 
-    async def _wait(self, timeout_ms: int | None) -> None:
-        try:
-            async with asyncio.timeout(None if timeout_ms is None else timeout_ms / 1000):
-                await self._delivery.wait()
-        except TimeoutError:
-            raise TimedOut(f"the record's fate is not known after {timeout_ms} ms") from None
+
+class TableDelivery:
+    """The fate of a table's rows; any thread may ask."""
+
+    __slots__ = ("_delivery", "_face")
+
+    def __init__(self, face: Face[Any], delivery: "sending.TableDelivery") -> None:
+        self._face = face
+        self._delivery = delivery
+
+    def done(self) -> bool:
+        return self._delivery.done()
+
+    def result(self, timeout_ms: int | None = None) -> list[OffsetRange]:
+        """Waits for it; raises what the first row failed with, or TimedOut."""
+        if not self._delivery.done():
+            self._face.run(_wait(self._delivery, timeout_ms))
+        return self._delivery.result()
+
+
+async def _wait(
+    delivery: "batches.Delivery | sending.TableDelivery", timeout_ms: int | None
+) -> None:
+    try:
+        async with asyncio.timeout(None if timeout_ms is None else timeout_ms / 1000):
+            await delivery.wait()
+    except TimeoutError:
+        raise TimedOut(f"what was sent has no known fate after {timeout_ms} ms") from None
 
 
 def _deliveries(face: Face[Any], deliveries: list[batches.Delivery]) -> list[Delivery]:
@@ -73,6 +98,8 @@ class Producer(Face[asynchronous.Producer]):
     enqueue = awaited(asynchronous.Producer.enqueue, Delivery)
     send_nowait = called(asynchronous.Producer.send_nowait, Delivery)
     send_many = awaited(asynchronous.Producer.send_many, _deliveries)
+    send_arrow = awaited(asynchronous.Producer.send_arrow)
+    enqueue_arrow = awaited(asynchronous.Producer.enqueue_arrow, TableDelivery)
     prepare = awaited(asynchronous.Producer.prepare)
     flush = awaited(asynchronous.Producer.flush)
     statistics = called(asynchronous.Producer.statistics)

@@ -10,7 +10,7 @@ import logging
 from collections.abc import Iterable, Mapping
 from itertools import repeat
 from types import TracebackType
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
 from lograft.client.core import ClientCore
 from lograft.client.errors import BufferFull, TimedOut, WrongUse
@@ -22,8 +22,13 @@ from lograft.client.producing.partitioner import murmur2
 from lograft.client.producing.sender import Sender
 from lograft.client.producing.settings import ProducerSettings
 from lograft.client.serializers import plain_serializer, serialized
-from lograft.client.types import Acknowledged
+from lograft.client.types import Acknowledged, OffsetRange
 from lograft.model.seams import Runtime
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+    from lograft.client.columns.sending import TableDelivery
 
 log = logging.getLogger("lograft.client")
 
@@ -190,6 +195,46 @@ class Producer:
                 delivery = await self.enqueue(topic, value, key=key)
             deliveries.append(delivery)
         return deliveries
+
+    async def send_arrow(
+        self,
+        topic: str,
+        table: "pa.Table | pa.RecordBatch",
+        *,
+        partition: int | None = None,
+        batch_bytes: int | None = None,
+    ) -> list[OffsetRange]:
+        """Sends the rows of a table and waits until the fate of all is known: where they are, or
+        the first failure. See `enqueue_arrow`."""
+        return await (
+            await self.enqueue_arrow(topic, table, partition=partition, batch_bytes=batch_bytes)
+        )
+
+    async def enqueue_arrow(
+        self,
+        topic: str,
+        table: "pa.Table | pa.RecordBatch",
+        *,
+        partition: int | None = None,
+        batch_bytes: int | None = None,
+    ) -> "TableDelivery":
+        """Waits until all rows of a table are in the buffer. Its columns are `value` and, if there,
+        `key`, `headers` (lists of structs of key and value), `timestamp` and `partition`: bytes or
+        text, which no serializer or interceptor sees.
+
+        Rows without a partition go where their key says; those without a key are spread in batches.
+        `batch_bytes` stands in for batch.size, which is made for single records."""
+        from lograft.client.columns.sending import TableSender  # needs the extra `arrow`
+
+        core = self._open_core()
+        found = self._metadata.use(topic)
+        if found is None or (partition is not None and found.partition(partition) is None):
+            deadline_ms = core.now_ms() + self.settings.max_block_ms
+            if partition is not None:
+                await self._metadata.partition(topic, partition, deadline_ms=deadline_ms)
+            found = await self._metadata.topic(topic, deadline_ms=deadline_ms)
+        sender = TableSender(core, self._accumulator, found, self._sender.wake)
+        return await sender.enqueue(table, partition=partition, batch_bytes=batch_bytes)
 
     def _put(self, topic: Topic, record: Outgoing) -> Delivery:
         name = record.topic

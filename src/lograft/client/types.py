@@ -1,10 +1,11 @@
 """What clients give and take."""
 
+from dataclasses import dataclass
 from typing import NamedTuple
 
 from lograft.model.types import TopicPartition
 
-__all__ = ["Acknowledged", "TopicPartition"]
+__all__ = ["Acknowledged", "OffsetRange", "TopicPartition"]
 
 
 class Acknowledged(NamedTuple):
@@ -25,3 +26,14 @@ class Acknowledged(NamedTuple):
             0: "sent; nobody has said that it arrived",
             1: "in the leader's log; lost if the leader is lost before others have it",
         }.get(self.acks, "in the log of every replica in sync")
+
+
+@dataclass(frozen=True, slots=True)
+class OffsetRange:
+    """Where records are that follow each other."""
+
+    topic: str
+    partition: int
+    #: -1 with acks=0: nobody has said anything.
+    first_offset: int
+    count: int

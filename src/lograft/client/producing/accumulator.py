@@ -14,7 +14,7 @@ from lograft.client.metadata import Topic
 from lograft.client.producing.batches import Batch, Delivery, Headers, record_size_max
 from lograft.client.producing.partitioner import StickyChoice
 from lograft.client.producing.settings import ProducerSettings
-from lograft.model.seams import Clock, Randomness
+from lograft.model.seams import Buffer, Clock, Randomness
 from lograft.wire.batches import HEADER_SIZE
 from lograft.wire.compression import Codec
 
@@ -70,9 +70,8 @@ class Accumulator:
         self._topics: dict[str, TopicQueues] = {}
         self._batch_size = max(settings.batch_size, HEADER_SIZE)
         self._acks = settings.required_acks
-        self._record_bytes_max = (
-            min(settings.max_request_size, settings.buffer_memory) - HEADER_SIZE
-        )
+        #: What a record may take: one that is larger could never be sent, or never fit.
+        self.record_bytes_max = min(settings.max_request_size, settings.buffer_memory) - HEADER_SIZE
         self._compresses = settings.codec != Codec.none
         #: Compressed size of what was sent lately, as a share of what it was before.
         self._ratio = 1.0
@@ -106,13 +105,8 @@ class Accumulator:
         """The record's delivery, and whether the sender has to know: a batch has been opened or has
         become full. Raises BufferFull: nothing has happened then."""
         size = record_size_max(key, value, headers)
-        if size > self._record_bytes_max:
-            self._refuse(size)
-        if self.used_bytes + size > self._settings.buffer_memory:
-            raise BufferFull(
-                f"buffer.memory ({self._settings.buffer_memory} bytes) is used up by records that"
-                " have not been acknowledged"
-            )
+        self.check_size(size)
+        self._require_room(size)
         batch = queue.open
         is_news = False
         if batch is None or self._estimate(batch.size_bytes) + size > self._batch_size:
@@ -126,7 +120,30 @@ class Accumulator:
             is_news = True
         return Delivery(batch, batch.count - 1, self._acks), is_news
 
-    def _refuse(self, size: int) -> None:
+    def add(
+        self,
+        queue: PartitionQueue,
+        payload: Buffer,
+        *,
+        count: int,
+        base_timestamp: int,
+        max_timestamp: int,
+    ) -> Batch:
+        """A batch of records that are bytes already; the sender has to know. Raises BufferFull:
+        nothing has happened then."""
+        size = HEADER_SIZE + len(payload)
+        self._require_room(size)
+        batch = self._open(queue)
+        queue.open = None
+        batch.fill(payload, count, base_timestamp, max_timestamp)
+        batch.reserved_bytes = size
+        self.used_bytes += size
+        return batch
+
+    def check_size(self, size: int) -> None:
+        """Raises RecordTooLargeToSend for a record of that many bytes."""
+        if size <= self.record_bytes_max:
+            return
         settings = self._settings
         name, limit = "max.request.size", settings.max_request_size
         if settings.buffer_memory < limit:
@@ -134,6 +151,13 @@ class Accumulator:
         raise RecordTooLargeToSend(
             f"the record takes {size} bytes, more than {name} ({limit}): raise it, or send less"
         )
+
+    def _require_room(self, size: int) -> None:
+        if self.used_bytes + size > self._settings.buffer_memory:
+            raise BufferFull(
+                f"buffer.memory ({self._settings.buffer_memory} bytes) is used up by records that"
+                " have not been acknowledged"
+            )
 
     def _open(self, queue: PartitionQueue) -> Batch:
         batch = Batch(queue.topic, queue.partition, self._clock.mono_ms(), (self._batch_number,))

@@ -5,13 +5,14 @@ and the record's place in it, so that a thousand records share one future.
 """
 
 import asyncio
-from collections.abc import Callable, Generator, Sequence
+from collections.abc import Callable, Generator, Iterator, Sequence
 from typing import Any, Final
 
 from crc32c import crc32c
 
 from lograft.client.errors import WrongUse
 from lograft.client.types import Acknowledged
+from lograft.model.seams import Buffer
 from lograft.model.types import NO_PRODUCER_EPOCH, NO_PRODUCER_ID, NO_SEQUENCE
 from lograft.wire.batches import (
     CRC_START,
@@ -157,6 +158,15 @@ class Batch:
         self._timestamps.append(timestamp)
         return len(buffer) - before
 
+    def fill(self, payload: Buffer, count: int, base_timestamp: int, max_timestamp: int) -> None:
+        """Takes the bytes of all its records at once. Whoever gave them asks for `offsets`, not for
+        the outcome of single records."""
+        assert not self.count
+        self._buffer += payload
+        self.count = count
+        self.base_timestamp = base_timestamp
+        self._max_timestamp = max_timestamp
+
     # ── closed ───────────────────────────────────────────────────────────────────────────────
 
     def data(self, codec: Codec, level: int | None) -> bytes:
@@ -266,6 +276,17 @@ class Batch:
         if timestamp < 0:
             timestamp = self._timestamps[index]
         return Acknowledged(self.topic, self.partition, offset, timestamp, acks)
+
+    def offsets(self) -> Iterator[tuple[int, int]]:
+        """First offset and count of its records where they follow each other; the offset is -1 when
+        nobody told it. Raises their error."""
+        if self._children is not None:
+            for child in self._children:
+                yield from child.offsets()
+            return
+        if self.error is not None:
+            raise self.error
+        yield self.base_offset, self.count
 
     def _finish(self) -> None:
         self._buffer = bytearray()

@@ -11,8 +11,8 @@ from typing import Final, Protocol
 
 from lograft.model.seams import Randomness
 
-_SEED: Final = 0x9747B28C
-_M: Final = 0x5BD1E995
+MURMUR2_SEED: Final = 0x9747B28C
+MURMUR2_M: Final = 0x5BD1E995
 _MASK: Final = 0xFFFF_FFFF
 #: Keys come again; hashing one in Python costs more than remembering it.
 _KEYS_REMEMBERED: Final = 16_384
@@ -28,16 +28,16 @@ class Partitioner(Protocol):
 def murmur2(data: bytes) -> int:
     """Murmur2 with Kafka's seed, as an unsigned number of 31 bits."""
     length = len(data)
-    h = _SEED ^ length
+    h = MURMUR2_SEED ^ length
     whole = length & ~3
     for at in range(0, whole, 4):
-        k = int.from_bytes(data[at : at + 4], "little") * _M & _MASK
-        k = (k ^ k >> 24) * _M & _MASK
-        h = (h * _M & _MASK) ^ k
+        k = int.from_bytes(data[at : at + 4], "little") * MURMUR2_M & _MASK
+        k = (k ^ k >> 24) * MURMUR2_M & _MASK
+        h = (h * MURMUR2_M & _MASK) ^ k
     rest = length - whole
     if rest:
-        h = (h ^ int.from_bytes(data[whole:], "little")) * _M & _MASK
-    h = (h ^ h >> 13) * _M & _MASK
+        h = (h ^ int.from_bytes(data[whole:], "little")) * MURMUR2_M & _MASK
+    h = (h ^ h >> 13) * MURMUR2_M & _MASK
     return (h ^ h >> 15) & 0x7FFF_FFFF
 
 

@@ -1,0 +1,134 @@
+"""The rows of a table on their way through the producer's buffer."""
+
+import asyncio
+from collections.abc import Callable, Generator
+from dataclasses import replace
+from typing import Any
+
+import pyarrow as pa
+
+from lograft.client.columns.encode import Encoded, encode
+from lograft.client.columns.tables import ANYWHERE, by_partition, checked, chunks, placed, row_sizes
+from lograft.client.core import ClientCore
+from lograft.client.errors import BufferFull, WrongUse
+from lograft.client.metadata import Topic
+from lograft.client.producing.accumulator import Accumulator
+from lograft.client.producing.batches import Batch
+from lograft.client.producing.settings import ProducerSettings
+from lograft.client.types import OffsetRange
+
+
+class TableDelivery:
+    """The fate of a table's rows: await it, or ask it."""
+
+    def __init__(self, batches: list[Batch]) -> None:
+        self._batches = batches
+
+    def __await__(self) -> Generator[Any, None, list[OffsetRange]]:
+        yield from self.wait().__await__()
+        return self.result()
+
+    async def wait(self) -> None:
+        """Until the fate of every row is known, whatever it is."""
+        for batch in self._batches:
+            if not batch.is_done:
+                await batch.wait()
+
+    def done(self) -> bool:
+        return all(batch.is_done for batch in self._batches)
+
+    def result(self) -> list[OffsetRange]:
+        """Where the rows are, by partition and offset. Raises what the first of them failed with,
+        or WrongUse while nobody knows of all."""
+        if not self.done():
+            raise WrongUse("rows are still on their way: await the delivery, or ask done()")
+        found: dict[tuple[str, int], list[OffsetRange]] = {}
+        for batch in self._batches:
+            ranges = found.setdefault((batch.topic, batch.partition), [])
+            for first_offset, count in batch.offsets():
+                last = ranges[-1] if ranges else None
+                if last is not None and first_offset in (-1, last.first_offset + last.count):
+                    ranges[-1] = replace(last, count=last.count + count)
+                    continue
+                ranges.append(OffsetRange(batch.topic, batch.partition, first_offset, count))
+        return [one for _, ranges in sorted(found.items()) for one in ranges]
+
+
+class TableSender:
+    """Puts tables for one topic into the buffer."""
+
+    def __init__(
+        self,
+        core: ClientCore[ProducerSettings],
+        accumulator: Accumulator,
+        topic: Topic,
+        wake: Callable[[], None],
+    ) -> None:
+        self._core = core
+        self._settings = core.settings
+        self._accumulator = accumulator
+        self._topic = topic
+        self._queues = accumulator.topic(topic.name)
+        self._wake = wake
+
+    async def enqueue(
+        self,
+        table: pa.Table | pa.RecordBatch,
+        *,
+        partition: int | None = None,
+        batch_bytes: int | None = None,
+    ) -> TableDelivery:
+        table = checked(table)
+        sizes = row_sizes(table)
+        if len(sizes):
+            self._accumulator.check_size(int(sizes.max()))
+        limit = self._settings.batch_size if batch_bytes is None else batch_bytes
+        limit = min(limit, self._accumulator.record_bytes_max)
+        batches: list[Batch] = []
+        for chunk in chunks(table, sizes, self._core.runtime.clock.wall_ms()):
+            places = placed(
+                chunk,
+                topic=self._topic.name,
+                partition=partition,
+                partition_count=len(self._topic.partitions),
+                by_keys=not self._settings.partitioner_ignore_keys,
+                rule=self._settings.partitioner_class,
+            )
+            for place, rows in by_partition(chunk, places):
+                for encoded in encode(rows, limit):
+                    batches.append(await self._put(place, encoded))
+                # The sender begins while the rest is encoded.
+                await asyncio.sleep(0)
+        return TableDelivery(batches)
+
+    async def _put(self, partition: int, encoded: Encoded) -> Batch:
+        accumulator = self._accumulator
+        deadline_ms: int | None = None
+        while True:
+            try:
+                batch = self._add(partition, encoded)
+            except BufferFull:
+                self._wake()
+                if deadline_ms is None:
+                    deadline_ms = self._core.now_ms() + self._settings.max_block_ms
+                await accumulator.wait_for_room(deadline_ms)
+                self._core.check_open()
+            else:
+                self._wake()
+                accumulator.offer_room()
+                return batch
+
+    def _add(self, partition: int, encoded: Encoded) -> Batch:
+        chosen = partition
+        if partition == ANYWHERE:
+            chosen = self._accumulator.choose(self._topic, self._queues)
+        batch = self._accumulator.add(
+            self._queues.partition(chosen),
+            encoded.payload,
+            count=encoded.count,
+            base_timestamp=encoded.base_timestamp,
+            max_timestamp=encoded.max_timestamp,
+        )
+        if partition == ANYWHERE:
+            self._queues.choice.leave()
+        return batch

@@ -1,0 +1,102 @@
+"""Columns of every type that can be sent, and the rows of each partition."""
+
+from datetime import UTC, datetime
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pytest
+
+from lograft.client.columns.decode import HEADER_TYPE
+from lograft.client.columns.encode import BLOCK
+from lograft.client.columns.tables import (
+    ANYWHERE,
+    Chunk,
+    by_partition,
+    checked,
+    chunks,
+    placed,
+    row_sizes,
+)
+
+NOW_MS = 99_000
+
+
+def chunks_of(table: pa.Table) -> list[Chunk]:
+    table = checked(table)
+    return list(chunks(table, row_sizes(table), NOW_MS))
+
+
+@pytest.mark.parametrize("unit", ["s", "ms", "us", "ns"])
+def test_times_of_every_unit_are_milliseconds_and_none_is_now(unit: str) -> None:
+    when = datetime(2024, 5, 6, 7, 8, 9, tzinfo=UTC)
+    times = pa.array([when, None], pa.timestamp(unit, tz="UTC"))
+    (chunk,) = chunks_of(pa.table({"value": ["a", "b"], "timestamp": times}))
+    assert chunk.timestamps_ms.tolist() == [int(when.timestamp()) * 1000, NOW_MS]
+
+
+def test_numbers_are_milliseconds() -> None:
+    (chunk,) = chunks_of(pa.table({"value": ["a", "b"], "timestamp": [7, None]}))
+    assert chunk.timestamps_ms.tolist() == [7, NOW_MS]
+    (chunk,) = chunks_of(pa.table({"value": ["a"]}))
+    assert chunk.timestamps_ms.tolist() == [NOW_MS]
+
+
+@pytest.mark.parametrize("kind", [pa.binary(), pa.large_binary(), pa.string(), pa.large_string()])
+def test_bytes_and_text_of_every_type(kind: pa.DataType) -> None:
+    column = pa.array(["a", None, "ccc"], kind)
+    (chunk,) = chunks_of(pa.table({"value": column, "key": column}))
+    assert chunk.values.to_pylist() == [b"a", None, b"ccc"]
+    assert chunk.keys is not None
+    assert chunk.keys.to_pylist() == [b"a", None, b"ccc"]
+
+
+def test_a_column_without_anything_in_it() -> None:
+    (chunk,) = chunks_of(pa.table({"value": pa.nulls(2), "key": pa.nulls(2)}))
+    assert chunk.values.to_pylist() == [None, None]
+    assert chunk.keys is None
+
+
+def test_sizes_are_never_less_than_what_a_row_takes() -> None:
+    lists = pa.array([[{"key": "kk", "value": b"vvv"}] * 2, None, []], HEADER_TYPE)
+    table = pa.table({"value": ["a" * 70, None, "c"], "key": ["k", "k", None], "headers": lists})
+    assert row_sizes(pa.concat_tables([table, table])).tolist() == [133, 33, 33] * 2
+
+
+def test_large_tables_come_in_parts() -> None:
+    table = pa.table({"value": [b"v" * 1_000_000] * 20})
+    parts = chunks_of(table)
+    assert len(parts) == 3
+    assert sum(len(part.values) for part in parts) == 20
+    assert len(chunks_of(pa.table({"value": pa.nulls(300_000)}))) == 2
+
+
+def test_many_small_chunks_become_one() -> None:
+    table = pa.concat_tables([pa.table({"value": [f"{i}"]}) for i in range(100)])
+    (chunk,) = chunks_of(table)
+    assert chunk.values.to_pylist() == [b"%d" % i for i in range(100)]
+
+
+def test_rows_of_a_partition_keep_their_order_in_blocks() -> None:
+    count = 3 * BLOCK
+    (chunk,) = chunks_of(pa.table({"value": [f"{i}" for i in range(count)]}))
+    partitions = np.arange(count) % 2 + ANYWHERE
+    found: dict[int, list[bytes]] = {ANYWHERE: [], 0: []}
+    for partition, rows in by_partition(chunk, partitions):
+        assert len(rows.values) <= BLOCK
+        found[partition] += rows.values.to_pylist()
+    assert found[ANYWHERE] == [b"%d" % i for i in range(0, count, 2)]
+    assert found[0] == [b"%d" % i for i in range(1, count, 2)]
+
+
+def test_rows_without_a_key_or_with_keys_ignored_may_go_anywhere() -> None:
+    (chunk,) = chunks_of(pa.table({"value": ["a", "b", "c"], "key": ["21", None, "abc"]}))
+
+    def places(by_keys: bool) -> Any:
+        return placed(
+            chunk, topic="t", partition=None, partition_count=5, by_keys=by_keys, rule=None
+        ).tolist()
+
+    # Java's murmur2 of "21" and "abc", made positive.
+    assert places(True) == [(-973932308 & 0x7FFFFFFF) % 5, ANYWHERE, 479470107 % 5]
+    assert places(False) == [ANYWHERE] * 3
