@@ -128,7 +128,7 @@ class FaultInjector:
 
     def _end(self, fault: ClusterFault, node_id: int, host: Host) -> None:
         match fault.kind:
-            case "kill" | "power" if host.is_up:
+            case "kill" | "power" if host.is_up and self._atlas.survives_kill_of(node_id):
                 host.end(self._allowed(node_id, fault.kind))
                 self._stay_down(fault, host)
             case "crash-kill" | "crash-power" if host.is_up:
@@ -140,7 +140,7 @@ class FaultInjector:
             case "kill-all" | "power-all":
                 kind = fault.kind.removesuffix("-all")
                 for each_id, each in self._cluster.hosts.items():
-                    if each.is_up:
+                    if each.is_up and self._atlas.survives_kill_of(each_id):
                         each.end(self._allowed(each_id, kind))
             case "stop" if host.is_up:
                 self._cluster.loop.create_task(self._stop(fault, host), name="stop")

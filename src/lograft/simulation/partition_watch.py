@@ -16,7 +16,6 @@ from lograft.simulation.cluster import DATA, SimulatedCluster
 from lograft.simulation.hosts import Host
 from lograft.simulation.log_matching import is_unlike_replay
 from lograft.simulation.quorum_watch import QuorumWatch, broker_of
-from lograft.storage.errors import LogClosed
 
 #: Here a majority that has fsynced decides, and nothing that is acknowledged can be lost.
 QUORUM_MODES: Final = (ReplicationMode.raft, ReplicationMode.leaving)
@@ -132,11 +131,7 @@ class PartitionWatch:
         if not partition.is_usable or self._compared.get(partition) == now:
             return
         self._compared[partition] = now
-        try:
-            is_unlike = is_unlike_replay(partition)
-        except LogClosed:  # its node is about to end
-            return
-        if is_unlike:
+        if is_unlike_replay(partition):
             self._violated(
                 "D9",
                 f"{partition.topic_partition} on node {node_id}: after a cut or a switch it knows"
@@ -354,6 +349,18 @@ class PartitionWatch:
             and state.mode not in QUORUM_MODES
             and key not in self._fsyncing
         )
+
+    def survives_kill_of(self, node_id: int) -> bool:
+        """A killed node has what it had, and still it leaves the ISR to those that stay there. If
+        one of them has lost power, and nobody has noticed yet, a partition may be left to it."""
+        for key, state in self._states.items():
+            members = {*state.isr, *state.elr}
+            if node_id not in members or state.mode in QUORUM_MODES:
+                continue
+            ends = [each.end for other in members if (each := self.replicas.get((other, key)))]
+            if min(ends, default=0) < self.committed.get(key, 0):
+                return False
+        return True
 
     def unflushed_on(self, node_id: int) -> list[str]:
         life = self._cluster.hosts[node_id].life
