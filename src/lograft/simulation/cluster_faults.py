@@ -37,6 +37,9 @@ class Atlas(Protocol):
     def survives_loss_of(self, node_id: int) -> bool:
         """Whether every partition has a whole and electable replica elsewhere."""
 
+    def survives_kill_of(self, node_id: int) -> bool:
+        """Whether no partition is left to a replica that has lost records unnoticed."""
+
     def unflushed_on(self, node_id: int) -> list[str]:
         """Partitions whose last batch there is in the page cache only."""
 
