@@ -36,11 +36,18 @@ from lograft.client.errors import (
     TimedOut,
     TopicMissing,
     TransactionAborted,
+    TransactionFailed,
     UnsupportedByBroker,
     WrongUse,
 )
 from lograft.client.serializers import json_deserializer, json_serializer, text_deserializer
-from lograft.client.types import Acknowledged, OffsetRange, TopicPartition
+from lograft.client.types import (
+    Acknowledged,
+    GroupMetadata,
+    OffsetAndMetadata,
+    OffsetRange,
+    TopicPartition,
+)
 from lograft.model.errors import ErrorCode, InvalidConfig
 
 if TYPE_CHECKING:
@@ -72,11 +79,13 @@ __all__ = [
     "Delivery",
     "ErrorCode",
     "FencedInstance",
+    "GroupMetadata",
     "Interceptor",
     "InvalidConfig",
     "InvalidTopic",
     "NotAuthorized",
     "NotEnoughReplicas",
+    "OffsetAndMetadata",
     "OffsetOutOfRange",
     "OffsetRange",
     "OutcomeUnknown",
@@ -93,6 +102,7 @@ __all__ = [
     "TopicMissing",
     "TopicPartition",
     "TransactionAborted",
+    "TransactionFailed",
     "UnsupportedByBroker",
     "WrongUse",
     "json_deserializer",

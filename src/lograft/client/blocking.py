@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 
 from lograft.client import producer as asynchronous
 from lograft.client.errors import TimedOut
-from lograft.client.faces import Face, awaited, called
+from lograft.client.faces import Face, awaited, called, entered
 from lograft.client.producing import batches
 from lograft.client.types import Acknowledged, OffsetRange
 
@@ -102,6 +102,12 @@ class Producer(Face[asynchronous.Producer]):
     enqueue_arrow = awaited(asynchronous.Producer.enqueue_arrow, TableDelivery)
     prepare = awaited(asynchronous.Producer.prepare)
     flush = awaited(asynchronous.Producer.flush)
+    init_transactions = awaited(asynchronous.Producer.init_transactions)
+    begin_transaction = awaited(asynchronous.Producer.begin_transaction)
+    commit_transaction = awaited(asynchronous.Producer.commit_transaction)
+    abort_transaction = awaited(asynchronous.Producer.abort_transaction)
+    send_offsets = awaited(asynchronous.Producer.send_offsets)
+    transaction = entered(asynchronous.Producer.transaction)
     statistics = called(asynchronous.Producer.statistics)
 
     def close(self, timeout_ms: int = asynchronous.CLOSE_TIMEOUT_MS) -> None:

@@ -6,6 +6,7 @@ ClientError
 ├─ BrokerError           the broker answered with one of Kafka's error codes
 │  └─ …                  a class for each code that programs tell apart
 ├─ TimedOut              a budget of the caller's (max.block.ms, delivery.timeout.ms …) is used up
+├─ TransactionFailed     abort the transaction and begin again
 ├─ BufferFull            no room for one more record now
 ├─ RecordTooLargeToSend  no broker was asked: the settings say no
 ├─ SerializationFailed   a serializer or deserializer raised
@@ -66,6 +67,11 @@ class Closed(WrongUse):
 
 class SerializationFailed(ClientError):
     """A serializer or deserializer raised; its error is the cause."""
+
+
+class TransactionFailed(ClientError):
+    """The transaction cannot be committed, or was aborted with these records in it: abort it and
+    begin again. The cause says why."""
 
 
 class BufferFull(ClientError):

@@ -7,13 +7,14 @@ async with Producer(bootstrap_servers="localhost:9092") as producer:
 
 import asyncio
 import logging
-from collections.abc import Iterable, Mapping
+from collections.abc import AsyncIterator, Iterable, Mapping
+from contextlib import asynccontextmanager
 from itertools import repeat
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Final
 
 from lograft.client.core import ClientCore
-from lograft.client.errors import BufferFull, TimedOut, WrongUse
+from lograft.client.errors import BufferFull, ClientError, TimedOut, WrongUse
 from lograft.client.metadata import Topic
 from lograft.client.producing.accumulator import Accumulator
 from lograft.client.producing.batches import Delivery, Headers
@@ -21,8 +22,15 @@ from lograft.client.producing.interceptors import Interceptors, Outgoing
 from lograft.client.producing.partitioner import murmur2
 from lograft.client.producing.sender import Sender
 from lograft.client.producing.settings import ProducerSettings
+from lograft.client.producing.transactions import Transactions
 from lograft.client.serializers import plain_serializer, serialized
-from lograft.client.types import Acknowledged, OffsetRange
+from lograft.client.types import (
+    Acknowledged,
+    GroupMetadata,
+    OffsetAndMetadata,
+    OffsetRange,
+    TopicPartition,
+)
 from lograft.model.seams import Runtime
 
 if TYPE_CHECKING:
@@ -77,6 +85,7 @@ class Producer:
         self._metadata = core.metadata
         self._accumulator = Accumulator(settings, core.runtime.clock, core.runtime.randomness)
         self._sender = Sender(core, self._accumulator)
+        self._transactions = self._sender.transactions
         self._sender.start()
 
     async def __aenter__(self) -> "Producer":
@@ -233,10 +242,14 @@ class Producer:
             if partition is not None:
                 await self._metadata.partition(topic, partition, deadline_ms=deadline_ms)
             found = await self._metadata.topic(topic, deadline_ms=deadline_ms)
+        if self._transactions is not None:
+            self._transactions.check_may_send()
         sender = TableSender(core, self._accumulator, found, self._sender.wake)
         return await sender.enqueue(table, partition=partition, batch_bytes=batch_bytes)
 
     def _put(self, topic: Topic, record: Outgoing) -> Delivery:
+        if self._transactions is not None:
+            self._transactions.check_may_send()
         name = record.topic
         key, value = record.key, record.value
         if key is not None and not (self._takes_bytes and type(key) is bytes):
@@ -276,6 +289,66 @@ class Producer:
         except Exception as error:
             self._interceptors.on_acknowledgement(None, error)
 
+    # ── transactions ─────────────────────────────────────────────────────────────────────────
+
+    async def init_transactions(self) -> None:
+        """Fences whoever had the transactional id before, and aborts what it left open. The first
+        `begin_transaction` does it too."""
+        await self._transactional().identify()
+
+    async def begin_transaction(self) -> None:
+        await self._transactional().begin()
+
+    async def commit_transaction(self) -> None:
+        """Sends what is there, and commits. Raises TransactionFailed when the transaction can only
+        be aborted, and TimedOut when the outcome is not known yet: call it again then."""
+        await self._transactional().commit()
+
+    async def abort_transaction(self) -> None:
+        """Nothing of the transaction counts; records that have not been sent fail."""
+        await self._transactional().abort()
+
+    async def send_offsets(
+        self,
+        offsets: Mapping[TopicPartition, OffsetAndMetadata | int],
+        group: GroupMetadata | str,
+    ) -> None:
+        """Commits offsets of a group with the transaction: how far it has read, if and only if
+        what was made of it is committed. `group`: `consumer.group_metadata()`, or a name."""
+        if isinstance(group, str):
+            group = GroupMetadata(group)
+        told = {
+            partition: OffsetAndMetadata(offset) if isinstance(offset, int) else offset
+            for partition, offset in offsets.items()
+        }
+        await self._transactional().send_offsets(told, group)
+
+    @asynccontextmanager
+    async def transaction(self) -> AsyncIterator[None]:
+        """A transaction that is committed at the end, or aborted when something is raised.
+
+        async with producer.transaction():
+            await producer.send("out", b"result")
+            await producer.send_offsets({partition: offset + 1}, consumer.group_metadata())
+        """
+        transactions = self._transactional()
+        await transactions.begin()
+        try:
+            yield
+            await transactions.commit()
+        except BaseException:
+            if transactions.is_unfinished:
+                await transactions.abort()
+            raise
+
+    def _transactional(self) -> Transactions:
+        self._open_core()
+        if self._transactions is None:
+            raise WrongUse("the producer has no transactions: give it a transactional_id")
+        return self._transactions
+
+    # ── the end ──────────────────────────────────────────────────────────────────────────────
+
     async def flush(self) -> None:
         """Until every record that was given before is acknowledged or has failed. Failures are
         told by their deliveries."""
@@ -293,19 +366,33 @@ class Producer:
         }
 
     async def close(self, timeout_ms: int = CLOSE_TIMEOUT_MS) -> None:
-        """Sends what is there, and fails what is not acknowledged when the time is up."""
+        """Sends what is there, and fails what is not acknowledged when the time is up. A
+        transaction that is open is aborted."""
         core = self._core
         if core is None or core.is_closed:
             return
         try:
             async with asyncio.timeout(timeout_ms / 1000):
-                await self.flush()
+                if core.failure is None:
+                    await self._finish()
         except TimeoutError:
+            pass
+        finally:
             self._sender.end(
                 TimedOut(f"the producer was closed, and {timeout_ms} ms were not enough")
             )
-        finally:
             await core.close()
+
+    async def _finish(self) -> None:
+        transactions = self._transactions
+        if transactions is None or not transactions.is_unfinished:
+            self._sender.wake()
+            await self._accumulator.flush()
+            return
+        try:
+            await transactions.abort()
+        except ClientError as error:
+            log.warning("the open transaction was left to its coordinator: %s", error)
 
     def _open_core(self) -> ClientCore[ProducerSettings]:
         core = self._core

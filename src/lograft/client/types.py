@@ -5,7 +5,7 @@ from typing import NamedTuple
 
 from lograft.model.types import TopicPartition
 
-__all__ = ["Acknowledged", "OffsetRange", "TopicPartition"]
+__all__ = ["Acknowledged", "GroupMetadata", "OffsetAndMetadata", "OffsetRange", "TopicPartition"]
 
 
 class Acknowledged(NamedTuple):
@@ -37,3 +37,23 @@ class OffsetRange:
     #: -1 with acks=0: nobody has said anything.
     first_offset: int
     count: int
+
+
+class OffsetAndMetadata(NamedTuple):
+    """What a group has committed for a partition: the next record to read, and a note."""
+
+    offset: int
+    metadata: str = ""
+    #: Of the record before `offset`; -1 where that is not known.
+    leader_epoch: int = -1
+
+
+class GroupMetadata(NamedTuple):
+    """Who a consumer is in its group: with it a producer commits the consumer's offsets in a
+    transaction, and a member that the group has gone on without is refused."""
+
+    group_id: str
+    #: Generation of a classic group, member epoch of the new protocol; -1: not a member.
+    generation: int = -1
+    member_id: str = ""
+    instance_id: str | None = None

@@ -84,7 +84,7 @@ class Accumulator:
         self.unfinished: dict[Batch, None] = {}
         #: Somebody cannot wait for lingering batches: everything is ready.
         self.hurries = 0
-        self.transactional = False
+        self._is_transactional = settings.transactional_id is not None
 
     # ── in ───────────────────────────────────────────────────────────────────────────────────
 
@@ -162,7 +162,7 @@ class Accumulator:
     def _open(self, queue: PartitionQueue) -> Batch:
         batch = Batch(queue.topic, queue.partition, self._clock.mono_ms(), (self._batch_number,))
         self._batch_number += 1
-        batch.is_transactional = self.transactional
+        batch.is_transactional = self._is_transactional
         queue.batches.append(batch)
         queue.open = batch
         self.active[queue] = None
@@ -272,12 +272,12 @@ class Accumulator:
                 room.set_result(None)
                 break
 
-    def expired(self, now_ms: int) -> Iterator[tuple[PartitionQueue, Batch]]:
+    def expired(self, now_ms: int) -> Iterator[Batch]:
         """Batches whose delivery.timeout.ms is over while they wait in a queue."""
         oldest_ms = now_ms - self._settings.delivery_timeout_ms
         for queue in list(self.active):
             while queue.batches and queue.batches[0].created_ms <= oldest_ms:
-                yield queue, self.take(queue)
+                yield self.take(queue)
 
     async def flush(self) -> None:
         """Until everything that is here now is acknowledged or has failed."""

@@ -25,13 +25,14 @@ from lograft.client.link import Link
 from lograft.client.network import Broker
 from lograft.client.producing.accumulator import Accumulator, PartitionQueue
 from lograft.client.producing.batches import Batch
+from lograft.client.producing.identity import IdempotentIdentity, Identity
 from lograft.client.producing.sequences import Sequences
 from lograft.client.producing.settings import ProducerSettings
+from lograft.client.producing.transactions import Transactions
 from lograft.model.errors import ErrorCode
 from lograft.model.seams import Address
 from lograft.model.types import NO_SEQUENCE
 from lograft.wire.apis import PRODUCE_KEY
-from lograft.wire.messages.init_producer_id import InitProducerIdRequest, InitProducerIdResponse
 from lograft.wire.messages.produce import (
     PartitionProduceData,
     PartitionProduceResponse,
@@ -46,8 +47,6 @@ log = logging.getLogger("lograft.client")
 _TOPIC_IDS_SINCE: Final = 13
 _FOREVER_MS: Final = 1 << 60
 _OUT_OF_ORDER: Final = (ErrorCode.out_of_order_sequence_number, ErrorCode.unknown_producer_id)
-#: Of the transactions of a producer that has none.
-_NO_TIMEOUT_MS: Final = 0x7FFF_FFFF
 
 
 class Sent(NamedTuple):
@@ -61,12 +60,17 @@ class Sender:
         self._settings = core.settings
         self._clock = core.runtime.clock
         self._accumulator = accumulator
-        self.sequences = Sequences() if core.settings.is_idempotent else None
+        self.transactions: Transactions | None = None
+        #: Who the producer is for the brokers; None: nobody, batches may come twice.
+        self._identity: Identity | None = None
+        if core.settings.transactional_id is not None:
+            self.transactions = self._identity = Transactions(core, accumulator, self)
+        elif core.settings.is_idempotent:
+            self._identity = IdempotentIdentity(core, accumulator, self)
+        self.sequences = None if self._identity is None else self._identity.sequences
         self._wake = asyncio.Event()
         self._in_flight: dict[int, int] = {}
         self._connecting: set[int] = set()
-        self._identifying = False
-        self._identity_attempts = 0
         self._is_fatal: Exception | None = None
         self._counts = {"batches_sent": 0, "records_sent": 0, "retries": 0, "batches_failed": 0}
 
@@ -83,9 +87,13 @@ class Sender:
     def end(self, error: Exception) -> None:
         """Nothing will be sent any more: everything that waits fails with this."""
         self._is_fatal = error
+        self.drop_unsent(error)
+
+    def drop_unsent(self, error: Exception) -> None:
+        """What has not been sent fails with this."""
         for queue in list(self._accumulator.active):
             while queue.batches:
-                self._fail(queue, self._accumulator.take(queue), error)
+                self._fail(self._accumulator.take(queue), error)
 
     # ── the loop ─────────────────────────────────────────────────────────────────────────────
 
@@ -103,9 +111,9 @@ class Sender:
         """How long until something else becomes ready by itself."""
         now_ms = self._clock.mono_ms()
         self._expire(now_ms)
-        if self.sequences is not None and not self._prepare_sequences(self.sequences):
-            return self._next_expiry_ms(now_ms)
         wait_ms = self._next_expiry_ms(now_ms)
+        if self._identity is not None and not self._identity.is_ready():
+            return wait_ms
         by_leader: dict[int, list[PartitionQueue]] = {}
         for queue in self._accumulator.active:
             ready_ms = self._accumulator.ready_at_ms(queue) - now_ms
@@ -131,10 +139,9 @@ class Sender:
         return max(1, min(created) + self._settings.delivery_timeout_ms - now_ms)
 
     def _expire(self, now_ms: int) -> None:
-        for queue, batch in self._accumulator.expired(now_ms):
+        for batch in self._accumulator.expired(now_ms):
             waited_ms = now_ms - batch.created_ms
             self._fail(
-                queue,
                 batch,
                 TimedOut(
                     f"{batch.count} records for {batch.topic}-{batch.partition} were not"
@@ -147,12 +154,16 @@ class Sender:
     def _may_send(self, queue: PartitionQueue) -> bool:
         first = queue.batches[0]
         in_flight = queue.in_flight
-        if self.sequences is None:
+        if self._identity is None or self.sequences is None:
             only_one = self._settings.max_in_flight_requests_per_connection == 1
             return not (only_one and in_flight)
         if first.sequence == NO_SEQUENCE:
             # What has no sequence yet waits while others of its partition are being sent again.
-            return self.sequences.may_assign and all(one.attempts <= 1 for one in in_flight)
+            return (
+                self.sequences.may_assign
+                and all(one.attempts <= 1 for one in in_flight)
+                and self._identity.admits(queue)
+            )
         return not in_flight
 
     def _send_to(self, leader: int, queues: list[PartitionQueue]) -> None:
@@ -185,8 +196,8 @@ class Sender:
                 break
             size += queue.batches[0].size_bytes
             batch = self._accumulator.take(queue)
-            if self.sequences is not None:
-                self.sequences.assign(batch)
+            if self._identity is not None:
+                self._identity.on_sending(batch)
             batch.attempts += 1
             queue.in_flight.append(batch)
             taken.append(Sent(queue, batch))
@@ -214,7 +225,9 @@ class Sender:
     # ── one request ──────────────────────────────────────────────────────────────────────────
 
     def _send_request(self, leader: int, link: Link, sent: list[Sent]) -> None:
-        version = link.version_of(PRODUCE_KEY)
+        identity = self._identity
+        at_most = None if identity is None else identity.produce_version_max
+        version = link.version_of(PRODUCE_KEY, at_most=at_most)
         request = self._request(sent, version)
         self._counts["batches_sent"] += len(sent)
         if not request.acks:
@@ -244,6 +257,7 @@ class Sender:
             self._accumulator.compressed(batch, len(data))
             topic.partition_data.append(PartitionProduceData(index=batch.partition, records=data))
         return ProduceRequest(
+            transactional_id=self._settings.transactional_id,
             acks=self._settings.required_acks,
             timeout_ms=self._settings.request_timeout_ms,
             topic_data=list(topics.values()),
@@ -322,15 +336,20 @@ class Sender:
         elif error.is_retriable:
             self._retry(queue, batch, error)
         else:
-            self._fail(queue, batch, error)
+            self._fail(batch, error)
 
     def _on_out_of_order(
         self, sequences: Sequences, queue: PartitionQueue, batch: Batch, error: Exception
     ) -> None:
         """Something before the batch is not in the log, so the batch is not either. If what is
         missing is still on its way, the batch comes after it; if it never will be, the batch gets a
-        new sequence in the producer's next epoch."""
-        if sequences.is_next(batch) or sequences.has_hole:
+        new sequence in the producer's next epoch. A transaction has one epoch, so it is broken
+        then."""
+        is_lost = sequences.is_next(batch) or sequences.has_hole
+        if is_lost and self.transactions is not None:
+            self._fail(batch, error)
+            return
+        if is_lost:
             sequences.take_back(batch)
         self._retry(queue, batch, error)
 
@@ -343,14 +362,17 @@ class Sender:
         now_ms = self._clock.mono_ms()
         settings = self._settings
         batch.last_error = error
+        obstacle = self._is_fatal
+        if obstacle is None and self._identity is not None:
+            obstacle = self._identity.obstacle()
         is_late = now_ms - batch.created_ms >= settings.delivery_timeout_ms
-        if self._is_fatal is not None or is_late or batch.attempts > settings.retries:
+        if obstacle is not None or is_late or batch.attempts > settings.retries:
             if is_late:
                 error = TimedOut(
                     f"{batch.count} records for {batch.topic}-{batch.partition} were not"
                     f" acknowledged within delivery.timeout.ms; the last attempt: {error}"
                 )
-            self._fail(queue, batch, self._is_fatal or error)
+            self._fail(batch, obstacle or error)
             return
         self._counts["retries"] += 1
         batch.retry_at_ms = now_ms + backoff_ms(
@@ -368,7 +390,7 @@ class Sender:
         batch.acknowledge(base_offset, log_append_time_ms)
         self._accumulator.release(batch)
 
-    def _fail(self, queue: PartitionQueue, batch: Batch, error: Exception) -> None:
+    def _fail(self, batch: Batch, error: Exception) -> None:
         if self.sequences is not None:
             self.sequences.lose(batch)
         self._counts["batches_failed"] += 1
@@ -381,44 +403,5 @@ class Sender:
         )
         batch.fail(error)
         self._accumulator.release(batch)
-
-    # ── the producer's identity ──────────────────────────────────────────────────────────────
-
-    def _prepare_sequences(self, sequences: Sequences) -> bool:
-        """Whether batches may be sent: the identity is known, and holes are closed."""
-        if sequences.has_hole and not sequences.has_open:
-            sequences.bump()
-        if sequences.is_known:
-            return True
-        if self._accumulator.active and not self._identifying:
-            self._identifying = True
-            self._core.runtime.spawn(self._identify(sequences), name="producer id")
-        return False
-
-    async def _identify(self, sequences: Sequences) -> None:
-        try:
-            answer = await self._core.network.ask(
-                InitProducerIdRequest(transactional_id=None, transaction_timeout_ms=_NO_TIMEOUT_MS),
-                InitProducerIdResponse,
-            )
-            if answer.error_code:
-                raise broker_error(answer.error_code, "a producer id was asked for")
-            sequences.begin(answer.producer_id, answer.producer_epoch)
-            self._identity_attempts = 0
-        except ClientError as error:
-            if not error.is_retriable:
-                self.end(error)
-                return
-            self._identity_attempts += 1
-            await asyncio.sleep(
-                backoff_ms(
-                    self._settings.retry_backoff_ms,
-                    self._settings.retry_backoff_max_ms,
-                    self._identity_attempts,
-                    self._core.runtime.randomness,
-                )
-                / 1000
-            )
-        finally:
-            self._identifying = False
-            self.wake()
+        if self._identity is not None:
+            self._identity.on_failed(error)

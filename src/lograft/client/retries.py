@@ -1,0 +1,51 @@
+"""Trying again for as long as somebody is willing to wait."""
+
+import asyncio
+from collections.abc import Awaitable, Callable
+from typing import Any, Final, TypeVar
+
+from lograft.client.backoff import backoff_ms
+from lograft.client.core import ClientCore
+from lograft.client.errors import BrokerError, ClientError, TimedOut
+from lograft.model.errors import ErrorCode
+
+T = TypeVar("T")
+
+#: A coordinator that is still busy with the transaction before needs no longer than this.
+_CONCURRENT_BACKOFF_MS: Final = 20
+
+
+async def persist(
+    core: ClientCore[Any], attempt: Callable[[], Awaitable[T]], *, what: str, budget_ms: int
+) -> T:
+    """Tries until it succeeds or fails for good, with growing pauses. Raises TimedOut when the
+    time is up, with the last failure as its cause."""
+    settings = core.settings
+    failures = 0
+    last: ClientError | None = None
+    try:
+        async with asyncio.timeout(budget_ms / 1000):
+            while True:
+                try:
+                    return await attempt()
+                except ClientError as error:
+                    if not error.is_retriable:
+                        raise
+                    last = error
+                failures += 1
+                pause_ms = backoff_ms(
+                    settings.retry_backoff_ms,
+                    settings.retry_backoff_max_ms,
+                    failures,
+                    core.runtime.randomness,
+                )
+                if _is_concurrent(last):
+                    pause_ms = min(pause_ms, _CONCURRENT_BACKOFF_MS)
+                await asyncio.sleep(pause_ms / 1000)
+    except TimeoutError:
+        cause = f"; the last attempt: {last}" if last else ": no broker has answered"
+        raise TimedOut(f"{what} was not done within {budget_ms} ms{cause}") from last
+
+
+def _is_concurrent(error: ClientError) -> bool:
+    return isinstance(error, BrokerError) and error.code == ErrorCode.concurrent_transactions
