@@ -306,9 +306,9 @@ class MarkerSender:
         for effects in by_partition.values():
             try:
                 transactions.ask_now(effects[0].transactional_id, partial(_close, effects))
-            except (NotCoordinator, CoordinatorLoading):
-                pass  # its successor does it
-            except CoordinatorNotAvailable:
+            except (NotCoordinator, CoordinatorLoading, CoordinatorNotAvailable):
+                # Also while the controller has not been heard for long. What another leads by the
+                # next try is dropped there: its successor does it.
                 self._ended += effects
                 self._set_retry()
 

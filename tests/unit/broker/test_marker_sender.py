@@ -5,10 +5,12 @@ from collections.abc import Callable
 from typing import Any
 from uuid import UUID
 
+import pytest
+
 from lograft.broker.broker_link import BrokerLink
 from lograft.broker.errors import NotLeader, PeerLost
 from lograft.broker.marker_sender import IN_FLIGHT_MAX, MarkerSender
-from lograft.coordination.errors import CoordinatorNotAvailable
+from lograft.coordination.errors import CoordinatorNotAvailable, NotCoordinator
 from lograft.coordination.transaction import Transaction
 from lograft.coordination.transaction_shard import WriteMarkers
 from lograft.coordination.transaction_states import PrepareCommit
@@ -91,6 +93,7 @@ class Coordinator:
         self.epoch = 5
         self.ended: list[list[str]] = []
         self.failures = 0
+        self.refusal: type[LograftError] = CoordinatorNotAvailable
 
     def leads(self, key: str, epoch: Epoch) -> bool:
         return epoch == self.epoch
@@ -101,7 +104,7 @@ class Coordinator:
     def ask_now(self, key: str, decide: Callable[[Any, None, int], None]) -> None:
         if self.failures:
             self.failures -= 1
-            raise CoordinatorNotAvailable("not now")
+            raise self.refusal("not now")
         decide(self, None, 0)
 
     def markers_written(self, ticket: None, ended: list[WriteMarkers]) -> None:
@@ -302,9 +305,13 @@ def test_nothing_is_sent_for_a_coordinator_that_was_replaced() -> None:
     world_of(t0=1).play(scenario)
 
 
-def test_books_that_cannot_be_closed_now_are_closed_later() -> None:
+@pytest.mark.parametrize("refusal", [CoordinatorNotAvailable, NotCoordinator])
+def test_books_that_cannot_be_closed_now_are_closed_later(refusal: type[LograftError]) -> None:
+    """Also where the controller has not been heard for a while: the leadership may go on."""
+
     async def scenario(world: World) -> None:
         world.coordinator.failures = 3
+        world.coordinator.refusal = refusal
         world.end("x", 7, {"t": (0,)})
         await ended(world)
         assert world.brokers.written == [(1, 7, "t", 0)], "the markers are not written again"
