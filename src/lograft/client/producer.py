@@ -242,14 +242,10 @@ class Producer:
             if partition is not None:
                 await self._metadata.partition(topic, partition, deadline_ms=deadline_ms)
             found = await self._metadata.topic(topic, deadline_ms=deadline_ms)
-        if self._transactions is not None:
-            self._transactions.check_may_send()
         sender = TableSender(core, self._accumulator, found, self._sender.wake)
         return await sender.enqueue(table, partition=partition, batch_bytes=batch_bytes)
 
     def _put(self, topic: Topic, record: Outgoing) -> Delivery:
-        if self._transactions is not None:
-            self._transactions.check_may_send()
         name = record.topic
         key, value = record.key, record.value
         if key is not None and not (self._takes_bytes and type(key) is bytes):

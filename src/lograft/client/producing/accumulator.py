@@ -6,7 +6,7 @@ when somebody cannot wait: a flush, a producer that closes, a record that finds 
 
 import asyncio
 from collections import deque
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Final
 
 from lograft.client.errors import BufferFull, RecordTooLargeToSend, TimedOut
@@ -84,6 +84,8 @@ class Accumulator:
         self.unfinished: dict[Batch, None] = {}
         #: Somebody cannot wait for lingering batches: everything is ready.
         self.hurries = 0
+        #: Raises if no more records may come in now.
+        self.admission: Callable[[], None] | None = None
         self._is_transactional = settings.transactional_id is not None
 
     # ── in ───────────────────────────────────────────────────────────────────────────────────
@@ -107,6 +109,8 @@ class Accumulator:
         size = record_size_max(key, value, headers)
         self.check_size(size)
         self._require_room(size)
+        if self.admission is not None:
+            self.admission()
         batch = queue.open
         is_news = False
         if batch is None or self._estimate(batch.size_bytes) + size > self._batch_size:
@@ -133,6 +137,8 @@ class Accumulator:
         nothing has happened then."""
         size = HEADER_SIZE + len(payload)
         self._require_room(size)
+        if self.admission is not None:
+            self.admission()
         batch = self._open(queue)
         queue.open = None
         batch.fill(payload, count, base_timestamp, max_timestamp)

@@ -72,6 +72,7 @@ class Transactions:
         self.sequences = Sequences()
         self._core = core
         self._accumulator = accumulator
+        accumulator.admission = self.check_may_send
         self._sender = sender
         self._coordinator = Coordinator(core, Kind.TRANSACTION, name)
         self._state = State.NEW

@@ -1,0 +1,335 @@
+"""The producer's transactions on simulated clusters, in both protocols: all or nothing whatever
+fails, one producer per transactional id."""
+
+import asyncio
+from collections.abc import Awaitable, Callable
+from typing import Any
+
+import pytest
+
+from lograft.client.coordinators import Coordinator, Kind
+from lograft.client.errors import ClientError, ProducerFenced, TransactionFailed, WrongUse
+from lograft.client.producer import Producer
+from lograft.client.producing import transactions
+from lograft.client.retries import persist
+from lograft.client.types import GroupMetadata, OffsetAndMetadata, TopicPartition
+from lograft.simulation.client import Refused
+from lograft.simulation.node_workload import Reader, TopicPlan
+from lograft.testing import Cluster
+from lograft.wire.messages.offset_fetch import (
+    OffsetFetchRequest,
+    OffsetFetchRequestGroup,
+    OffsetFetchResponse,
+)
+
+Scenario = Callable[[Cluster, Producer], Awaitable[None]]
+
+
+@pytest.fixture(params=["first protocol", "second protocol"], autouse=True)
+def protocol(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> str:
+    if request.param == "first protocol":
+        monkeypatch.setattr(transactions, "_FEATURE", "a feature that no cluster has")
+    name: str = request.param
+    return name
+
+
+def producer_of(cluster: Cluster, name: str = "id", **settings: Any) -> Producer:
+    return Producer(
+        {
+            "bootstrap.servers": ",".join(map(str, cluster.bootstrap())),
+            "transactional.id": name,
+            "linger.ms": 1,
+            "request.timeout.ms": 3_000,
+        },
+        runtime=cluster.client_runtime(),
+        **settings,
+    )
+
+
+def cluster_of(nodes: int, seed: int = 5) -> Cluster:
+    replicas = str(nodes)
+    return Cluster(
+        nodes=nodes,
+        seed=seed,
+        properties={
+            "offsets.topic.num.partitions": "2",
+            "offsets.topic.replication.factor": replicas,
+            "transaction.state.log.num.partitions": "2",
+            "transaction.state.log.replication.factor": replicas,
+            "transaction.state.log.min.isr": "1",
+        },
+    )
+
+
+def play(scenario: Scenario, *, nodes: int = 1, seed: int = 5, **settings: Any) -> None:
+    async def main(cluster: Cluster) -> None:
+        admin = cluster.test_client("admin")
+        await admin.create_topic("t", partitions=2, replication_factor=nodes)
+        async with producer_of(cluster, **settings) as producer:
+            await scenario(cluster, producer)
+
+    cluster_of(nodes, seed).play(main)
+
+
+async def committed(cluster: Cluster, partition: int, topic: str = "t") -> list[str]:
+    """What a reader of committed records sees, once nothing is open."""
+    client = cluster.test_client("reader")
+
+    async def attempt() -> list[str]:
+        route = client.cluster.partition(topic, partition)
+        reader = Reader(route, TopicPlan(topic, 0, {}), partition, 12)
+        values: list[str] = []
+        position = 0
+        while True:
+            data, records, _ = await reader.fetch(
+                position, bytes_max=1 << 20, wait_ms=0, isolation_level=1
+            )
+            if data.error_code:
+                raise Refused(data.error_code)
+            if data.last_stable_offset < data.high_watermark:
+                raise Refused(14)  # markers are still on their way
+            values += [value for _, value in records]
+            if position >= data.high_watermark:
+                return values
+            position = reader.next_offset
+
+    return await client.retry(attempt)
+
+
+async def dropped(producer: Producer, work: Awaitable[object]) -> None:
+    """Does it in a transaction that is aborted."""
+    try:
+        async with producer.transaction():
+            await work
+            raise KeyError("on purpose")
+    except KeyError:
+        pass
+
+
+async def group_offsets(producer: Producer, group: str) -> dict[tuple[str, int], int]:
+    coordinator = Coordinator(producer._open_core(), Kind.GROUP, group)
+
+    async def attempt() -> dict[tuple[str, int], int]:
+        answer = await coordinator.ask(
+            OffsetFetchRequest(
+                groups=[OffsetFetchRequestGroup(group_id=group, topics=None)], require_stable=True
+            ),
+            OffsetFetchResponse,
+            at_least=8,
+            at_most=9,
+        )
+        found = answer.groups[0]
+        coordinator.raise_for(found.error_code, group)
+        offsets = {}
+        for topic in found.topics:
+            for one in topic.partitions:
+                coordinator.raise_for(one.error_code, group)
+                offsets[topic.name, one.partition_index] = one.committed_offset
+        return offsets
+
+    return await persist(producer._open_core(), attempt, what="offsets", budget_ms=60_000)
+
+
+def test_all_or_nothing() -> None:
+    async def scenario(cluster: Cluster, producer: Producer) -> None:
+        for number in range(6):
+            await producer.begin_transaction()
+            for partition in (0, 1):
+                await producer.enqueue("t", b"%d" % number, partition=partition)
+            if number % 2:
+                await producer.abort_transaction()
+            else:
+                await producer.commit_transaction()
+        for partition in (0, 1):
+            assert await committed(cluster, partition) == ["0", "2", "4"]
+
+    play(scenario)
+
+
+def test_a_block_commits_at_its_end_and_aborts_when_something_is_raised() -> None:
+    async def scenario(cluster: Cluster, producer: Producer) -> None:
+        async with producer.transaction():
+            await producer.send("t", b"kept", partition=0)
+        await dropped(producer, producer.send("t", b"dropped", partition=0))
+        async with producer.transaction():
+            await producer.send("t", b"kept too", partition=0)
+        assert await committed(cluster, 0) == ["kept", "kept too"]
+
+    play(scenario)
+
+
+def test_an_empty_transaction_ends_without_a_word_to_anybody() -> None:
+    async def scenario(cluster: Cluster, producer: Producer) -> None:
+        async with producer.transaction():
+            pass
+        await producer.begin_transaction()
+        await producer.abort_transaction()
+        async with producer.transaction():
+            await producer.send("t", b"v", partition=0)
+        assert await committed(cluster, 0) == ["v"]
+
+    play(scenario)
+
+
+def test_calls_that_make_no_sense_are_named() -> None:
+    async def scenario(cluster: Cluster, producer: Producer) -> None:
+        with pytest.raises(WrongUse, match="no transaction has been begun"):
+            await producer.commit_transaction()
+        with pytest.raises(WrongUse, match="between begin and commit"):
+            await producer.send("t", b"v")
+        await producer.begin_transaction()
+        with pytest.raises(WrongUse, match="begin: a transaction is open"):
+            await producer.begin_transaction()
+        await producer.commit_transaction()
+        with pytest.raises(WrongUse, match="abort: no transaction is open"):
+            await producer.abort_transaction()
+
+    play(scenario)
+
+
+def test_a_newer_producer_fences_the_older_for_good() -> None:
+    async def scenario(cluster: Cluster, old: Producer) -> None:
+        await old.begin_transaction()
+        await old.send("t", b"old", partition=0)
+        async with producer_of(cluster) as new:
+            async with new.transaction():
+                await new.send("t", b"new", partition=0)
+            with pytest.raises(ProducerFenced):
+                await old.commit_transaction()
+            for call in (old.begin_transaction, old.commit_transaction, old.abort_transaction):
+                with pytest.raises(ProducerFenced):
+                    await call()
+            with pytest.raises(ProducerFenced):
+                await old.send("t", b"late", partition=0)
+            async with new.transaction():
+                await new.send("t", b"newer", partition=0)
+        assert await committed(cluster, 0) == ["new", "newer"]
+
+    play(scenario)
+
+
+def test_records_that_fail_break_the_transaction_but_not_the_producer() -> None:
+    async def scenario(cluster: Cluster, producer: Producer) -> None:
+        admin = cluster.test_client("second")
+        await admin.create_topic("small", configs={"max.message.bytes": "300"})
+        for number in range(3):
+            await producer.begin_transaction()
+            await producer.send("t", b"dropped", partition=0)
+            too_large = await producer.enqueue("small", b"v" * 500)
+            with pytest.raises(TransactionFailed, match="abort it and begin again"):
+                await producer.commit_transaction()
+            with pytest.raises(ClientError, match="MESSAGE_TOO_LARGE"):
+                await too_large
+            with pytest.raises(TransactionFailed):
+                await producer.send("t", b"late", partition=0)
+            await producer.abort_transaction()
+            async with producer.transaction():
+                await producer.send("t", b"%d" % number, partition=0)
+        assert await committed(cluster, 0) == ["0", "1", "2"]
+
+    play(scenario)
+
+
+def test_offsets_are_committed_with_the_records_or_not_at_all() -> None:
+    async def scenario(cluster: Cluster, producer: Producer) -> None:
+        async with producer.transaction():
+            await producer.send("t", b"one", partition=0)
+            await producer.send_offsets({TopicPartition("t", 1): 7}, "readers")
+        offsets = {TopicPartition("t", 1): OffsetAndMetadata(9, "note")}
+        await dropped(producer, producer.send_offsets(offsets, GroupMetadata("readers")))
+        assert await group_offsets(producer, "readers") == {("t", 1): 7}
+        async with producer.transaction():
+            await producer.send_offsets({TopicPartition("t", 0): 3}, "readers")
+        assert await committed(cluster, 0) == ["one"]
+        assert await group_offsets(producer, "readers") == {("t", 0): 3, ("t", 1): 7}
+
+    play(scenario)
+
+
+def test_offsets_of_a_member_that_the_group_does_not_know_break_the_transaction() -> None:
+    async def scenario(cluster: Cluster, producer: Producer) -> None:
+        stranger = GroupMetadata("readers", generation=3, member_id="nobody")
+        await producer.begin_transaction()
+        await producer.send("t", b"dropped", partition=0)
+        with pytest.raises(ClientError, match=r"UNKNOWN_MEMBER_ID|ILLEGAL_GENERATION"):
+            await producer.send_offsets({TopicPartition("t", 1): 7}, stranger)
+        with pytest.raises(TransactionFailed):
+            await producer.commit_transaction()
+        await producer.abort_transaction()
+        async with producer.transaction():
+            await producer.send("t", b"kept", partition=0)
+        assert await committed(cluster, 0) == ["kept"]
+
+    play(scenario)
+
+
+def test_brokers_die_and_every_transaction_is_whole() -> None:
+    async def scenario(cluster: Cluster, producer: Producer) -> None:
+        expected = []
+        for number in range(24):
+            if number % 8 == 3:
+                victim = cluster.leader_of("t", number % 2)
+                cluster.kill(victim)
+                cluster.loop.call_later_ns(4_000_000_000, cluster.boot, victim)
+            try:
+                async with producer.transaction():
+                    for partition in (0, 1):
+                        await producer.send("t", b"%d" % number, partition=partition)
+                    if number % 3 == 2:
+                        raise KeyError
+            except KeyError:
+                continue
+            expected.append(f"{number}")
+        for partition in (0, 1):
+            assert await committed(cluster, partition) == expected
+
+    play(scenario, nodes=3)
+
+
+def test_closing_aborts_what_is_open() -> None:
+    async def main(cluster: Cluster) -> None:
+        await cluster.test_client("admin").create_topic("t")
+        async with producer_of(cluster) as producer:
+            await producer.begin_transaction()
+            await producer.send("t", b"sent", partition=0)
+            waiting = await producer.enqueue("t", b"waiting", partition=0)
+        with pytest.raises(TransactionFailed, match="aborted"):
+            waiting.result()
+        assert await committed(cluster, 0) == []
+
+    cluster_of(1).play(main)
+
+
+def test_a_coordinator_that_is_away_is_waited_for_and_a_commit_asked_again() -> None:
+    async def scenario(cluster: Cluster, producer: Producer) -> None:
+        await producer.begin_transaction()
+        await producer.send("t", b"v", partition=0)
+        cluster.pause(1)
+        with pytest.raises(ClientError, match="committing the transaction was not done within"):
+            await producer.commit_transaction()
+        with pytest.raises(WrongUse, match="call commit_transaction again"):
+            await producer.abort_transaction()
+        cluster.resume(1)
+        await producer.commit_transaction()
+        assert await committed(cluster, 0) == ["v"]
+
+    play(scenario, max_block_ms=2_000)
+
+
+def test_cancelled_in_the_middle_the_block_is_aborted() -> None:
+    async def scenario(cluster: Cluster, producer: Producer) -> None:
+        async def write() -> None:
+            async with producer.transaction():
+                await producer.send("t", b"dropped", partition=0)
+                await asyncio.Event().wait()
+
+        task = asyncio.ensure_future(write())
+        await asyncio.sleep(5)
+        task.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await task
+        async with producer.transaction():
+            await producer.send("t", b"kept", partition=0)
+        assert await committed(cluster, 0) == ["kept"]
+
+    play(scenario)
