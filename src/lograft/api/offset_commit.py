@@ -21,10 +21,11 @@ from lograft.api.topic_names import (
     named_topics,
 )
 from lograft.coordination.offset_commands import commit_offsets
-from lograft.coordination.offset_reset import ResetAction, reset_offsets
+from lograft.coordination.offset_reset import reset_offsets
 from lograft.metadata.errors import Refused
 from lograft.metadata.image import MetadataImage
 from lograft.model.errors import ErrorCode, LograftError
+from lograft.model.types import ResetAction
 from lograft.wire.messages.offset_commit import (
     OffsetCommitRequest,
     OffsetCommitRequestTopic,

@@ -14,6 +14,7 @@ import asyncio
 from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any
 
+from lograft.client import admin
 from lograft.client import producer as asynchronous
 from lograft.client.errors import TimedOut
 from lograft.client.faces import Face, awaited, called, entered
@@ -23,7 +24,7 @@ from lograft.client.types import Acknowledged, OffsetRange
 if TYPE_CHECKING:
     from lograft.client.columns import sending
 
-__all__ = ["Delivery", "Producer", "TableDelivery"]
+__all__ = ["Admin", "Delivery", "Producer", "TableDelivery"]
 
 
 class Delivery:
@@ -113,3 +114,56 @@ class Producer(Face[asynchronous.Producer]):
     def close(self, timeout_ms: int = asynchronous.CLOSE_TIMEOUT_MS) -> None:
         """Sends what is there, and fails what is not acknowledged when the time is up."""
         self.finish(self._client.close(timeout_ms))
+
+
+class Admin(Face[admin.Admin]):
+    """May be shared by threads."""
+
+    def __init__(self, settings: Mapping[str, Any] | None = None, /, **keywords: Any) -> None:
+        super().__init__(admin.Admin(settings, **keywords), "administrator")
+
+    list_offsets = awaited(admin.Admin.list_offsets)
+    delete_records = awaited(admin.Admin.delete_records)
+    describe_producers = awaited(admin.Admin.describe_producers)
+    elect_leaders = awaited(admin.Admin.elect_leaders)
+    reassign = awaited(admin.Admin.reassign)
+    list_reassignments = awaited(admin.Admin.list_reassignments)
+    list_transactions = awaited(admin.Admin.list_transactions)
+    describe_transactions = awaited(admin.Admin.describe_transactions)
+    fence_producers = awaited(admin.Admin.fence_producers)
+    find_hanging_transactions = awaited(admin.Admin.find_hanging_transactions)
+    abort_transaction = awaited(admin.Admin.abort_transaction)
+    list_groups = awaited(admin.Admin.list_groups)
+    describe_groups = awaited(admin.Admin.describe_groups)
+    delete_groups = awaited(admin.Admin.delete_groups)
+    remove_members = awaited(admin.Admin.remove_members)
+    list_group_offsets = awaited(admin.Admin.list_group_offsets)
+    alter_group_offsets = awaited(admin.Admin.alter_group_offsets)
+    delete_group_offsets = awaited(admin.Admin.delete_group_offsets)
+    plan_reset = awaited(admin.Admin.plan_reset)
+    plan_undo = awaited(admin.Admin.plan_undo)
+    reset_offsets = awaited(admin.Admin.reset_offsets)
+    undo_reset = awaited(admin.Admin.undo_reset)
+    execute_reset = awaited(admin.Admin.execute_reset)
+    describe_cluster = awaited(admin.Admin.describe_cluster)
+    describe_features = awaited(admin.Admin.describe_features)
+    update_features = awaited(admin.Admin.update_features)
+    describe_log_dirs = awaited(admin.Admin.describe_log_dirs)
+    unregister_broker = awaited(admin.Admin.unregister_broker)
+    describe_quorum = awaited(admin.Admin.describe_quorum)
+    add_voter = awaited(admin.Admin.add_voter)
+    remove_voter = awaited(admin.Admin.remove_voter)
+    describe_configs = awaited(admin.Admin.describe_configs)
+    alter_configs = awaited(admin.Admin.alter_configs)
+    list_config_resources = awaited(admin.Admin.list_config_resources)
+    alter_replication = awaited(admin.Admin.alter_replication)
+    create_topics = awaited(admin.Admin.create_topics)
+    delete_topics = awaited(admin.Admin.delete_topics)
+    create_partitions = awaited(admin.Admin.create_partitions)
+    list_topics = awaited(admin.Admin.list_topics)
+    describe_topics = awaited(admin.Admin.describe_topics)
+    connect = awaited(admin.Admin.connect)
+    statistics = called(admin.Admin.statistics)
+
+    def close(self) -> None:
+        self.finish(self._client.close())

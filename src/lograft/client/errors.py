@@ -5,6 +5,7 @@ ClientError
 ├─ OutcomeUnknown        sent, and no answer came: it may have happened or not
 ├─ BrokerError           the broker answered with one of Kafka's error codes
 │  └─ …                  a class for each code that programs tell apart
+├─ SomeFailed            of several things asked for together, some were not done
 ├─ TimedOut              a budget of the caller's (max.block.ms, delivery.timeout.ms …) is used up
 ├─ TransactionFailed     abort the transaction and begin again
 ├─ BufferFull            no room for one more record now
@@ -14,7 +15,8 @@ ClientError
 └─ WrongUse              a call that makes no sense now; a bug in the program
 """
 
-from typing import ClassVar, Final
+from collections.abc import Mapping
+from typing import Any, ClassVar, Final
 
 from lograft.model.errors import ErrorCode, LograftError
 from lograft.model.seams import Address
@@ -156,6 +158,37 @@ class FencedInstance(BrokerError):
     """Another consumer uses the same group.instance.id."""
 
     CODES = (ErrorCode.fenced_instance_id, ErrorCode.unreleased_instance_id)
+
+
+class TopicExists(BrokerError):
+    CODES = (ErrorCode.topic_already_exists,)
+
+
+class SettingRefused(BrokerError):
+    """A setting has a name or a value that the cluster does not take."""
+
+    CODES = (ErrorCode.invalid_config,)
+
+
+class GroupMissing(BrokerError):
+    CODES = (ErrorCode.group_id_not_found,)
+
+
+class GroupNotEmpty(BrokerError):
+    """The group has members; stop them first."""
+
+    CODES = (ErrorCode.non_empty_group, ErrorCode.group_subscribed_to_topic)
+
+
+class SomeFailed(ClientError):
+    """Of several things that were asked for together, some were done and others not."""
+
+    def __init__(self, done: Mapping[Any, Any], failed: Mapping[Any, ClientError]) -> None:
+        first, count = next(iter(failed.values())), len(failed)
+        super().__init__(f"{count} of {count + len(done)} failed; {first}")
+        #: By what was asked for: what came of it, and why nothing did.
+        self.done = done
+        self.failed = failed
 
 
 #: Errors that pass by themselves: elections, loading, overload, old metadata.

@@ -74,15 +74,16 @@ class Network:
         lane: str = SHORT,
         timeout_ms: int | None = None,
         at_least: int = 0,
+        at_most: int | None = None,
     ) -> R:
-        """Asks one broker, once; None: whichever has the least to do. `at_least`: the lowest
-        version that can say what is meant. Raises ConnectionFailed, OutcomeUnknown or
+        """Asks one broker, once; None: whichever has the least to do. `at_least`, `at_most`: the
+        versions that can say what is meant. Raises ConnectionFailed, OutcomeUnknown or
         UnsupportedByBroker."""
         link = await (self.any_link() if node is None else self.link(node, lane))
         return await link.ask(
             request,
             answer,
-            version=link.version_of(answer.KEY, at_least=at_least),
+            version=link.version_of(answer.KEY, at_least=at_least, at_most=at_most),
             timeout_ms=self._settings.request_timeout_ms if timeout_ms is None else timeout_ms,
         )
 

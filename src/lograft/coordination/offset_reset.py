@@ -7,8 +7,6 @@ finds it on any coordinator.
 """
 
 from collections.abc import Iterator
-from enum import IntEnum
-from typing import Final
 
 from lograft.coordination.group_shard import GroupShard
 from lograft.coordination.offset_records import offset_record, offset_tombstone
@@ -16,7 +14,7 @@ from lograft.coordination.offset_table import Before
 from lograft.coordination.types import Outcome, Record, Ticket
 from lograft.metadata.errors import Refused
 from lograft.model.errors import ErrorCode
-from lograft.model.types import NO_EPOCH, NO_OFFSET
+from lograft.model.types import NO_EPOCH, NO_OFFSET, RESET_GENERATION, ResetAction
 from lograft.wire.messages.offset_commit import (
     OffsetCommitRequest,
     OffsetCommitRequestPartition,
@@ -25,20 +23,6 @@ from lograft.wire.messages.offset_commit import (
     OffsetCommitResponsePartition,
     OffsetCommitResponseTopic,
 )
-
-
-class ResetAction(IntEnum):
-    """What an OffsetCommit asks for (`reset_action`); the numbers are those on the wire."""
-
-    #: A commit like any other.
-    none = 0
-    reset = 1
-    undo = 2
-
-
-#: The generation that these requests name, without a member: Kafka, and whoever else steps over
-#: the action, refuses it (UNKNOWN_MEMBER_ID, GROUP_ID_NOT_FOUND) and commits nothing.
-RESET_GENERATION: Final = 0
 
 
 def reset_offsets(

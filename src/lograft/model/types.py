@@ -50,6 +50,20 @@ class ReplicationMode(IntEnum):
     leaving = 3
 
 
+class ResetAction(IntEnum):
+    """What an OffsetCommit asks for (`reset_action`); the numbers are those on the wire."""
+
+    #: A commit like any other.
+    none = 0
+    reset = 1
+    undo = 2
+
+
+#: The generation that resets name, without a member: Kafka, and whoever else steps over the action,
+#: refuses it (UNKNOWN_MEMBER_ID, GROUP_ID_NOT_FOUND) and commits nothing.
+RESET_GENERATION: Final = 0
+
+
 class TopicPartition(NamedTuple):
     topic: str
     partition: int

@@ -2,8 +2,8 @@ from uuid import UUID
 
 import pytest
 
-from lograft.coordination.offset_reset import RESET_GENERATION, ResetAction
 from lograft.model.errors import ErrorCode
+from lograft.model.types import RESET_GENERATION, ResetAction
 from lograft.wire.messages.offset_commit import (
     OffsetCommitRequest,
     OffsetCommitRequestPartition,

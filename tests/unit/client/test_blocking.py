@@ -9,6 +9,7 @@ from contextlib import asynccontextmanager
 import pytest
 
 from lograft.client import blocking
+from lograft.client.admin import Admin
 from lograft.client.errors import Closed, WrongUse
 from lograft.client.faces import Face, awaited, called, entered
 from lograft.client.producer import Producer
@@ -89,7 +90,12 @@ def test_it_says_when_it_cannot_be_used() -> None:
         counter.current()
 
 
-def test_the_producer_has_the_words_of_the_asynchronous_one() -> None:
-    for name, _member in inspect.getmembers(Producer, inspect.isfunction):
+@pytest.mark.parametrize(
+    ("asynchronous", "face"), [(Producer, blocking.Producer), (Admin, blocking.Admin)]
+)
+def test_faces_have_the_words_of_the_asynchronous_clients(
+    asynchronous: type[object], face: type[object]
+) -> None:
+    for name, _member in inspect.getmembers(asynchronous, inspect.isfunction):
         if not name.startswith("_"):
-            assert hasattr(blocking.Producer, name), name
+            assert hasattr(face, name), name

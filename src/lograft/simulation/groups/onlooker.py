@@ -3,8 +3,8 @@
 import asyncio
 from typing import Final
 
-from lograft.coordination.offset_reset import ResetAction
 from lograft.model.errors import ErrorCode
+from lograft.model.types import ResetAction
 from lograft.simulation.client import NotSent, OutcomeUnknown
 from lograft.simulation.groups.coordinators import GROUP, CoordinatorRoute
 from lograft.simulation.groups.membership import (

@@ -1,0 +1,365 @@
+"""The cluster as a whole: brokers, features, disks, and the quorum of its controllers."""
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from enum import IntEnum
+from uuid import UUID
+
+from lograft.client.administering.part import AdminPart
+from lograft.client.errors import ClientError, broker_error, raise_for
+from lograft.client.network import Node
+from lograft.model.seams import Address
+from lograft.model.types import METADATA_TOPIC, ZERO_UUID, TopicPartition
+from lograft.wire.messages.add_raft_voter import (
+    AddRaftVoterRequest,
+    AddRaftVoterResponse,
+    Listener,
+)
+from lograft.wire.messages.api_versions import ApiVersionsRequest, ApiVersionsResponse
+from lograft.wire.messages.describe_cluster import (
+    DescribeClusterRequest,
+    DescribeClusterResponse,
+)
+from lograft.wire.messages.describe_log_dirs import (
+    DescribableLogDirTopic,
+    DescribeLogDirsRequest,
+    DescribeLogDirsResponse,
+    DescribeLogDirsResult,
+)
+from lograft.wire.messages.describe_quorum import (
+    DescribeQuorumRequest,
+    DescribeQuorumRequestPartitionData,
+    DescribeQuorumRequestTopicData,
+    DescribeQuorumResponse,
+    DescribeQuorumResponsePartitionData,
+    ReplicaState,
+)
+from lograft.wire.messages.remove_raft_voter import (
+    RemoveRaftVoterRequest,
+    RemoveRaftVoterResponse,
+)
+from lograft.wire.messages.unregister_broker import (
+    UnregisterBrokerRequest,
+    UnregisterBrokerResponse,
+)
+from lograft.wire.messages.update_features import (
+    FeatureUpdateKey,
+    UpdateFeaturesRequest,
+    UpdateFeaturesResponse,
+)
+
+
+@dataclass(frozen=True, slots=True)
+class BrokerDescription:
+    id: int
+    address: Address
+    rack: str | None
+    is_fenced: bool
+
+
+@dataclass(frozen=True, slots=True)
+class ClusterDescription:
+    cluster_id: str
+    #: Of brokers that run by a quorum: any broker, all hand on to the active controller.
+    controller: int
+    brokers: tuple[BrokerDescription, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class FeatureLevels:
+    lowest: int
+    highest: int
+
+
+@dataclass(frozen=True, slots=True)
+class Features:
+    """What all nodes follow, and what the asked one could."""
+
+    finalized: Mapping[str, FeatureLevels]
+    finalized_epoch: int
+    supported: Mapping[str, FeatureLevels]
+
+
+class UpgradeKind(IntEnum):
+    """The numbers are those on the wire."""
+
+    upgrade = 1
+    safe_downgrade = 2
+    unsafe_downgrade = 3
+
+
+@dataclass(frozen=True, slots=True)
+class DirectoryReplica:
+    bytes: int
+    #: Behind the high watermark, or of a future replica behind the present one.
+    lag: int
+    is_future: bool
+
+
+@dataclass(frozen=True, slots=True)
+class LogDirectory:
+    path: str
+    #: Why it cannot be used.
+    error: ClientError | None
+    #: -1: not known.
+    total_bytes: int
+    usable_bytes: int
+    replicas: Mapping[TopicPartition, DirectoryReplica]
+
+
+@dataclass(frozen=True, slots=True)
+class QuorumReplica:
+    node: int
+    directory: UUID
+    end_offset: int
+    #: By the leader's wall clock; -1: not known.
+    last_fetch_ms: int
+    last_caught_up_ms: int
+
+
+@dataclass(frozen=True, slots=True)
+class QuorumDescription:
+    leader: int
+    leader_epoch: int
+    high_watermark: int
+    voters: tuple[QuorumReplica, ...]
+    observers: tuple[QuorumReplica, ...]
+    #: Of the voters, by listener.
+    addresses: Mapping[int, Mapping[str, Address]]
+
+
+class ClusterPart(AdminPart):
+    async def describe_cluster(self, *, fenced: bool = False) -> ClusterDescription:
+        """Who is in the cluster; `fenced`: also brokers that are registered and away.
+
+        print((await admin.describe_cluster()).brokers)
+        """
+        answer = await self._calls.one(
+            DescribeClusterRequest(include_fenced_brokers=fenced),
+            DescribeClusterResponse,
+            lambda found: raise_for(found.error_code, "the cluster", found.error_message),
+            at_least=2 if fenced else 0,
+        )
+        brokers = sorted(answer.brokers, key=lambda one: one.broker_id)
+        return ClusterDescription(
+            answer.cluster_id,
+            answer.controller_id,
+            tuple(
+                BrokerDescription(
+                    one.broker_id, Address(one.host, one.port), one.rack, one.is_fenced
+                )
+                for one in brokers
+            ),
+        )
+
+    async def describe_features(self) -> Features:
+        """Levels of what the nodes must agree on.
+
+        print((await admin.describe_features()).finalized["metadata.version"].highest)
+        """
+        answer = await self._calls.one(
+            ApiVersionsRequest(client_software_name="lograft", client_software_version="1"),
+            ApiVersionsResponse,
+            lambda found: raise_for(found.error_code, "features"),
+            at_least=3,
+        )
+        return Features(
+            {
+                one.name: FeatureLevels(one.min_version_level, one.max_version_level)
+                for one in answer.finalized_features
+            },
+            answer.finalized_features_epoch,
+            {
+                one.name: FeatureLevels(one.min_version, one.max_version)
+                for one in answer.supported_features
+            },
+        )
+
+    async def update_features(
+        self,
+        levels: Mapping[str, int],
+        *,
+        kind: UpgradeKind = UpgradeKind.upgrade,
+        validate_only: bool = False,
+    ) -> None:
+        """All of it or nothing; level 0 takes a feature away.
+
+        finalized = (await admin.describe_features()).finalized
+        levels = {"group.version": finalized["group.version"].highest}
+        await admin.update_features(levels, validate_only=True)
+        """
+        await self._calls.one(
+            UpdateFeaturesRequest(
+                timeout_ms=self._calls.request_timeout_ms,
+                feature_updates=[
+                    FeatureUpdateKey(feature=name, max_version_level=level, upgrade_type=kind)
+                    for name, level in levels.items()
+                ],
+                validate_only=validate_only,
+            ),
+            UpdateFeaturesResponse,
+            _check_features,
+            locate=self._calls.controller,
+            at_least=1,
+        )
+
+    async def describe_log_dirs(
+        self,
+        brokers: Iterable[int] | None = None,
+        *,
+        partitions: Iterable[TopicPartition] | None = None,
+    ) -> dict[int, list[LogDirectory]]:
+        """What each broker's disks hold.
+
+        for broker, directories in (await admin.describe_log_dirs()).items():
+            print(broker, [(one.path, one.usable_bytes) for one in directories])
+        """
+        topics = None if partitions is None else _by_topic(partitions)
+
+        async def ask(
+            node: Node | None, ids: Sequence[int]
+        ) -> dict[int, list[LogDirectory] | ClientError]:
+            (broker,) = ids
+            answer = await self._calls.ask(
+                node,
+                DescribeLogDirsRequest(
+                    topics=None
+                    if topics is None
+                    else [
+                        DescribableLogDirTopic(topic=name, partitions=indexes)
+                        for name, indexes in topics.items()
+                    ]
+                ),
+                DescribeLogDirsResponse,
+            )
+            raise_for(answer.error_code, f"log directories of broker {broker}")
+            return {broker: [_directory(one) for one in answer.results]}
+
+        asked = await self._calls.broker_ids() if brokers is None else brokers
+        return await self._calls.all_of(asked, self._calls.brokers, ask)
+
+    async def unregister_broker(self, broker: int) -> None:
+        """Forgets a broker that will not come back. Its partitions keep their replicas there:
+        reassign them first.
+
+            # The first step of taking broker 7 out for good is `lograft reassign`, the last is
+            # await admin.unregister_broker(7)
+        """
+        await self._calls.one(
+            UnregisterBrokerRequest(broker_id=broker),
+            UnregisterBrokerResponse,
+            lambda found: raise_for(found.error_code, f"broker {broker}", found.error_message),
+            locate=self._calls.controller,
+        )
+
+    # ── the quorum ───────────────────────────────────────────────────────────────────────────
+
+    async def describe_quorum(self) -> QuorumDescription:
+        """Who votes, who leads, and how far everybody is.
+
+        quorum = await admin.describe_quorum()
+        print(quorum.leader, [voter.node for voter in quorum.voters])
+        """
+        answer = await self._calls.one(
+            DescribeQuorumRequest(
+                topics=[
+                    DescribeQuorumRequestTopicData(
+                        topic_name=METADATA_TOPIC,
+                        partitions=[DescribeQuorumRequestPartitionData(partition_index=0)],
+                    )
+                ]
+            ),
+            DescribeQuorumResponse,
+            _check_quorum,
+            locate=self._calls.controller,
+        )
+        told = answer.topics[0].partitions[0]
+        return QuorumDescription(
+            told.leader_id,
+            told.leader_epoch,
+            told.high_watermark,
+            tuple(_quorum_replica(one) for one in told.current_voters),
+            tuple(_quorum_replica(one) for one in told.observers),
+            {
+                node.node_id: {one.name: Address(one.host, one.port) for one in node.listeners}
+                for node in answer.nodes
+            },
+        )
+
+    async def add_voter(self, node: int, directory: UUID, listeners: Mapping[str, Address]) -> None:
+        """Lets a controller that follows the quorum vote in it (KIP-853).
+
+        # await admin.add_voter(4, directory_id, {"CONTROLLER": Address("host4", 9093)})
+        """
+        await self._calls.one(
+            AddRaftVoterRequest(
+                cluster_id=None,
+                timeout_ms=self._calls.request_timeout_ms,
+                voter_id=node,
+                voter_directory_id=directory,
+                listeners=[
+                    Listener(name=name, host=address.host, port=address.port)
+                    for name, address in listeners.items()
+                ],
+            ),
+            AddRaftVoterResponse,
+            lambda found: raise_for(found.error_code, f"voter {node}", found.error_message),
+            locate=self._calls.controller,
+        )
+
+    async def remove_voter(self, node: int, directory: UUID) -> None:
+        """Takes a controller's vote; it goes on following the quorum.
+
+        # await admin.remove_voter(4, directory_id)
+        """
+        await self._calls.one(
+            RemoveRaftVoterRequest(cluster_id=None, voter_id=node, voter_directory_id=directory),
+            RemoveRaftVoterResponse,
+            lambda found: raise_for(found.error_code, f"voter {node}", found.error_message),
+            locate=self._calls.controller,
+        )
+
+
+def _by_topic(partitions: Iterable[TopicPartition]) -> dict[str, list[int]]:
+    topics: dict[str, list[int]] = {}
+    for one in partitions:
+        topics.setdefault(one.topic, []).append(one.partition)
+    return topics
+
+
+def _check_features(answer: UpdateFeaturesResponse) -> None:
+    for one in answer.results:
+        raise_for(one.error_code, f"feature {one.feature!r}", one.error_message)
+    raise_for(answer.error_code, "features", answer.error_message)
+
+
+def _directory(told: DescribeLogDirsResult) -> LogDirectory:
+    return LogDirectory(
+        told.log_dir,
+        broker_error(told.error_code, told.log_dir) if told.error_code else None,
+        told.total_bytes,
+        told.usable_bytes,
+        {
+            TopicPartition(topic.name, one.partition_index): DirectoryReplica(
+                one.partition_size, one.offset_lag, one.is_future_key
+            )
+            for topic in told.topics
+            for one in topic.partitions
+        },
+    )
+
+
+def _check_quorum(answer: DescribeQuorumResponse) -> None:
+    raise_for(answer.error_code, "the quorum", answer.error_message)
+    told: DescribeQuorumResponsePartitionData = answer.topics[0].partitions[0]
+    raise_for(told.error_code, "the quorum", told.error_message)
+
+
+def _quorum_replica(told: ReplicaState) -> QuorumReplica:
+    return QuorumReplica(
+        told.replica_id,
+        told.replica_directory_id or ZERO_UUID,
+        told.log_end_offset,
+        told.last_fetch_timestamp,
+        told.last_caught_up_timestamp,
+    )

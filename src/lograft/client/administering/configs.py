@@ -1,0 +1,326 @@
+"""Settings of topics, brokers and groups; how topics are replicated."""
+
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from enum import IntEnum
+from typing import Any, Final, Literal, NamedTuple
+
+from lograft.client.administering.calls import Places
+from lograft.client.administering.part import AdminPart
+from lograft.client.errors import ClientError, WrongUse, broker_error, raise_for
+from lograft.client.network import Node
+from lograft.wire.messages.describe_configs import (
+    DescribeConfigsRequest,
+    DescribeConfigsResource,
+    DescribeConfigsResourceResult,
+    DescribeConfigsResponse,
+    DescribeConfigsResult,
+)
+from lograft.wire.messages.incremental_alter_configs import (
+    AlterableConfig,
+    AlterConfigsResource,
+    AlterConfigsResourceResponse,
+    IncrementalAlterConfigsRequest,
+    IncrementalAlterConfigsResponse,
+)
+from lograft.wire.messages.list_config_resources import (
+    ListConfigResourcesRequest,
+    ListConfigResourcesResponse,
+)
+
+Mode = Literal["isr", "raft"]
+MODE: Final = "replication.mode"
+MODE_OF_PARTITIONS: Final = "replication.mode.partitions"
+
+
+class ResourceKind(IntEnum):
+    """The numbers are those on the wire."""
+
+    topic = 2
+    broker = 4
+    broker_logger = 8
+    client_metrics = 16
+    group = 32
+
+
+class ConfigResource(NamedTuple):
+    kind: ResourceKind
+    #: A broker's id as text; "" means all brokers together.
+    name: str
+
+    @property
+    def is_one_broker(self) -> bool:
+        return self.kind in (ResourceKind.broker, ResourceKind.broker_logger) and bool(self.name)
+
+
+class ConfigSource(IntEnum):
+    """Where a value comes from; the numbers are those on the wire."""
+
+    unknown = 0
+    topic = 1
+    broker = 2
+    all_brokers = 3
+    static_broker = 4
+    default = 5
+    broker_logger = 6
+    client_metrics = 7
+    group = 8
+
+
+class ConfigType(IntEnum):
+    unknown = 0
+    boolean = 1
+    string = 2
+    int = 3
+    short = 4
+    long = 5
+    double = 6
+    list = 7
+    class_ = 8
+    password = 9
+
+
+@dataclass(frozen=True, slots=True)
+class ConfigSynonym:
+    name: str
+    value: str | None
+    source: ConfigSource
+
+
+@dataclass(frozen=True, slots=True)
+class ConfigEntry:
+    name: str
+    #: None: there is none, or it is sensitive.
+    value: str | None
+    source: ConfigSource
+    is_read_only: bool
+    is_sensitive: bool
+    type: ConfigType
+    documentation: str | None
+    #: Where else the value could come from, the first wins.
+    synonyms: tuple[ConfigSynonym, ...]
+
+
+class Operation(IntEnum):
+    """What to do with a setting; the numbers are those on the wire."""
+
+    set = 0
+    delete = 1
+    #: Of settings that are lists.
+    append = 2
+    subtract = 3
+
+
+class ConfigChange(NamedTuple):
+    name: str
+    value: str | None
+    operation: Operation = Operation.set
+
+
+def topic_resource(name: str) -> ConfigResource:
+    return ConfigResource(ResourceKind.topic, name)
+
+
+def broker_resource(broker: int | None = None) -> ConfigResource:
+    """None: what holds for all brokers."""
+    return ConfigResource(ResourceKind.broker, "" if broker is None else str(broker))
+
+
+def group_resource(name: str) -> ConfigResource:
+    return ConfigResource(ResourceKind.group, name)
+
+
+class ConfigsPart(AdminPart):
+    async def describe_configs(
+        self,
+        resources: Iterable[ConfigResource],
+        *,
+        names: Collection[str] | None = None,
+        synonyms: bool = False,
+        documentation: bool = False,
+    ) -> dict[ConfigResource, dict[str, ConfigEntry]]:
+        """Settings by name, all or those that are named.
+
+        found = await admin.describe_configs([topic_resource("orders")])
+        print(found[topic_resource("orders")]["retention.ms"].value)
+        """
+
+        async def ask(
+            node: Node | None, items: Sequence[ConfigResource]
+        ) -> dict[ConfigResource, dict[str, ConfigEntry] | ClientError]:
+            answer = await self._calls.ask(
+                node,
+                DescribeConfigsRequest(
+                    resources=[
+                        DescribeConfigsResource(
+                            resource_type=one.kind,
+                            resource_name=one.name,
+                            configuration_keys=None if names is None else list(names),
+                        )
+                        for one in items
+                    ],
+                    include_synonyms=synonyms,
+                    include_documentation=documentation,
+                ),
+                DescribeConfigsResponse,
+            )
+            return {_resource(one): _entries(one) for one in answer.results}
+
+        return await self._calls.all_of(resources, self._where(self._calls.anywhere), ask)
+
+    async def alter_configs(
+        self,
+        changes: Mapping[ConfigResource, Iterable[ConfigChange]],
+        *,
+        validate_only: bool = False,
+    ) -> None:
+        """Changes the settings that are named, and no others.
+
+        change = ConfigChange("retention.ms", "3600000")
+        await admin.alter_configs({topic_resource("orders"): [change]})
+        """
+
+        async def ask(
+            node: Node | None, items: Sequence[ConfigResource]
+        ) -> dict[ConfigResource, ClientError | None]:
+            request = IncrementalAlterConfigsRequest(
+                resources=[_altered(one, changes[one]) for one in items],
+                validate_only=validate_only,
+            )
+            answer = await self._calls.ask(node, request, IncrementalAlterConfigsResponse)
+            return {
+                _resource(one): broker_error(
+                    one.error_code,
+                    f"{_resource(one).kind.name} {one.resource_name!r}",
+                    one.error_message,
+                )
+                if one.error_code
+                else None
+                for one in answer.responses
+            }
+
+        await self._calls.all_of(changes, self._where(self._calls.controller), ask)
+
+    async def list_config_resources(
+        self, kinds: Iterable[ResourceKind] = ()
+    ) -> list[ConfigResource]:
+        """Whatever can have settings of its own.
+
+        print(await admin.list_config_resources([ResourceKind.topic]))
+        """
+        wanted = [int(kind) for kind in kinds]
+        answer = await self._calls.one(
+            ListConfigResourcesRequest(resource_types=wanted),
+            ListConfigResourcesResponse,
+            lambda found: raise_for(found.error_code, "settings"),
+            at_least=1 if wanted else 0,
+        )
+        return [
+            ConfigResource(ResourceKind(one.resource_type), one.resource_name)
+            for one in answer.config_resources
+        ]
+
+    async def alter_replication(
+        self,
+        topic: str,
+        *,
+        mode: Mode | None = None,
+        replicas: int | None = None,
+        partitions: Collection[int] = (),
+    ) -> None:
+        """Changes how a topic is replicated while it is in use: Kafka's ISR or Raft, and by how
+        many brokers, in one step of the cluster's log. Only Lograft can. `partitions`: only these;
+        the mode of a whole topic takes back what was said of single partitions. `describe_topics`
+        shows how far it is.
+
+        await admin.alter_replication("orders", mode="raft")
+        await admin.alter_replication("orders", mode="isr", partitions=[0])
+        """
+        if mode is None and replicas is None:
+            raise WrongUse("alter_replication changes nothing: give a mode, replicas or both")
+        changes = []
+        if mode is not None and partitions:
+            overrides = await self._mode_overrides(topic) | dict.fromkeys(partitions, mode)
+            words = ",".join(f"{index}:{word}" for index, word in sorted(overrides.items()))
+            changes.append(ConfigChange(MODE_OF_PARTITIONS, words))
+        elif mode is not None:
+            changes.append(ConfigChange(MODE, mode))
+            changes.append(ConfigChange(MODE_OF_PARTITIONS, None, Operation.delete))
+        await self._calls.one(
+            IncrementalAlterConfigsRequest(
+                resources=[_altered(topic_resource(topic), changes)],
+                replication_factor=replicas or -1,
+                partitions=sorted(partitions),
+            ),
+            IncrementalAlterConfigsResponse,
+            lambda answer: _raise_first(topic, answer.responses),
+            locate=self._calls.controller,
+            at_least=1,
+        )
+
+    async def _mode_overrides(self, topic: str) -> dict[int, str]:
+        resource = topic_resource(topic)
+        found = await self.describe_configs([resource], names=[MODE_OF_PARTITIONS])
+        entry = found[resource].get(MODE_OF_PARTITIONS)
+        words = ((entry.value if entry else None) or "").split(",")
+        pairs = (word.partition(":") for word in words if word)
+        return {int(index): mode for index, _, mode in pairs}
+
+    def _where(
+        self, elsewhere: Callable[[Sequence[str]], Any]
+    ) -> Callable[[Sequence[ConfigResource]], Any]:
+        """Of a single broker, that broker knows."""
+
+        async def locate(items: Sequence[ConfigResource]) -> Places[ConfigResource]:
+            place = (await elsewhere([""]))[""]
+            brokers = [int(one.name) for one in items if one.is_one_broker]
+            known = await self._calls.brokers(brokers) if brokers else {}
+            return {one: known[int(one.name)] if one.is_one_broker else place for one in items}
+
+        return locate
+
+
+def _resource(told: DescribeConfigsResult | AlterConfigsResourceResponse) -> ConfigResource:
+    return ConfigResource(ResourceKind(told.resource_type), told.resource_name)
+
+
+def _entries(told: DescribeConfigsResult) -> dict[str, ConfigEntry] | ClientError:
+    if told.error_code:
+        kind = ResourceKind(told.resource_type).name
+        return broker_error(
+            told.error_code, f"settings of {kind} {told.resource_name!r}", told.error_message
+        )
+    return {one.name: _entry(one) for one in told.configs}
+
+
+def _entry(told: DescribeConfigsResourceResult) -> ConfigEntry:
+    return ConfigEntry(
+        told.name,
+        told.value,
+        _source(told.config_source),
+        told.read_only,
+        told.is_sensitive,
+        ConfigType(told.config_type) if told.config_type in set(ConfigType) else ConfigType(0),
+        told.documentation,
+        tuple(ConfigSynonym(one.name, one.value, _source(one.source)) for one in told.synonyms),
+    )
+
+
+def _source(number: int) -> ConfigSource:
+    return ConfigSource(number) if number in set(ConfigSource) else ConfigSource.unknown
+
+
+def _altered(resource: ConfigResource, changes: Iterable[ConfigChange]) -> AlterConfigsResource:
+    return AlterConfigsResource(
+        resource_type=resource.kind,
+        resource_name=resource.name,
+        configs=[
+            AlterableConfig(name=one.name, config_operation=one.operation, value=one.value)
+            for one in changes
+        ],
+    )
+
+
+def _raise_first(topic: str, told: Sequence[AlterConfigsResourceResponse]) -> None:
+    for one in told:
+        raise_for(one.error_code, f"topic {topic!r}", one.error_message)

@@ -1,0 +1,297 @@
+"""Groups of consumers, of either protocol: listed, described, emptied, deleted."""
+
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from struct import Struct
+from typing import Final
+
+from lograft.client.administering.part import AdminPart
+from lograft.client.administering.partitions import failure
+from lograft.client.errors import ClientError, UnsupportedByBroker, broker_error, raise_for
+from lograft.client.network import Node
+from lograft.model.errors import ErrorCode
+from lograft.model.types import TopicPartition
+from lograft.wire import codec
+from lograft.wire.errors import WireError
+from lograft.wire.messages.consumer_group_describe import (
+    ConsumerGroupDescribeRequest,
+    ConsumerGroupDescribeResponse,
+)
+from lograft.wire.messages.consumer_group_describe import DescribedGroup as ConsumerGroup
+from lograft.wire.messages.delete_groups import DeleteGroupsRequest, DeleteGroupsResponse
+from lograft.wire.messages.describe_groups import (
+    DescribedGroup,
+    DescribeGroupsRequest,
+    DescribeGroupsResponse,
+)
+from lograft.wire.messages.leave_group import (
+    LeaveGroupRequest,
+    LeaveGroupResponse,
+    MemberIdentity,
+)
+from lograft.wire.messages.list_groups import ListGroupsRequest, ListGroupsResponse
+from lograft.wire.records.consumer_protocol_assignment import ConsumerProtocolAssignment
+
+CLASSIC: Final = "classic"
+CONSUMER: Final = "consumer"
+DEAD: Final = "Dead"
+_ASSIGNMENT_VERSION: Final = Struct(">h")
+_ASSIGNMENT_VERSION_MAX: Final = 3
+_NO_CONSUMER_GROUP: Final = frozenset((ErrorCode.group_id_not_found, ErrorCode.unsupported_version))
+
+
+@dataclass(frozen=True, slots=True)
+class GroupListing:
+    group: str
+    #: "classic", "consumer", "share" …
+    type: str
+    state: str
+    #: "consumer" for all consumers, "" where nobody ever joined.
+    protocol_type: str
+
+
+@dataclass(frozen=True, slots=True)
+class MemberDescription:
+    member: str
+    instance: str | None
+    client: str
+    host: str
+    #: What it has now, and what it is to have, by topic.
+    partitions: Mapping[str, list[int]]
+    target: Mapping[str, list[int]]
+    #: Of the consumer protocol; -1 in a classic group.
+    epoch: int = -1
+
+
+@dataclass(frozen=True, slots=True)
+class GroupDescription:
+    group: str
+    type: str
+    state: str
+    #: What its members agreed on, or the server's assignor.
+    assignor: str
+    #: The node that coordinates it.
+    coordinator: int
+    members: tuple[MemberDescription, ...] = ()
+    #: Of the consumer protocol; -1 in a classic group.
+    epoch: int = -1
+    target_epoch: int = -1
+
+    @property
+    def readers(self) -> dict[TopicPartition, MemberDescription]:
+        """Who has each partition now."""
+        return {
+            TopicPartition(topic, partition): member
+            for member in self.members
+            for topic, partitions in member.partitions.items()
+            for partition in partitions
+        }
+
+
+class GroupsPart(AdminPart):
+    async def list_groups(
+        self, *, states: Collection[str] = (), types: Collection[str] = ()
+    ) -> list[GroupListing]:
+        """All groups by name, or those in these states and of these types.
+
+        print([group.group for group in await admin.list_groups(states=["Empty"])])
+        """
+        wanted_states = {one.lower() for one in states}
+        wanted_types = {one.lower() for one in types}
+
+        async def ask(node: Node | None, ids: Sequence[int]) -> dict[int, list[GroupListing]]:
+            (broker,) = ids
+            answer = await self._calls.ask(node, ListGroupsRequest(), ListGroupsResponse)
+            raise_for(answer.error_code, f"groups of broker {broker}")
+            return {
+                broker: [
+                    GroupListing(
+                        one.group_id, one.group_type.lower(), one.group_state, one.protocol_type
+                    )
+                    for one in answer.groups
+                ]
+            }
+
+        # Every broker knows those that it coordinates.
+        told = await self._calls.all_of(await self._calls.broker_ids(), self._calls.brokers, ask)
+        found = {one.group: one for groups in told.values() for one in groups}
+        return [
+            one
+            for _, one in sorted(found.items())
+            if (not wanted_states or one.state.lower() in wanted_states)
+            and (not wanted_types or one.type in wanted_types)
+        ]
+
+    async def describe_groups(self, groups: Iterable[str]) -> dict[str, GroupDescription]:
+        """Members and what they have, of either protocol. A group that nobody knows is Dead.
+
+        group = (await admin.describe_groups(["billing"]))["billing"]
+        print(group.state, [member.client for member in group.members])
+        """
+
+        async def ask(
+            node: Node | None, names: Sequence[str]
+        ) -> dict[str, GroupDescription | ClientError]:
+            assert isinstance(node, int)
+            found: dict[str, GroupDescription | ClientError] = {}
+            for one in await self._consumer_groups(node, names):
+                if one.error_code not in _NO_CONSUMER_GROUP:
+                    found[one.group_id] = failure(
+                        one.error_code, f"group {one.group_id!r}", one.error_message
+                    ) or _consumer_group(one, node)
+            rest = [name for name in names if name not in found]
+            if rest:
+                answer = await self._calls.ask(
+                    node, DescribeGroupsRequest(groups=rest), DescribeGroupsResponse
+                )
+                found.update((one.group_id, _classic_group(one, node)) for one in answer.groups)
+            return found
+
+        return await self._calls.all_of(groups, self._calls.group_coordinators, ask)
+
+    async def _consumer_groups(self, node: Node, names: Sequence[str]) -> list[ConsumerGroup]:
+        try:
+            answer = await self._calls.ask(
+                node,
+                ConsumerGroupDescribeRequest(group_ids=list(names)),
+                ConsumerGroupDescribeResponse,
+            )
+        except UnsupportedByBroker:
+            return []
+        return answer.groups
+
+    async def delete_groups(self, groups: Iterable[str]) -> None:
+        """Deletes groups without members, with all that they have committed.
+
+        await admin.delete_groups(["billing"])
+        """
+
+        async def ask(node: Node | None, names: Sequence[str]) -> dict[str, ClientError | None]:
+            answer = await self._calls.ask(
+                node, DeleteGroupsRequest(groups_names=list(names)), DeleteGroupsResponse
+            )
+            return {
+                one.group_id: _undeleted(one.group_id, one.error_code) for one in answer.results
+            }
+
+        await self._calls.all_of(groups, self._calls.group_coordinators, ask)
+
+    async def remove_members(
+        self, group: str, instances: Collection[str] | None = None, *, reason: str = ""
+    ) -> None:
+        """Sends members of a classic group away: static ones by their group.instance.id; None: all.
+
+        await admin.remove_members("billing")
+        """
+        if instances is None:
+            described = (await self.describe_groups([group]))[group]
+            identities = [
+                MemberIdentity(
+                    member_id="" if one.instance is not None else one.member,
+                    group_instance_id=one.instance,
+                    reason=reason,
+                )
+                for one in described.members
+            ]
+        else:
+            identities = [
+                MemberIdentity(member_id="", group_instance_id=one, reason=reason)
+                for one in instances
+            ]
+        if not identities:
+            return
+
+        async def ask(node: Node | None, names: Sequence[str]) -> dict[str, None]:
+            answer = await self._calls.ask(
+                node,
+                LeaveGroupRequest(group_id=group, members=identities),
+                LeaveGroupResponse,
+                at_least=3,
+            )
+            raise_for(answer.error_code, f"group {group!r}")
+            for one in answer.members:
+                raise_for(
+                    one.error_code,
+                    f"member {one.group_instance_id or one.member_id!r} of group {group!r}",
+                )
+            return dict.fromkeys(names, None)
+
+        await self._calls.all_of([group], self._calls.group_coordinators, ask)
+
+
+def _consumer_group(told: ConsumerGroup, coordinator: int) -> GroupDescription:
+    return GroupDescription(
+        told.group_id,
+        CONSUMER,
+        told.group_state,
+        told.assignor_name,
+        coordinator,
+        tuple(
+            MemberDescription(
+                one.member_id,
+                one.instance_id,
+                one.client_id,
+                one.client_host,
+                {
+                    topic.topic_name: sorted(topic.partitions)
+                    for topic in one.assignment.topic_partitions
+                },
+                {
+                    topic.topic_name: sorted(topic.partitions)
+                    for topic in one.target_assignment.topic_partitions
+                },
+                one.member_epoch,
+            )
+            for one in told.members
+        ),
+        told.group_epoch,
+        told.assignment_epoch,
+    )
+
+
+def _classic_group(told: DescribedGroup, coordinator: int) -> GroupDescription | ClientError:
+    if told.error_code and told.error_code != ErrorCode.group_id_not_found:
+        return broker_error(told.error_code, f"group {told.group_id!r}", told.error_message)
+    members = []
+    for one in told.members:
+        has = _assigned(one.member_assignment)
+        members.append(
+            MemberDescription(
+                one.member_id, one.group_instance_id, one.client_id, one.client_host, has, has
+            )
+        )
+    return GroupDescription(
+        told.group_id,
+        CLASSIC,
+        told.group_state or DEAD,
+        told.protocol_data,
+        coordinator,
+        tuple(members),
+    )
+
+
+def _assigned(assignment: bytes) -> dict[str, list[int]]:
+    """Nothing for members that are no consumers: only they know what their bytes mean."""
+    if len(assignment) < _ASSIGNMENT_VERSION.size:
+        return {}
+    (version,) = _ASSIGNMENT_VERSION.unpack_from(assignment)
+    try:
+        read, _ = codec.read(
+            ConsumerProtocolAssignment,
+            min(max(version, 0), _ASSIGNMENT_VERSION_MAX),
+            assignment,
+            _ASSIGNMENT_VERSION.size,
+        )
+    except WireError:
+        return {}
+    return {topic.topic: sorted(topic.partitions) for topic in read.assigned_partitions}
+
+
+def _undeleted(group: str, code: int) -> ClientError | None:
+    advice = {
+        ErrorCode.non_empty_group: "it has members; stop them first (`lograft groups describe"
+        f" {group}` shows who they are)",
+        ErrorCode.group_id_not_found: "there is no such group (`lograft groups list` shows those"
+        " there are)",
+    }
+    return failure(code, f"group {group!r}", advice.get(ErrorCode(code)) if code else None)

@@ -1,0 +1,348 @@
+"""Partitions: where their logs begin and end, who leads them, where their replicas go."""
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from enum import IntEnum
+from typing import Final, Literal, NamedTuple
+
+from lograft.client.administering.calls import settled
+from lograft.client.administering.part import AdminPart
+from lograft.client.errors import ClientError, broker_error, raise_for
+from lograft.client.network import Node
+from lograft.model.errors import ErrorCode
+from lograft.model.types import TopicPartition
+from lograft.wire.messages.alter_partition_reassignments import (
+    AlterPartitionReassignmentsRequest,
+    AlterPartitionReassignmentsResponse,
+    ReassignablePartition,
+    ReassignableTopic,
+)
+from lograft.wire.messages.delete_records import (
+    DeleteRecordsPartition,
+    DeleteRecordsRequest,
+    DeleteRecordsResponse,
+    DeleteRecordsTopic,
+)
+from lograft.wire.messages.describe_producers import (
+    DescribeProducersRequest,
+    DescribeProducersResponse,
+    ProducerState,
+    TopicRequest,
+)
+from lograft.wire.messages.elect_leaders import (
+    ElectLeadersRequest,
+    ElectLeadersResponse,
+    TopicPartitions,
+)
+from lograft.wire.messages.list_offsets import (
+    ListOffsetsPartition,
+    ListOffsetsRequest,
+    ListOffsetsResponse,
+    ListOffsetsTopic,
+)
+from lograft.wire.messages.list_partition_reassignments import (
+    ListPartitionReassignmentsRequest,
+    ListPartitionReassignmentsResponse,
+    ListPartitionReassignmentsTopics,
+)
+
+#: Instead of a time in `list_offsets`.
+LATEST: Final = -1
+EARLIEST: Final = -2
+#: The record with the greatest timestamp.
+MAX_TIMESTAMP: Final = -3
+#: The lowest version that knows what a number means; times are as old as version 1.
+_VERSION_OF: Final = {MAX_TIMESTAMP: 7, -4: 8, -5: 9, -6: 11}
+#: Partitions in one request.
+_CHUNK: Final = 1_000
+
+Isolation = Literal["read_uncommitted", "read_committed"]
+
+
+class ListedOffset(NamedTuple):
+    #: -1: there is no such record.
+    offset: int
+    timestamp_ms: int
+    leader_epoch: int
+
+
+class Election(IntEnum):
+    """The numbers are those on the wire."""
+
+    #: To the first replica.
+    preferred = 0
+    #: To a replica that lives, even if records are lost.
+    unclean = 1
+
+
+@dataclass(frozen=True, slots=True)
+class Reassignment:
+    """One that is under way."""
+
+    replicas: tuple[int, ...]
+    adding: tuple[int, ...]
+    removing: tuple[int, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class ActiveProducer:
+    """One that a partition remembers; -1: none."""
+
+    producer_id: int
+    producer_epoch: int
+    last_sequence: int
+    last_timestamp_ms: int
+    coordinator_epoch: int
+    transaction_start_offset: int
+
+
+class PartitionsPart(AdminPart):
+    async def list_offsets(
+        self,
+        partitions: Mapping[TopicPartition, int],
+        *,
+        isolation: Isolation = "read_uncommitted",
+    ) -> dict[TopicPartition, ListedOffset]:
+        """The first offset since a time in milliseconds, or EARLIEST, LATEST, MAX_TIMESTAMP.
+
+        place = TopicPartition("orders", 0)
+        print((await admin.list_offsets({place: LATEST}))[place].offset)
+        """
+        at_least = max((_VERSION_OF.get(at, 1) for at in partitions.values()), default=1)
+
+        async def ask(
+            node: Node | None, items: Sequence[TopicPartition]
+        ) -> dict[TopicPartition, ListedOffset | ClientError]:
+            request = ListOffsetsRequest(
+                replica_id=-1,
+                isolation_level=int(isolation == "read_committed"),
+                topics=[
+                    ListOffsetsTopic(
+                        name=name,
+                        partitions=[
+                            ListOffsetsPartition(
+                                partition_index=one.partition, timestamp=partitions[one]
+                            )
+                            for one in those
+                        ],
+                    )
+                    for name, those in by_topic(items).items()
+                ],
+                timeout_ms=self._calls.request_timeout_ms,
+            )
+            answer = await self._calls.ask(
+                node, request, ListOffsetsResponse, at_least=max(at_least, 2)
+            )
+            return {
+                TopicPartition(topic.name, one.partition_index): failure(
+                    one.error_code, f"{topic.name}-{one.partition_index}"
+                )
+                or ListedOffset(one.offset, one.timestamp, one.leader_epoch)
+                for topic in answer.topics
+                for one in topic.partitions
+            }
+
+        return await self._calls.all_of(partitions, self._calls.leaders, ask)
+
+    async def delete_records(
+        self, before: Mapping[TopicPartition, int]
+    ) -> dict[TopicPartition, int]:
+        """Deletes records below an offset (-1: all that are committed); where the logs begin now.
+
+        await admin.delete_records({TopicPartition("orders", 0): -1})
+        """
+
+        async def ask(
+            node: Node | None, items: Sequence[TopicPartition]
+        ) -> dict[TopicPartition, int | ClientError]:
+            request = DeleteRecordsRequest(
+                topics=[
+                    DeleteRecordsTopic(
+                        name=name,
+                        partitions=[
+                            DeleteRecordsPartition(
+                                partition_index=one.partition, offset=before[one]
+                            )
+                            for one in those
+                        ],
+                    )
+                    for name, those in by_topic(items).items()
+                ],
+                timeout_ms=self._calls.request_timeout_ms,
+            )
+            answer = await self._calls.ask(node, request, DeleteRecordsResponse)
+            found: dict[TopicPartition, int | ClientError] = {}
+            for topic in answer.topics:
+                for one in topic.partitions:
+                    place = TopicPartition(topic.name, one.partition_index)
+                    error = failure(one.error_code, f"records of {place}")
+                    found[place] = one.low_watermark if error is None else error
+            return found
+
+        return await self._calls.all_of(before, self._calls.leaders, ask)
+
+    async def describe_producers(
+        self, partitions: Iterable[TopicPartition]
+    ) -> dict[TopicPartition, list[ActiveProducer]]:
+        """The producers that each partition remembers.
+
+        print(await admin.describe_producers([TopicPartition("orders", 0)]))
+        """
+
+        async def ask(
+            node: Node | None, items: Sequence[TopicPartition]
+        ) -> dict[TopicPartition, list[ActiveProducer] | ClientError]:
+            request = DescribeProducersRequest(
+                topics=[
+                    TopicRequest(name=name, partition_indexes=[one.partition for one in those])
+                    for name, those in by_topic(items).items()
+                ]
+            )
+            answer = await self._calls.ask(node, request, DescribeProducersResponse)
+            found: dict[TopicPartition, list[ActiveProducer] | ClientError] = {}
+            for topic in answer.topics:
+                for one in topic.partitions:
+                    place = TopicPartition(topic.name, one.partition_index)
+                    error = failure(one.error_code, f"producers of {place}", one.error_message)
+                    found[place] = (
+                        [_producer(each) for each in one.active_producers]
+                        if error is None
+                        else error
+                    )
+            return found
+
+        return await self._calls.all_of(partitions, self._calls.leaders, ask)
+
+    # ── leaders and replicas ─────────────────────────────────────────────────────────────────
+
+    async def elect_leaders(
+        self,
+        election: Election = Election.preferred,
+        partitions: Iterable[TopicPartition] | None = None,
+    ) -> dict[TopicPartition, bool]:
+        """Elects leaders; None: of all partitions that need it. False: it led already.
+
+        await admin.elect_leaders(Election.preferred, [TopicPartition("orders", 0)])
+        """
+        wanted = None if partitions is None else by_topic(partitions)
+        answer = await self._calls.one(
+            ElectLeadersRequest(
+                election_type=election,
+                topic_partitions=None
+                if wanted is None
+                else [
+                    TopicPartitions(topic=name, partitions=[one.partition for one in those])
+                    for name, those in wanted.items()
+                ],
+                timeout_ms=self._calls.request_timeout_ms,
+            ),
+            ElectLeadersResponse,
+            lambda found: raise_for(found.error_code, "elections"),
+            locate=self._calls.controller,
+            at_least=1,
+        )
+        outcomes: dict[TopicPartition, bool | ClientError] = {}
+        for topic in answer.replica_election_results:
+            for one in topic.partition_result:
+                place = TopicPartition(topic.topic, one.partition_id)
+                if one.error_code == ErrorCode.election_not_needed:
+                    outcomes[place] = False
+                else:
+                    error = failure(one.error_code, f"the leader of {place}", one.error_message)
+                    outcomes[place] = True if error is None else error
+        return settled(outcomes)
+
+    async def reassign(self, replicas: Mapping[TopicPartition, Sequence[int] | None]) -> None:
+        """Begins to move partitions to these brokers, the preferred leader first; None takes a move
+        back that is under way.
+
+        await admin.reassign({TopicPartition("orders", 0): [1]})
+        """
+
+        async def ask(
+            node: Node | None, items: Sequence[TopicPartition]
+        ) -> dict[TopicPartition, ClientError | None]:
+            found: dict[TopicPartition, ClientError | None] = {}
+            for start in range(0, len(items), _CHUNK):
+                request = AlterPartitionReassignmentsRequest(
+                    timeout_ms=self._calls.request_timeout_ms,
+                    topics=[
+                        ReassignableTopic(
+                            name=name,
+                            partitions=[
+                                ReassignablePartition(
+                                    partition_index=one.partition, replicas=_listed(replicas[one])
+                                )
+                                for one in those
+                            ],
+                        )
+                        for name, those in by_topic(items[start : start + _CHUNK]).items()
+                    ],
+                )
+                answer = await self._calls.ask(node, request, AlterPartitionReassignmentsResponse)
+                raise_for(answer.error_code, "reassignments", answer.error_message)
+                for topic in answer.responses:
+                    for one in topic.partitions:
+                        place = TopicPartition(topic.name, one.partition_index)
+                        found[place] = failure(one.error_code, str(place), one.error_message)
+            return found
+
+        await self._calls.all_of(replicas, self._calls.controller, ask)
+
+    async def list_reassignments(
+        self, partitions: Iterable[TopicPartition] | None = None
+    ) -> dict[TopicPartition, Reassignment]:
+        """What is being moved now.
+
+        print(await admin.list_reassignments())
+        """
+        wanted = None if partitions is None else by_topic(partitions)
+        answer = await self._calls.one(
+            ListPartitionReassignmentsRequest(
+                timeout_ms=self._calls.request_timeout_ms,
+                topics=None
+                if wanted is None
+                else [
+                    ListPartitionReassignmentsTopics(
+                        name=name, partition_indexes=[one.partition for one in those]
+                    )
+                    for name, those in wanted.items()
+                ],
+            ),
+            ListPartitionReassignmentsResponse,
+            lambda found: raise_for(found.error_code, "reassignments", found.error_message),
+            locate=self._calls.controller,
+        )
+        return {
+            TopicPartition(topic.name, one.partition_index): Reassignment(
+                tuple(one.replicas), tuple(one.adding_replicas), tuple(one.removing_replicas)
+            )
+            for topic in answer.topics
+            for one in topic.partitions
+        }
+
+
+def by_topic(partitions: Iterable[TopicPartition]) -> dict[str, list[TopicPartition]]:
+    topics: dict[str, list[TopicPartition]] = {}
+    for one in partitions:
+        topics.setdefault(one.topic, []).append(one)
+    return topics
+
+
+def failure(code: int, what: str, message: str | None = None) -> ClientError | None:
+    return broker_error(code, what, message) if code else None
+
+
+def _listed(replicas: Sequence[int] | None) -> list[int] | None:
+    return None if replicas is None else list(replicas)
+
+
+def _producer(told: ProducerState) -> ActiveProducer:
+    return ActiveProducer(
+        told.producer_id,
+        told.producer_epoch,
+        told.last_sequence,
+        told.last_timestamp,
+        told.coordinator_epoch,
+        told.current_txn_start_offset,
+    )

@@ -1,0 +1,61 @@
+"""What an administrator can be told."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import ClassVar, Final
+
+from lograft.client.client_settings import ClientSettings
+from lograft.client.settings import Refused, at_least, between, setting
+from lograft.model.errors import InvalidConfig
+from lograft.model.listeners import parse_address
+from lograft.model.seams import Address
+
+_API_TIMEOUT_MS: Final = 60_000
+
+
+@dataclass(frozen=True, kw_only=True)
+class AdminSettings(ClientSettings):
+    bootstrap_servers: tuple[str, ...] = setting(())
+    #: Instead of brokers: controllers are asked themselves, where no broker is up.
+    bootstrap_controllers: tuple[str, ...] = setting(())
+    connections_max_idle_ms: int = setting(300_000)
+    default_api_timeout_ms: int = setting(_API_TIMEOUT_MS, at_least(0))
+    retries: int = setting(2_147_483_647, between(0, 2_147_483_647))
+
+    refused: ClassVar[Mapping[str, Refused]] = {
+        **ClientSettings.refused,
+        "enable.metrics.push": Refused("false", "metrics are read with statistics()"),
+    }
+
+    def check(self) -> None:
+        super().check()
+        if self.bootstrap_servers and self.bootstrap_controllers:
+            raise InvalidConfig(
+                "bootstrap.servers and bootstrap.controllers exclude each other: name brokers, or"
+                " controllers"
+            )
+        if self.default_api_timeout_ms < self.request_timeout_ms and not self._keeps_default:
+            raise InvalidConfig(
+                f"default.api.timeout.ms is {self.default_api_timeout_ms}, but must be at least"
+                f" request.timeout.ms ({self.request_timeout_ms})"
+            )
+
+    @property
+    def _keeps_default(self) -> bool:
+        return self.default_api_timeout_ms == _API_TIMEOUT_MS
+
+    @property
+    def patience_ms(self) -> int:
+        """How long one call may take with all its retries."""
+        return max(self.default_api_timeout_ms, self.request_timeout_ms)
+
+    @property
+    def asks_controllers(self) -> bool:
+        return bool(self.bootstrap_controllers)
+
+    def bootstrap_addresses(self) -> list[Address]:
+        if self.bootstrap_controllers:
+            return [
+                parse_address("bootstrap.controllers", one) for one in self.bootstrap_controllers
+            ]
+        return super().bootstrap_addresses()
