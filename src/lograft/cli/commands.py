@@ -6,20 +6,20 @@ import typer
 
 from lograft import __version__
 from lograft.cli.group_commands import groups
-from lograft.cli.options import SETTINGS, BootstrapServer
+from lograft.cli.options import SETTINGS
+from lograft.cli.reassign_commands import reassign
+from lograft.cli.topic_commands import topics
 
 app = typer.Typer(
     name="lograft",
     help="A distributed log and message queue that speaks Apache Kafka's protocol.",
-    **SETTINGS,  # type: ignore[arg-type]
+    **(SETTINGS | {"add_completion": True}),
 )
-storage = typer.Typer(help="Prepare and look at data folders.", **SETTINGS)  # type: ignore[arg-type]
+storage = typer.Typer(help="Prepare and look at data folders.", **SETTINGS)
 app.add_typer(storage, name="storage")
-reassign = typer.Typer(help="Spread partitions over brokers.", **SETTINGS)  # type: ignore[arg-type]
-app.add_typer(reassign, name="reassign")
-topics_app = typer.Typer(help="See and change how topics are replicated.", **SETTINGS)  # type: ignore[arg-type]
-app.add_typer(topics_app, name="topics")
+app.add_typer(topics, name="topics")
 app.add_typer(groups, name="groups")
+app.add_typer(reassign, name="reassign")
 
 ConfigFile = Annotated[
     str, typer.Option("--config", "-c", metavar="FILE", help="The node's .properties file.")
@@ -231,143 +231,3 @@ def metadata_shell(
     from lograft.cli.metadata_shell import run_shell
 
     raise typer.Exit(run_shell(snapshot, command or []))
-
-
-Brokers = Annotated[
-    str,
-    typer.Option(
-        metavar="ID,…", help="Who shall hold everything; all registered brokers if left out."
-    ),
-]
-Topics = Annotated[str, typer.Option(metavar="NAME,…", help="Only these topics.")]
-
-
-@reassign.command("plan")
-def reassign_plan(
-    bootstrap_server: BootstrapServer,
-    brokers: Brokers = "",
-    topics: Topics = "",
-    json_file: Annotated[
-        str | None,
-        typer.Option("--json", metavar="FILE", help="Write the plan for apply, or Kafka's tool."),
-    ] = None,
-) -> None:
-    """Show how the load could be shared evenly with the fewest copies; changes nothing."""
-    from lograft.cli.asking import with_cluster
-    from lograft.cli.reassign import describe_plan, make_plan, plan_as_json
-
-    chosen, names = _numbers(brokers), _names(topics)
-    load, moves = with_cluster(
-        bootstrap_server, lambda ask: make_plan(ask, brokers=chosen, topics=names)
-    )
-    print("\n".join(describe_plan(load, moves)))
-    if json_file is not None:
-        with open(json_file, "w", encoding="utf-8") as file:
-            file.write(plan_as_json(moves))
-
-
-@reassign.command("apply")
-def reassign_apply(
-    bootstrap_server: BootstrapServer,
-    brokers: Brokers = "",
-    topics: Topics = "",
-    json_file: Annotated[
-        str | None,
-        typer.Option("--json", metavar="FILE", help="A plan from a file instead of a new one."),
-    ] = None,
-) -> None:
-    """Begin what plan shows, or what a file says."""
-    from lograft.cli.asking import Asks, with_cluster
-    from lograft.cli.reassign import Wanted, begin, make_plan, wanted_from_json
-
-    given: Wanted | None = None
-    if json_file is not None:
-        with open(json_file, encoding="utf-8") as file:
-            given = wanted_from_json(file.read())
-
-    async def work(ask: Asks) -> int:
-        if given is not None:
-            return await begin(ask, given)
-        _, moves = await make_plan(ask, brokers=_numbers(brokers), topics=_names(topics))
-        return await begin(ask, {(move.topic, move.partition): list(move.after) for move in moves})
-
-    print(f"{with_cluster(bootstrap_server, work)} partitions are being reassigned.")
-
-
-@reassign.command("status")
-def reassign_status(bootstrap_server: BootstrapServer) -> None:
-    """Show what is being copied, and how far it is."""
-    from lograft.cli.asking import with_cluster
-    from lograft.cli.reassign import describe_progress
-
-    print("\n".join(with_cluster(bootstrap_server, describe_progress)))
-
-
-@reassign.command("cancel")
-def reassign_cancel(bootstrap_server: BootstrapServer, topics: Topics = "") -> None:
-    """Go back to the replicas that were there before."""
-    from lograft.cli.asking import Asks, with_cluster
-    from lograft.cli.reassign import begin, read_ongoing
-
-    async def work(ask: Asks) -> int:
-        names = _names(topics)
-        ongoing = await read_ongoing(ask)
-        return await begin(ask, {key: None for key in ongoing if not names or key[0] in names})
-
-    print(f"{with_cluster(bootstrap_server, work)} reassignments were cancelled.")
-
-
-@topics_app.command("describe")
-def topics_describe(bootstrap_server: BootstrapServer, topic: Topics = "") -> None:
-    """Show the mode of each partition, what it waits for, and how far each replica is."""
-    from lograft.cli.asking import with_cluster
-    from lograft.cli.topics import describe
-
-    print("\n".join(with_cluster(bootstrap_server, lambda ask: describe(ask, _names(topic)))))
-
-
-@topics_app.command("alter")
-def topics_alter(
-    bootstrap_server: BootstrapServer,
-    topic: Annotated[str, typer.Option(metavar="NAME", help="The topic.")],
-    partition: Annotated[
-        list[int] | None, typer.Option(metavar="P", help="Only this partition; may be repeated.")
-    ] = None,
-    mode: Annotated[
-        str | None, typer.Option(metavar="raft|isr", help="How it shall be replicated.")
-    ] = None,
-    replication_factor: Annotated[
-        int | None, typer.Option(min=1, metavar="N", help="How many replicas it shall have.")
-    ] = None,
-) -> None:
-    """Change how a topic is replicated while it is in use."""
-    from lograft.cli.asking import with_cluster
-    from lograft.cli.topics import alter
-
-    if mode is None and replication_factor is None:
-        raise typer.BadParameter("give --mode, --replication-factor or both")
-    if mode not in (None, "raft", "isr"):
-        raise typer.BadParameter("--mode is raft or isr")
-    print(
-        with_cluster(
-            bootstrap_server,
-            lambda ask: alter(
-                ask,
-                topic,
-                partitions=partition or (),
-                mode=mode,
-                replication_factor=replication_factor,
-            ),
-        )
-    )
-
-
-def _names(text: str) -> list[str]:
-    return [name.strip() for name in text.split(",") if name.strip()]
-
-
-def _numbers(text: str) -> list[int]:
-    try:
-        return [int(name) for name in _names(text)]
-    except ValueError:
-        raise typer.BadParameter(f"{text}: write the numbers of brokers, as in 1,2,3") from None

@@ -1,30 +1,27 @@
 """The commands `lograft groups …` and their options."""
 
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from lograft.cli.options import SETTINGS, BootstrapServer, Json
+from lograft.cli.options import SETTINGS, BootstrapServer, CommandConfig, Execute, Json
 
 if TYPE_CHECKING:
-    from lograft.cli.asking import Asks
-    from lograft.cli.group_resets import Plan, Target
+    from lograft.client.admin import Admin, ResetPlan, Target
 
-groups = typer.Typer(help="See consumer groups and move their offsets.", **SETTINGS)  # type: ignore[arg-type]
+groups = typer.Typer(help="See consumer groups and move their offsets.", **SETTINGS)
 
 Group = Annotated[str, typer.Argument(metavar="GROUP", help="The group.")]
 Topic = Annotated[
     list[str] | None,
     typer.Option(metavar="T[:P,…]", help="This topic, or these partitions of it; may be repeated."),
 ]
-Execute = Annotated[
-    bool, typer.Option("--execute/--dry-run", help="Do it, or only show what would be done.")
-]
 
 
 @groups.command("list")
 def list_(
-    bootstrap_server: BootstrapServer,
+    bootstrap_server: BootstrapServer = None,
+    command_config: CommandConfig = None,
     state: Annotated[
         list[str] | None, typer.Option(metavar="STATE", help="Only in this state: Stable, Empty …")
     ] = None,
@@ -34,43 +31,49 @@ def list_(
     json: Json = False,
 ) -> None:
     """Show all groups."""
-    from dataclasses import asdict
+    from lograft.cli.connecting import with_admin
+    from lograft.cli.groups import list_lines
+    from lograft.cli.output import show, show_json
 
-    from lograft.cli.asking import with_cluster
-    from lograft.cli.groups import list_lines, listed
-
-    found = with_cluster(
-        bootstrap_server, lambda ask: listed(ask, states=state or (), types=type_ or ())
+    found = with_admin(
+        bootstrap_server,
+        command_config,
+        lambda admin: admin.list_groups(states=state or (), types=type_ or ()),
     )
     if json:
-        _print_json([asdict(one) for one in found])
+        show_json(found)
     else:
-        print("\n".join(list_lines(found)))
+        show(list_lines(found))
 
 
 @groups.command()
 def describe(
-    bootstrap_server: BootstrapServer,
     group: Annotated[
         list[str] | None, typer.Argument(metavar="[GROUP]…", help="All if left out.")
     ] = None,
+    bootstrap_server: BootstrapServer = None,
+    command_config: CommandConfig = None,
     json: Json = False,
 ) -> None:
     """Show a group's members, where it stands, and how far behind it is."""
     from lograft.cli import groups as work
-    from lograft.cli.asking import with_cluster
+    from lograft.cli.connecting import with_admin
+    from lograft.cli.output import show, show_json
 
-    found = with_cluster(bootstrap_server, lambda ask: work.describe(ask, group or ()))
+    found = with_admin(
+        bootstrap_server, command_config, lambda admin: work.describe(admin, group or ())
+    )
     if json:
-        _print_json(work.describe_json(found))
+        show_json(work.describe_json(found))
     else:
-        print("\n".join(work.describe_lines(found)))
+        show(work.describe_lines(found))
 
 
 @groups.command()
 def reset(
-    bootstrap_server: BootstrapServer,
     group: Group,
+    bootstrap_server: BootstrapServer = None,
+    command_config: CommandConfig = None,
     topic: Topic = None,
     all_topics: Annotated[
         bool, typer.Option("--all-topics", help="All that the group has offsets in or reads.")
@@ -99,24 +102,26 @@ def reset(
     Shows what would be done; --execute does it in one step. The members lose their membership, join
     again and begin at the new offsets; nothing that they commit for where they were counts.
     """
-    from lograft.cli.asking import with_cluster
-    from lograft.cli.group_resets import parse_scope, plan_reset
+    from lograft.cli.connecting import with_admin
+    from lograft.cli.group_resets import parse_scope
 
     if all_topics == bool(topic):
         raise typer.BadParameter("say which offsets: --topic, or --all-topics")
     target = _target(to_earliest, to_latest, to_offset, by_duration, to_datetime, shift_by)
     scope = parse_scope(topic or ())
 
-    async def work(ask: "Asks") -> "Plan":
-        return await _carry_out(ask, await plan_reset(ask, group, target, scope), execute)
+    async def work(admin: "Admin") -> "ResetPlan":
+        plan = await admin.plan_reset(group, target, scope)
+        return await _carry_out(admin, plan, execute)
 
-    _show(with_cluster(bootstrap_server, work), execute, json)
+    _show(with_admin(bootstrap_server, command_config, work), execute, json)
 
 
 @groups.command()
 def undo(
-    bootstrap_server: BootstrapServer,
     group: Group,
+    bootstrap_server: BootstrapServer = None,
+    command_config: CommandConfig = None,
     topic: Topic = None,
     execute: Execute = False,
     json: Json = False,
@@ -125,27 +130,28 @@ def undo(
 
     Shows what would be done; --execute does it in one step, as reset does.
     """
-    from lograft.cli.asking import with_cluster
-    from lograft.cli.group_resets import parse_scope, plan_undo
+    from lograft.cli.connecting import with_admin
+    from lograft.cli.group_resets import parse_scope
 
     scope = parse_scope(topic or ())
 
-    async def work(ask: "Asks") -> "Plan":
-        return await _carry_out(ask, await plan_undo(ask, group, scope), execute)
+    async def work(admin: "Admin") -> "ResetPlan":
+        return await _carry_out(admin, await admin.plan_undo(group, scope), execute)
 
-    _show(with_cluster(bootstrap_server, work), execute, json)
+    _show(with_admin(bootstrap_server, command_config, work), execute, json)
 
 
 @groups.command()
 def delete(
-    bootstrap_server: BootstrapServer,
     group: Annotated[list[str], typer.Argument(metavar="GROUP…", help="Groups without members.")],
+    bootstrap_server: BootstrapServer = None,
+    command_config: CommandConfig = None,
 ) -> None:
     """Delete groups with all that they have committed."""
-    from lograft.cli import groups as work
-    from lograft.cli.asking import with_cluster
+    from lograft.cli.connecting import with_admin
 
-    print("\n".join(with_cluster(bootstrap_server, lambda ask: work.delete(ask, group))))
+    with_admin(bootstrap_server, command_config, lambda admin: admin.delete_groups(group))
+    print("\n".join(f"Group {one} is deleted." for one in group))
 
 
 def _target(
@@ -156,7 +162,8 @@ def _target(
     to_datetime: str | None,
     shift_by: int | None,
 ) -> "Target":
-    from lograft.cli.group_resets import Target, parse_datetime_ms, parse_duration_ms
+    from lograft.cli.group_resets import parse_datetime_ms, parse_duration_ms
+    from lograft.client.admin import Target
 
     values = (to_offset, by_duration, to_datetime, shift_by)
     if to_earliest + to_latest + sum(value is not None for value in values) != 1:
@@ -176,35 +183,25 @@ def _target(
     )
 
 
-async def _carry_out(ask: "Asks", plan: "Plan", execute: bool) -> "Plan":
-    from lograft.cli import group_resets
-
+async def _carry_out(admin: "Admin", plan: "ResetPlan", execute: bool) -> "ResetPlan":
     if execute:
-        await group_resets.execute(ask, plan)
+        await admin.execute_reset(plan)
     return plan
 
 
-def _show(plan: "Plan", executed: bool, json: bool) -> None:
-    from dataclasses import asdict
-
+def _show(plan: "ResetPlan", executed: bool, json: bool) -> None:
     from lograft.cli.group_resets import plan_lines
+    from lograft.cli.output import show, show_json
 
     if json:
-        moves = [asdict(move) for move in plan.moves]
-        _print_json(
+        show_json(
             {
                 "group": plan.group,
-                "action": plan.action.name,
+                "action": plan.action,
                 "executed": executed,
                 "members": plan.members,
-                "moves": moves,
+                "moves": plan.moves,
             }
         )
     else:
-        print("\n".join(plan_lines(plan, executed=executed)))
-
-
-def _print_json(value: Any) -> None:
-    from json import dumps
-
-    print(dumps(value, indent=2))
+        show(plan_lines(plan, executed=executed))

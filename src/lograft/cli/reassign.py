@@ -1,51 +1,22 @@
 """`lograft reassign`: plans who holds what, begins it, shows how far it is, cancels it."""
 
+import asyncio
 import json
 from collections import Counter
-from collections.abc import Collection, Iterable
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final
 
-from lograft.cli.asking import Asks
+from lograft.cli.output import numbers
+from lograft.cli.progress import Progress
+from lograft.client.admin import Admin, Reassignment, TopicPartition
 from lograft.metadata.rebalancing import Holding, Move, plan_moves
-from lograft.model.errors import ErrorCode, InvalidInput, LograftError
-from lograft.model.seams import Address
-from lograft.wire.messages.alter_partition_reassignments import (
-    AlterPartitionReassignmentsRequest,
-    AlterPartitionReassignmentsResponse,
-    ReassignablePartition,
-    ReassignableTopic,
-)
-from lograft.wire.messages.describe_cluster import (
-    DescribeClusterRequest,
-    DescribeClusterResponse,
-)
-from lograft.wire.messages.describe_log_dirs import (
-    DescribableLogDirTopic,
-    DescribeLogDirsRequest,
-    DescribeLogDirsResponse,
-)
-from lograft.wire.messages.list_partition_reassignments import (
-    ListPartitionReassignmentsRequest,
-    ListPartitionReassignmentsResponse,
-    OngoingPartitionReassignment,
-)
-from lograft.wire.messages.metadata import MetadataRequest, MetadataResponse
+from lograft.model.errors import InvalidInput
 
-METADATA: Final = 12
-DESCRIBE_CLUSTER: Final = 2
-ALTER: Final = 0
-LIST: Final = 0
-DESCRIBE_LOG_DIRS: Final = 4
-#: Partitions in one request.
-CHUNK: Final = 1_000
+#: Between two looks at a reassignment that is under way.
+LOOK_SECONDS: Final = 0.5
 
-Wanted = dict[tuple[str, int], list[int] | None]
-Ongoing = dict[tuple[str, int], OngoingPartitionReassignment]
-
-
-class ReassignmentRefused(LograftError):
-    """The cluster does not take some of it."""
+Wanted = Mapping[TopicPartition, Sequence[int]]
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,65 +24,74 @@ class Load:
     """What the cluster holds, with reassignments that are under way taken as done."""
 
     holdings: tuple[Holding, ...]
-    racks: dict[int, str | None]
-    addresses: dict[int, Address]
+    racks: Mapping[int, str | None]
 
 
-async def read_load(ask: Asks, topics: Collection[str] = ()) -> Load:
-    cluster = await ask(
-        DescribeClusterRequest(include_fenced_brokers=True),
-        DESCRIBE_CLUSTER,
-        DescribeClusterResponse,
-    )
-    metadata = await ask(
-        MetadataRequest(topics=None, allow_auto_topic_creation=False), METADATA, MetadataResponse
-    )
-    ongoing = await read_ongoing(ask)
+@dataclass(frozen=True, slots=True)
+class Copying:
+    """How far one partition is."""
+
+    topic: str
+    partition: int
+    #: What each new replica has, of what the largest old one has; None: it has not begun.
+    bytes_of: Mapping[int, int | None]
+    bytes_whole: int
+    removing: tuple[int, ...]
+
+    @property
+    def share(self) -> float:
+        """0 to 1."""
+        if not self.bytes_of:
+            return 1.0
+        return sum(self.share_of(node) for node in self.bytes_of) / len(self.bytes_of)
+
+    def share_of(self, node: int) -> float:
+        have = self.bytes_of[node]
+        if have is None:
+            return 0.0
+        return min(1.0, have / self.bytes_whole) if self.bytes_whole else 1.0
+
+
+async def read_load(admin: Admin, topics: Collection[str] = ()) -> Load:
+    brokers = (await admin.describe_cluster(fenced=True)).brokers
+    described = await admin.describe_topics()
+    if missing := sorted(set(topics) - set(described)):
+        raise InvalidInput(f"there is no topic {missing[0]}")
+    ongoing = await admin.list_reassignments()
     holdings = []
-    for topic in metadata.topics:
-        if topic.name is None or (topics and topic.name not in topics):
+    for name, topic in described.items():
+        if topics and name not in topics:
             continue
         for partition in topic.partitions:
-            moving = ongoing.get((topic.name, partition.partition_index))
-            going = moving.removing_replicas if moving is not None else ()
-            holdings.append(
-                Holding(
-                    topic.name,
-                    partition.partition_index,
-                    tuple(r for r in partition.replica_nodes if r not in going),
-                )
-            )
-    holdings.sort()
-    if missing := sorted(set(topics) - {topic.name for topic in metadata.topics}):
-        raise InvalidInput(f"there is no topic {missing[0]}")
-    return Load(
-        tuple(holdings),
-        {broker.broker_id: broker.rack for broker in cluster.brokers},
-        {broker.broker_id: Address(broker.host, broker.port) for broker in cluster.brokers},
-    )
-
-
-async def read_ongoing(ask: Asks) -> Ongoing:
-    answer = await ask(
-        ListPartitionReassignmentsRequest(topics=None), LIST, ListPartitionReassignmentsResponse
-    )
-    _check(answer.error_code, answer.error_message)
-    return {
-        (topic.name, partition.partition_index): partition
-        for topic in answer.topics
-        for partition in topic.partitions
-    }
+            moving = ongoing.get(TopicPartition(name, partition.index))
+            going = moving.removing if moving is not None else ()
+            replicas = tuple(one for one in partition.replicas if one not in going)
+            holdings.append(Holding(name, partition.index, replicas))
+    return Load(tuple(sorted(holdings)), {one.id: one.rack for one in brokers})
 
 
 async def make_plan(
-    ask: Asks, *, brokers: Collection[int] = (), topics: Collection[str] = ()
+    admin: Admin, *, brokers: Collection[int] = (), topics: Collection[str] = ()
 ) -> tuple[Load, list[Move]]:
     """`brokers`: who shall hold everything; all that are registered, if none is named."""
-    load = await read_load(ask, topics)
+    load = await read_load(admin, topics)
     if unknown := sorted(set(brokers) - set(load.racks)):
         raise InvalidInput(f"broker {unknown[0]} is not registered")
-    racks = {b: rack for b, rack in load.racks.items() if not brokers or b in brokers}
+    racks = {one: rack for one, rack in load.racks.items() if not brokers or one in brokers}
     return load, plan_moves(load.holdings, racks)
+
+
+async def moves_to(admin: Admin, wanted: Wanted) -> tuple[Load, list[Move]]:
+    """The moves that lie between what there is and what a file wants."""
+    load = await read_load(admin)
+    held = {TopicPartition(one.topic, one.partition): one.replicas for one in load.holdings}
+    if unknown := [place for place in wanted if place not in held]:
+        raise InvalidInput(f"there is no partition {unknown[0]}")
+    return load, [
+        Move(*place, held[place], tuple(replicas))
+        for place, replicas in wanted.items()
+        if tuple(replicas) != held[place]
+    ]
 
 
 def describe_plan(load: Load, moves: list[Move]) -> list[str]:
@@ -119,7 +99,8 @@ def describe_plan(load: Load, moves: list[Move]) -> list[str]:
         return ["Nothing to do: the brokers share the load as evenly as they can."]
     width = max(len(f"{move.topic}-{move.partition}") for move in moves)
     lines = [
-        f"{f'{move.topic}-{move.partition}':<{width}}  {_list(move.before)} -> {_list(move.after)}"
+        f"{f'{move.topic}-{move.partition}':<{width}}  {numbers(move.before)}"
+        f" -> {numbers(move.after)}"
         for move in moves
     ]
     total = sum(len(holding.replicas) for holding in load.holdings)
@@ -136,10 +117,14 @@ def describe_plan(load: Load, moves: list[Move]) -> list[str]:
     return lines
 
 
-def plan_as_json(moves: Iterable[Move]) -> str:
-    """The format of Kafka's ReassignPartitionsCommand."""
+def plan_as_json(moves: Iterable[Move], *, before: bool = False) -> str:
+    """The format of Kafka's ReassignPartitionsCommand; `before`: the way back."""
     partitions = [
-        {"topic": move.topic, "partition": move.partition, "replicas": list(move.after)}
+        {
+            "topic": move.topic,
+            "partition": move.partition,
+            "replicas": list(move.before if before else move.after),
+        }
         for move in moves
     ]
     return json.dumps({"version": 1, "partitions": partitions}, indent=1)
@@ -149,92 +134,84 @@ def wanted_from_json(text: str) -> Wanted:
     try:
         read = json.loads(text)
         return {
-            (str(one["topic"]), int(one["partition"])): [int(b) for b in one["replicas"]]
+            TopicPartition(str(one["topic"]), int(one["partition"])): [
+                int(broker) for broker in one["replicas"]
+            ]
             for one in read["partitions"]
         }
     except (ValueError, KeyError, TypeError) as error:
         raise InvalidInput(f"this is no reassignment as JSON: {error}") from None
 
 
-async def begin(ask: Asks, wanted: Wanted) -> int:
-    """Begins, or with None for replicas cancels; returns how many partitions were taken."""
-    refused = []
-    items = list(wanted.items())
-    for start in range(0, len(items), CHUNK):
-        by_topic: dict[str, list[ReassignablePartition]] = {}
-        for (topic, partition), replicas in items[start : start + CHUNK]:
-            by_topic.setdefault(topic, []).append(
-                ReassignablePartition(partition_index=partition, replicas=replicas)
-            )
-        answer = await ask(
-            AlterPartitionReassignmentsRequest(
-                topics=[
-                    ReassignableTopic(name=name, partitions=partitions)
-                    for name, partitions in by_topic.items()
-                ]
-            ),
-            ALTER,
-            AlterPartitionReassignmentsResponse,
-        )
-        _check(answer.error_code, answer.error_message)
-        refused += [
-            f"{topic.name}-{one.partition_index}: {one.error_message or _name(one.error_code)}"
-            for topic in answer.responses
-            for one in topic.partitions
-            if one.error_code
+def wanted_by(moves: Iterable[Move]) -> Wanted:
+    return {TopicPartition(move.topic, move.partition): list(move.after) for move in moves}
+
+
+# ── while it is under way ────────────────────────────────────────────────────────────────────
+
+
+async def follow(admin: Admin, places: Collection[TopicPartition], progress: Progress) -> None:
+    """Until none of them is under way any more."""
+    while True:
+        copying = [
+            one
+            for one in await read_copying(admin)
+            if TopicPartition(one.topic, one.partition) in places
         ]
-    if refused:
-        raise ReassignmentRefused(
-            f"{len(refused)} of {len(items)} partitions were not taken; {refused[0]}"
-        )
-    return len(items)
+        if not copying:
+            progress(len(places))
+            return
+        done = len(places) - len(copying) + sum(one.share for one in copying)
+        progress(done, f"{len(copying)} of {len(places)} partitions to go")
+        await asyncio.sleep(LOOK_SECONDS)
 
 
-async def describe_progress(ask: Asks) -> list[str]:
+async def read_copying(admin: Admin) -> list[Copying]:
     """How much each new replica has, beside the largest one that was there before."""
-    ongoing = await read_ongoing(ask)
+    ongoing = await admin.list_reassignments()
     if not ongoing:
-        return ["No partition is being reassigned."]
-    load = await read_load(ask)
-    involved = sorted({b for one in ongoing.values() for b in one.replicas if b in load.addresses})
-    sizes = {b: await _sizes(ask, load.addresses[b], ongoing) for b in involved}
-    lines = []
-    for (topic, partition), one in sorted(ongoing.items()):
-        there = [b for b in one.replicas if b not in one.adding_replicas]
-        whole = max((sizes.get(b, {}).get((topic, partition), 0) for b in there), default=0)
-        parts = []
-        for b in one.adding_replicas:
-            have = sizes.get(b, {}).get((topic, partition))
-            if have is None:
-                parts.append(f"{b}: not begun")
-            else:
-                parts.append(f"{b}: {min(100, 100 * have // whole) if whole else 100} %")
-        removing = f", removes {_list(one.removing_replicas)}" if one.removing_replicas else ""
-        lines.append(f"{topic}-{partition}  copies to {'; '.join(parts) or 'nobody'}{removing}")
-    return lines
-
-
-async def _sizes(ask: Asks, at: Address, ongoing: Ongoing) -> dict[tuple[str, int], int]:
-    by_topic: dict[str, list[int]] = {}
-    for topic, partition in ongoing:
-        by_topic.setdefault(topic, []).append(partition)
-    answer = await ask(
-        DescribeLogDirsRequest(
-            topics=[
-                DescribableLogDirTopic(topic=name, partitions=partitions)
-                for name, partitions in by_topic.items()
-            ]
-        ),
-        DESCRIBE_LOG_DIRS,
-        DescribeLogDirsResponse,
-        at=at,
-    )
-    return {
-        (topic.name, one.partition_index): one.partition_size
-        for result in answer.results
-        for topic in result.topics
-        for one in topic.partitions
+        return []
+    alive = {one.id for one in (await admin.describe_cluster()).brokers}
+    involved = sorted({node for one in ongoing.values() for node in one.replicas} & alive)
+    directories = await admin.describe_log_dirs(involved, partitions=ongoing)
+    sizes = {
+        (broker, place): replica.bytes
+        for broker, found in directories.items()
+        for directory in found
+        for place, replica in directory.replicas.items()
     }
+    return [_copying(place, one, sizes) for place, one in sorted(ongoing.items())]
+
+
+def _copying(
+    place: TopicPartition, one: Reassignment, sizes: Mapping[tuple[int, TopicPartition], int]
+) -> Copying:
+    there = [node for node in one.replicas if node not in one.adding]
+    return Copying(
+        place.topic,
+        place.partition,
+        {node: sizes.get((node, place)) for node in one.adding},
+        max((sizes.get((node, place), 0) for node in there), default=0),
+        one.removing,
+    )
+
+
+def progress_lines(copying: Collection[Copying]) -> list[str]:
+    if not copying:
+        return ["No partition is being reassigned."]
+    lines = []
+    for one in copying:
+        parts = [
+            f"{node}: not begun"
+            if one.bytes_of[node] is None
+            else f"{node}: {100 * one.share_of(node):.0f} %"
+            for node in one.bytes_of
+        ]
+        removing = f", removes {numbers(one.removing)}" if one.removing else ""
+        lines.append(
+            f"{one.topic}-{one.partition}  copies to {'; '.join(parts) or 'nobody'}{removing}"
+        )
+    return lines
 
 
 def _counts(assignments: Iterable[tuple[int, ...]]) -> tuple[Counter[int], Counter[int]]:
@@ -244,19 +221,3 @@ def _counts(assignments: Iterable[tuple[int, ...]]) -> tuple[Counter[int], Count
         held.update(replicas)
         led.update(replicas[:1])
     return held, led
-
-
-def _list(numbers: Iterable[int]) -> str:
-    return ",".join(map(str, numbers))
-
-
-def _check(code: int, message: str | None) -> None:
-    if code:
-        raise ReassignmentRefused(message or _name(code))
-
-
-def _name(code: int) -> str:
-    try:
-        return ErrorCode(code).name
-    except ValueError:
-        return f"error {code}"

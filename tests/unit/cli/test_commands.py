@@ -78,8 +78,8 @@ def test_help_names_the_commands_and_loads_no_rooms() -> None:
     loaded = subprocess.run(
         [sys.executable, "-c", probe], capture_output=True, text=True, check=True, timeout=60
     )
-    modules = ["lograft.cli", *(f"lograft.cli.{one}" for one in ("commands", "group_commands"))]
-    assert set(literal_eval(loaded.stdout)) == {*modules, "lograft.cli.options"}
+    modules = set(literal_eval(loaded.stdout)) - {"lograft.cli", "lograft.cli.options"}
+    assert all(one.startswith("lograft.cli.") and one.endswith("commands") for one in modules)
     no_rich = (
         "import sys, lograft.cli.commands; print('rich' in sys.modules, 'asyncio' in sys.modules)"
     )

@@ -1,8 +1,6 @@
 """The administrator on simulated clusters: every call finds its place, and errors explain."""
 
 import asyncio
-from collections.abc import Awaitable, Callable
-from typing import Any
 
 import pytest
 
@@ -32,33 +30,10 @@ from lograft.client.errors import (
     TopicMissing,
     WrongUse,
 )
-from lograft.client.producer import Producer
 from lograft.model.errors import InvalidConfig
 from lograft.model.types import ReplicationMode
 from lograft.testing import Cluster
-
-Scenario = Callable[[Cluster, Admin], Awaitable[None]]
-
-
-def play(
-    scenario: Scenario, settings: dict[str, Any] | None = None, *, nodes: int = 1, seed: int = 5
-) -> None:
-    async def main(cluster: Cluster) -> None:
-        runtime = cluster.client_runtime("admin")
-        servers = ",".join(map(str, cluster.bootstrap()))
-        async with Admin(
-            {"bootstrap.servers": servers, **(settings or {})}, runtime=runtime
-        ) as admin:
-            await scenario(cluster, admin)
-
-    Cluster(nodes=nodes, seed=seed).play(main)
-
-
-async def fill(cluster: Cluster, topic: str, count: int, *, partition: int = 0) -> None:
-    servers = ",".join(map(str, cluster.bootstrap()))
-    async with Producer(bootstrap_servers=servers, runtime=cluster.client_runtime("writer")) as one:
-        for number in range(count):
-            await one.send(topic, b"%d" % number, partition=partition, timestamp_ms=1_000 + number)
+from tests.unit.client.administering.playing import fill, play
 
 
 def test_a_topic_is_made_described_grown_and_deleted_by_id() -> None:

@@ -1,0 +1,69 @@
+"""How commands show what they found: columns for eyes, JSON for programs."""
+
+import json
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import is_dataclass
+from enum import Enum
+from typing import Any, Final
+from uuid import UUID
+
+from lograft.model.seams import Address
+from lograft.model.uuids import uuid_to_text
+
+NOTHING: Final = "-"
+
+
+def table(head: Sequence[str], rows: Iterable[Sequence[str]]) -> list[str]:
+    """In columns; the last is as wide as it is."""
+    everything = [head, *rows]
+    widths = [max(len(row[column]) for row in everything) for column in range(len(head))]
+    return [
+        "  ".join(text.ljust(width) for text, width in zip(row, widths, strict=True)).rstrip()
+        for row in everything
+    ]
+
+
+def show(lines: Iterable[str]) -> None:
+    print("\n".join(lines))
+
+
+def show_json(value: Any) -> None:
+    print(json.dumps(jsonable(value), indent=2))
+
+
+def jsonable(value: Any) -> Any:
+    """Objects by their fields, ids as Kafka writes them, enums by name; keys are text."""
+    if isinstance(value, Enum):
+        return value.name
+    if isinstance(value, str | int | float | bool | None):
+        return value
+    if isinstance(value, UUID):
+        return uuid_to_text(value)
+    if isinstance(value, Address | Exception):
+        return str(value)
+    if is_dataclass(value) and not isinstance(value, type):
+        return {name: jsonable(one) for name, one in _fields(value).items()}
+    if isinstance(value, tuple) and hasattr(value, "_asdict"):
+        return {name: jsonable(one) for name, one in value._asdict().items()}
+    if isinstance(value, Mapping):
+        return {str(key): jsonable(one) for key, one in value.items()}
+    if isinstance(value, bytes):
+        return value.hex()
+    return [jsonable(one) for one in value]
+
+
+def _fields(value: Any) -> dict[str, Any]:
+    return {name: getattr(value, name) for name in value.__dataclass_fields__}
+
+
+def number(value: int | None) -> str:
+    """-1 and None: there is none."""
+    return NOTHING if value is None or value < 0 else str(value)
+
+
+def numbers(values: Iterable[int]) -> str:
+    return ",".join(map(str, values)) or "nobody"
+
+
+def count(number: int, word: str) -> str:
+    return f"{number} {word}{'' if number == 1 else 's'}"

@@ -1,0 +1,31 @@
+"""An administrator on a simulated cluster, in virtual time."""
+
+from collections.abc import Awaitable, Callable
+from typing import Any
+
+from lograft.client.admin import Admin
+from lograft.client.producer import Producer
+from lograft.testing import Cluster
+
+Scenario = Callable[[Cluster, Admin], Awaitable[None]]
+
+
+def play(
+    scenario: Scenario, settings: dict[str, Any] | None = None, *, nodes: int = 1, seed: int = 5
+) -> None:
+    async def main(cluster: Cluster) -> None:
+        runtime = cluster.client_runtime("admin")
+        servers = ",".join(map(str, cluster.bootstrap()))
+        async with Admin(
+            {"bootstrap.servers": servers, **(settings or {})}, runtime=runtime
+        ) as admin:
+            await scenario(cluster, admin)
+
+    Cluster(nodes=nodes, seed=seed).play(main)
+
+
+async def fill(cluster: Cluster, topic: str, count: int, *, partition: int = 0) -> None:
+    servers = ",".join(map(str, cluster.bootstrap()))
+    async with Producer(bootstrap_servers=servers, runtime=cluster.client_runtime("writer")) as one:
+        for number in range(count):
+            await one.send(topic, b"%d" % number, partition=partition, timestamp_ms=1_000 + number)
