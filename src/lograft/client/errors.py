@@ -67,6 +67,14 @@ class Closed(WrongUse):
     """The client has been closed."""
 
 
+class NoPosition(ClientError):
+    """A partition has no committed offset, and auto.offset.reset is none."""
+
+
+class LogTruncated(ClientError):
+    """What was read is not in the log of the new leader, and auto.offset.reset is none."""
+
+
 class SerializationFailed(ClientError):
     """A serializer or deserializer raised; its error is the cause."""
 

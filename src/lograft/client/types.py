@@ -1,11 +1,23 @@
 """What clients give and take."""
 
+from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import NamedTuple
+from typing import Any, NamedTuple
+from uuid import UUID
 
 from lograft.model.types import TopicPartition
 
-__all__ = ["Acknowledged", "GroupMetadata", "OffsetAndMetadata", "OffsetRange", "TopicPartition"]
+__all__ = [
+    "Acknowledged",
+    "ConsumerRecord",
+    "GroupMetadata",
+    "OffsetAndMetadata",
+    "OffsetAndTimestamp",
+    "OffsetRange",
+    "PartitionInfo",
+    "TopicInfo",
+    "TopicPartition",
+]
 
 
 class Acknowledged(NamedTuple):
@@ -39,6 +51,24 @@ class OffsetRange:
     count: int
 
 
+class ConsumerRecord(NamedTuple):
+    """A record as a consumer gets it."""
+
+    topic: str
+    partition: int
+    offset: int
+    timestamp_ms: int
+    #: Bytes, or what the key deserializer made of them; None where the record has none.
+    key: Any
+    #: Bytes, or what the value deserializer made of them; None is a tombstone.
+    value: Any
+    headers: Sequence[tuple[str, bytes | None]] = ()
+    #: Of the leader that wrote it; -1 where that is not known.
+    leader_epoch: int = -1
+    #: 0: given by the producer; 1: by the broker that appended it.
+    timestamp_type: int = 0
+
+
 class OffsetAndMetadata(NamedTuple):
     """What a group has committed for a partition: the next record to read, and a note."""
 
@@ -57,3 +87,28 @@ class GroupMetadata(NamedTuple):
     generation: int = -1
     member_id: str = ""
     instance_id: str | None = None
+
+
+class OffsetAndTimestamp(NamedTuple):
+    """The first record at or after a time."""
+
+    offset: int
+    timestamp_ms: int
+    leader_epoch: int = -1
+
+
+class PartitionInfo(NamedTuple):
+    partition: int
+    #: -1 while there is none.
+    leader: int
+    replicas: tuple[int, ...]
+    in_sync: tuple[int, ...]
+    offline: tuple[int, ...] = ()
+
+
+class TopicInfo(NamedTuple):
+    name: str
+    #: All zeroes where the broker is too old to tell.
+    id: UUID
+    is_internal: bool
+    partitions: tuple[PartitionInfo, ...]

@@ -1,0 +1,212 @@
+"""What a group has committed, read and written."""
+
+import asyncio
+from collections.abc import Callable, Iterable, Mapping
+from typing import Final, NamedTuple
+from uuid import UUID
+
+from lograft.client.consuming.coordinator import Coordinator
+from lograft.client.consuming.settings import ConsumerSettings
+from lograft.client.core import ClientCore
+from lograft.client.errors import BrokerError, ClientError, broker_error
+from lograft.client.types import OffsetAndMetadata, TopicPartition
+from lograft.model.errors import ErrorCode
+from lograft.model.types import ZERO_UUID
+from lograft.wire.messages import offset_commit as committing
+from lograft.wire.messages import offset_fetch as fetching
+
+#: From which on topics have ids instead of names.
+_IDS_SINCE: Final = 10
+#: Of OffsetFetch, from which on it is asked for many groups at once, and of one member of one.
+_MANY_GROUPS_SINCE: Final = 8
+_STABLE_SINCE: Final = 7
+
+
+class Identity(NamedTuple):
+    """Who commits: a member of the group, or somebody from outside while it has no members."""
+
+    member_id: str = ""
+    #: Generation of the classic protocol, member epoch of KIP-848's.
+    epoch: int = -1
+    instance_id: str | None = None
+
+
+class Commits:
+    def __init__(
+        self,
+        core: ClientCore[ConsumerSettings],
+        coordinator: Coordinator,
+        identity: Callable[[], Identity],
+    ) -> None:
+        self._core = core
+        self._coordinator = coordinator
+        self._identity = identity
+        #: Commits are made in the order in which they were asked for.
+        self._turn = asyncio.Lock()
+
+    async def commit(
+        self, offsets: Mapping[TopicPartition, OffsetAndMetadata], deadline_ms: int
+    ) -> None:
+        """Tries until the deadline. Raises CommitFailed, RebalanceInProgress, NotAuthorized …"""
+        if not offsets:
+            return
+        async with self._turn:
+            failures = 0
+            while True:
+                try:
+                    await self._commit_once(offsets)
+                    return
+                except ClientError as error:
+                    if not error.is_retriable or _is_rebalance(error):
+                        raise
+                    failures += 1
+                    await self._coordinator.back_off(failures, deadline_ms, error)
+
+    async def committed(
+        self, partitions: Iterable[TopicPartition], deadline_ms: int
+    ) -> dict[TopicPartition, OffsetAndMetadata]:
+        """Of those that have something committed; tries until the deadline."""
+        failures = 0
+        while True:
+            try:
+                return await self.committed_once(set(partitions))
+            except ClientError as error:
+                if not error.is_retriable:
+                    raise
+                failures += 1
+                await self._coordinator.back_off(failures, deadline_ms, error)
+
+    async def _commit_once(self, offsets: Mapping[TopicPartition, OffsetAndMetadata]) -> None:
+        topics: dict[str, committing.OffsetCommitRequestTopic] = {}
+        for (name, partition), place in offsets.items():
+            topic = topics.get(name)
+            if topic is None:
+                topic = topics[name] = committing.OffsetCommitRequestTopic(
+                    name=name, topic_id=self._id_of(name)
+                )
+            topic.partitions.append(
+                committing.OffsetCommitRequestPartition(
+                    partition_index=partition,
+                    committed_offset=place.offset,
+                    committed_leader_epoch=place.leader_epoch,
+                    committed_metadata=place.metadata,
+                )
+            )
+        who = self._identity()
+        answer = await self._coordinator.ask(
+            committing.OffsetCommitRequest(
+                group_id=self._coordinator.group_id,
+                generation_id_or_member_epoch=who.epoch,
+                member_id=who.member_id,
+                group_instance_id=who.instance_id,
+                topics=list(topics.values()),
+            ),
+            committing.OffsetCommitResponse,
+            at_most=None if self._knows_ids(topics) else _IDS_SINCE - 1,
+        )
+        self._raise_worst(answer)
+
+    def _raise_worst(self, answer: committing.OffsetCommitResponse) -> None:
+        """Of the partitions' errors the first that does not pass, else the first."""
+        errors = [
+            self._commit_error(one.error_code, f"{topic.name or topic.topic_id}", answer)
+            for topic in answer.topics
+            for one in topic.partitions
+            if one.error_code
+        ]
+        for error in errors:
+            self._coordinator.heard(error.code)
+        if errors:
+            raise next((error for error in errors if not error.is_retriable), errors[0])
+
+    def _commit_error(
+        self, code: int, topic: str, answer: committing.OffsetCommitResponse
+    ) -> BrokerError:
+        what = f"offsets of {topic} are not committed for group {self._coordinator.group_id!r}"
+        return broker_error(code, what, answer.error_message or None)
+
+    async def committed_once(
+        self, partitions: set[TopicPartition]
+    ) -> dict[TopicPartition, OffsetAndMetadata]:
+        if not partitions:
+            return {}
+        by_topic: dict[str, list[int]] = {}
+        for name, partition in sorted(partitions):
+            by_topic.setdefault(name, []).append(partition)
+        ids = {self._id_of(name): name for name in by_topic}
+        answer = await self._coordinator.ask(
+            lambda version: self._question(by_topic, version),
+            fetching.OffsetFetchResponse,
+            at_most=None if self._knows_ids(by_topic) else _IDS_SINCE - 1,
+        )
+        found: dict[TopicPartition, OffsetAndMetadata] = {}
+        self._check(answer.error_code)
+        for told in answer.topics:
+            for old in told.partitions:
+                self._check(old.error_code, told.name)
+                if old.committed_offset >= 0:
+                    found[TopicPartition(told.name, old.partition_index)] = OffsetAndMetadata(
+                        old.committed_offset, old.metadata or "", old.committed_leader_epoch
+                    )
+        for group in answer.groups:
+            self._check(group.error_code)
+            for topic in group.topics:
+                name = topic.name or ids.get(topic.topic_id, "")
+                for one in topic.partitions:
+                    self._check(one.error_code, name)
+                    if one.committed_offset >= 0:
+                        found[TopicPartition(name, one.partition_index)] = OffsetAndMetadata(
+                            one.committed_offset, one.metadata or "", one.committed_leader_epoch
+                        )
+        return found
+
+    def _question(
+        self, by_topic: Mapping[str, list[int]], version: int
+    ) -> fetching.OffsetFetchRequest:
+        group_id = self._coordinator.group_id
+        if version < _MANY_GROUPS_SINCE:
+            return fetching.OffsetFetchRequest(
+                group_id=group_id,
+                topics=[
+                    fetching.OffsetFetchRequestTopic(name=name, partition_indexes=indexes)
+                    for name, indexes in by_topic.items()
+                ],
+                require_stable=version >= _STABLE_SINCE,
+            )
+        who = self._identity()
+        # Only members of the new protocol are checked; the others leave it out, as in Java.
+        is_member = self._core.settings.uses_consumer_protocol and who.epoch >= 0
+        return fetching.OffsetFetchRequest(
+            groups=[
+                fetching.OffsetFetchRequestGroup(
+                    group_id=group_id,
+                    member_id=who.member_id if is_member else None,
+                    member_epoch=who.epoch if is_member else -1,
+                    topics=[
+                        fetching.OffsetFetchRequestTopics(
+                            name=name, topic_id=self._id_of(name), partition_indexes=indexes
+                        )
+                        for name, indexes in by_topic.items()
+                    ],
+                )
+            ],
+            require_stable=True,
+        )
+
+    def _check(self, code: int, topic: str = "") -> None:
+        if not code:
+            return
+        self._coordinator.heard(code)
+        what = f"committed offsets of group {self._coordinator.group_id!r}"
+        raise broker_error(code, f"{what} for topic {topic!r}" if topic else what)
+
+    def _id_of(self, topic: str) -> UUID:
+        known = self._core.metadata.cache.topic(topic)
+        return ZERO_UUID if known is None else known.id
+
+    def _knows_ids(self, topics: Iterable[str]) -> bool:
+        return all(self._id_of(topic) != ZERO_UUID for topic in topics)
+
+
+def _is_rebalance(error: ClientError) -> bool:
+    return getattr(error, "code", None) == ErrorCode.rebalance_in_progress

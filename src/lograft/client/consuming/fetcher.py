@@ -1,0 +1,380 @@
+"""Keeps the slices of the assigned partitions filled: one fetch at a time to every broker that has
+partitions with room, each a long poll on a connection of its own.
+
+What an answer brings goes to the partition's state, unless the position has been set anew since the
+question. Errors that pass are tried again after a back-off; the others are left in the state for
+whoever polls.
+"""
+
+import asyncio
+import logging
+from collections.abc import Callable, Mapping
+from functools import partial
+from typing import Final, NamedTuple
+from uuid import UUID
+
+from lograft.client.backoff import backoff_ms
+from lograft.client.consuming.buffers import Fetched
+from lograft.client.consuming.fetched import Aborted, Slice
+from lograft.client.consuming.requests import FETCH_NAMES_UNTIL, fetch_request, last_request
+from lograft.client.consuming.resets import ResetKind
+from lograft.client.consuming.sessions import NO_SESSION, FetchSession, Wanted
+from lograft.client.consuming.settings import ConsumerSettings
+from lograft.client.consuming.subscription import PartitionState, Subscription
+from lograft.client.core import ClientCore
+from lograft.client.errors import (
+    RETRIABLE,
+    STALE_METADATA,
+    ClientError,
+    OutcomeUnknown,
+    broker_error,
+)
+from lograft.client.link import Link
+from lograft.client.network import Broker
+from lograft.client.types import TopicPartition
+from lograft.model.errors import ErrorCode, LograftError
+from lograft.model.seams import Address, FileSlice
+from lograft.model.types import NO_NODE, ZERO_UUID
+from lograft.wire.apis import FETCH_KEY
+from lograft.wire.messages.fetch import FetchResponse, PartitionData
+
+log = logging.getLogger("lograft.client")
+
+FETCH_LANE: Final = "fetch"
+#: Bytes held ready in all, in units of fetch.max.bytes.
+_FETCHES_AHEAD: Final = 2
+_FOREVER_MS: Final = 1 << 60
+
+
+class _Question(NamedTuple):
+    """What was asked of a partition, to see whether the answer is still of use."""
+
+    state: PartitionState
+    topic_id: UUID
+    version: int
+    offset: int
+    node: int
+
+
+class Fetcher:
+    def __init__(
+        self,
+        core: ClientCore[ConsumerSettings],
+        subscription: Subscription,
+        *,
+        on_news: Callable[[], None],
+        on_reset: Callable[[], None],
+    ) -> None:
+        """`on_news`: there is something to poll; `on_reset`: a position is to be found."""
+        self._core = core
+        self._settings = core.settings
+        self._clock = core.runtime.clock
+        self._subscription = subscription
+        self._on_news = on_news
+        self._on_reset = on_reset
+        self._wake = asyncio.Event()
+        self._sessions: dict[int, FetchSession] = {}
+        self._in_flight: set[int] = set()
+        self._connecting: set[int] = set()
+        self._failures: dict[int, int] = {}
+        self._counts = {"fetches": 0, "fetched_bytes": 0, "fetch_failures": 0}
+
+    def start(self) -> None:
+        self._core.metadata.on_update(self.wake)
+        self._core.runtime.spawn(self._run(), name="consumer fetcher")
+
+    def wake(self) -> None:
+        self._wake.set()
+
+    def statistics(self) -> dict[str, int]:
+        return {
+            **self._counts,
+            "buffered_bytes": sum(state.buffered_bytes for state in self._subscription),
+        }
+
+    def close(self) -> None:
+        """Lets the brokers forget the sessions, as far as that can be done without waiting."""
+        for node, session in self._sessions.items():
+            link = self._core.network.link_if_ready(node, FETCH_LANE)
+            if session.id != NO_SESSION and link is not None:
+                ended = link.start(last_request(session.id), FetchResponse, timeout_ms=1_000)
+                ended.add_done_callback(lambda done: done.cancelled() or done.exception())
+
+    # ── the loop ─────────────────────────────────────────────────────────────────────────────
+
+    async def _run(self) -> None:
+        while True:
+            self._wake.clear()
+            wait_ms = self._fetch_what_has_room()
+            try:
+                async with asyncio.timeout(None if wait_ms >= _FOREVER_MS else wait_ms / 1000):
+                    await self._wake.wait()
+            except TimeoutError:
+                pass
+
+    def _fetch_what_has_room(self) -> int:
+        """How long until a partition may be tried again."""
+        now_ms = self._clock.mono_ms()
+        wait_ms = _FOREVER_MS
+        if self._is_full():
+            return wait_ms
+        by_node: dict[int, list[PartitionState]] = {}
+        for state in self._subscription:
+            if state.retry_at_ms > now_ms:
+                wait_ms = min(wait_ms, state.retry_at_ms - now_ms)
+            elif state.may_fetch(now_ms):
+                node = self._node_of(state, now_ms)
+                if node is not None:
+                    by_node.setdefault(node, []).append(state)
+        for node, states in by_node.items():
+            if node not in self._in_flight:
+                link = self._core.network.link_if_ready(node, FETCH_LANE)
+                if link is None:
+                    self._connect(node)
+                else:
+                    self._fetch(node, link, states)
+        return wait_ms
+
+    def _is_full(self) -> bool:
+        # What is paused may lie here for long; it must not keep the others from being read.
+        held = sum(state.buffered_bytes for state in self._subscription if not state.is_paused)
+        return held >= _FETCHES_AHEAD * max(1, self._settings.fetch_max_bytes)
+
+    def _node_of(self, state: PartitionState, now_ms: int) -> int | None:
+        """Whom to ask: the replica that the leader recommends (KIP-392), else the leader."""
+        brokers = self._core.network.brokers
+        if state.preferred_replica != NO_NODE:
+            if state.preferred_until_ms > now_ms and state.preferred_replica in brokers:
+                return state.preferred_replica
+            state.preferred_replica = NO_NODE
+        metadata = self._core.metadata
+        known = metadata.cache.partition(*state.partition)
+        if known is None or known.leader not in brokers:
+            metadata.use(state.partition.topic)
+            metadata.is_old()
+            return None
+        return known.leader
+
+    def _connect(self, node: int) -> None:
+        if node in self._connecting:
+            return
+        self._connecting.add(node)
+
+        async def connect() -> None:
+            try:
+                await self._core.network.link(node, FETCH_LANE)
+            except ClientError as error:
+                log.debug("no connection to broker %d: %s", node, error)
+                self._core.metadata.is_old()
+                self._forget_preference(node)
+                if not error.is_retriable:
+                    self._fail_all(error)
+            finally:
+                self._connecting.discard(node)
+                self.wake()
+
+        self._core.runtime.spawn(connect(), name=f"connect to broker {node}")
+
+    # ── one fetch ────────────────────────────────────────────────────────────────────────────
+
+    def _fetch(self, node: int, link: Link, states: list[PartitionState]) -> None:
+        cache = self._core.metadata.cache
+        wanted: dict[TopicPartition, Wanted] = {}
+        questions: dict[TopicPartition, _Question] = {}
+        for state in states:
+            topic = cache.topic(state.partition.topic)
+            known = None if topic is None else topic.partition(state.partition.partition)
+            if topic is None or known is None:
+                continue
+            offset = state.fetch_position.offset
+            wanted[state.partition] = Wanted(
+                topic.id, offset, known.leader_epoch, self._settings.max_partition_fetch_bytes
+            )
+            questions[state.partition] = _Question(state, topic.id, state.version, offset, node)
+        if not wanted:
+            return
+        session = self._sessions.setdefault(node, FetchSession())
+        plan = session.plan(wanted)
+        version = link.version_of(FETCH_KEY, at_most=None if plan.uses_ids else FETCH_NAMES_UNTIL)
+        future = link.start(
+            fetch_request(self._settings, plan),
+            FetchResponse,
+            version=version,
+            timeout_ms=self._settings.request_timeout_ms,
+        )
+        self._in_flight.add(node)
+        self._counts["fetches"] += 1
+        future.add_done_callback(partial(self._on_answer, node, session, questions))
+
+    def _on_answer(
+        self,
+        node: int,
+        session: FetchSession,
+        questions: Mapping[TopicPartition, _Question],
+        future: "asyncio.Future[FetchResponse]",
+    ) -> None:
+        self._in_flight.discard(node)
+        error: BaseException | None = (
+            OutcomeUnknown("the client is closing") if future.cancelled() else future.exception()
+        )
+        if error is None:
+            answer = future.result()
+            if answer.error_code:
+                session.refused(answer.error_code)
+                error = broker_error(answer.error_code, "fetch")
+            else:
+                session.answered(answer.session_id)
+                self._failures.pop(node, None)
+                self._take(questions, answer)
+        elif isinstance(error, ClientError):
+            session.lost()
+        else:
+            raise error
+        if isinstance(error, ClientError):
+            self._failed(node, questions, error)
+        self.wake()
+
+    def _failed(
+        self, node: int, questions: Mapping[TopicPartition, _Question], error: ClientError
+    ) -> None:
+        self._counts["fetch_failures"] += 1
+        failures = self._failures[node] = self._failures.get(node, 0) + 1
+        log.debug("a fetch from broker %d failed: %s", node, error)
+        self._forget_preference(node)
+        self._core.metadata.is_old()
+        if not error.is_retriable:
+            self._fail_all(error)
+            return
+        # A session that the broker has dropped is no reason to wait, the first time.
+        if failures > 1 or not _is_about_the_session(error):
+            for question in questions.values():
+                self._back_off(question.state, failures)
+
+    def _take(self, questions: Mapping[TopicPartition, _Question], answer: FetchResponse) -> None:
+        names = {one.topic_id: one.state.partition.topic for one in questions.values()}
+        brokers = [
+            Broker(one.node_id, Address(one.host, one.port), one.rack)
+            for one in answer.node_endpoints
+        ]
+        for topic in answer.responses:
+            name = topic.topic if topic.topic_id == ZERO_UUID else names.get(topic.topic_id, "")
+            for told in topic.partitions:
+                question = questions.get(TopicPartition(name, told.partition_index))
+                if question is not None and self._is_of_use(question):
+                    self._take_partition(question, told, brokers)
+
+    def _is_of_use(self, question: _Question) -> bool:
+        state = question.state
+        return question.version == state.version and question.offset == state.fetch_position.offset
+
+    def _take_partition(
+        self, question: _Question, told: PartitionData, brokers: list[Broker]
+    ) -> None:
+        state = question.state
+        if told.error_code:
+            self._on_error(question, told, brokers)
+            return
+        state.high_watermark = told.high_watermark
+        state.last_stable_offset = told.last_stable_offset
+        state.log_start_offset = told.log_start_offset
+        if told.preferred_read_replica >= 0:
+            state.preferred_replica = told.preferred_read_replica
+            state.preferred_until_ms = self._clock.mono_ms() + self._settings.metadata_max_age_ms
+        data = told.records
+        if not data:
+            return
+        assert not isinstance(data, FileSlice)
+        aborted = None
+        if self._settings.is_read_committed:
+            aborted = [
+                Aborted(one.producer_id, one.first_offset)
+                for one in told.aborted_transactions or ()
+            ]
+        topic, partition = state.partition
+        try:
+            fetched = Fetched(Slice(topic, partition, question.offset, data, aborted))
+        except LograftError as error:
+            self._fail(state, error)
+            return
+        if fetched.next_offset == question.offset:
+            self._fail(state, _no_progress(state.partition, question.offset, len(data)))
+            return
+        self._counts["fetched_bytes"] += fetched.size_bytes
+        state.fetched(fetched)
+        self._on_news()
+
+    # ── errors ───────────────────────────────────────────────────────────────────────────────
+
+    def _on_error(self, question: _Question, told: PartitionData, brokers: list[Broker]) -> None:
+        state, code = question.state, told.error_code
+        error = broker_error(code, f"{state.partition} at offset {question.offset}")
+        was_preferred = question.node == state.preferred_replica
+        state.preferred_replica = NO_NODE
+        if code == ErrorCode.offset_out_of_range:
+            if not was_preferred:
+                self._on_out_of_range(state, error)
+            return
+        leader = told.current_leader
+        if leader is not None and leader.leader_id >= 0:
+            topic, partition = state.partition
+            self._core.metadata.learn_leader(
+                topic, partition, leader.leader_id, leader.leader_epoch, brokers
+            )
+        elif code in STALE_METADATA:
+            self._core.metadata.is_old()
+        if code in RETRIABLE or code == ErrorCode.unknown_server_error:
+            log.debug("fetch failed and is tried again: %s", error)
+            self._back_off(state, 1)
+        else:
+            self._fail(state, error)
+
+    def _on_out_of_range(self, state: PartitionState, error: ClientError) -> None:
+        if state.slices:
+            # The program has not seen what comes before; it is asked again after that.
+            self._back_off(state, 1)
+            return
+        policy = self._settings.reset_policy
+        if policy.kind is ResetKind.NONE:
+            self._fail(state, error)
+            return
+        log.warning("%s; its position is reset to %s", error, self._settings.auto_offset_reset)
+        state.request_reset(policy)
+        self._on_reset()
+
+    def _fail(self, state: PartitionState, error: LograftError) -> None:
+        state.error = error
+        self._on_news()
+
+    def _fail_all(self, error: ClientError) -> None:
+        for state in self._subscription:
+            state.error = error
+        self._on_news()
+
+    def _back_off(self, state: PartitionState, failures: int) -> None:
+        settings = self._settings
+        state.retry_at_ms = self._clock.mono_ms() + backoff_ms(
+            settings.retry_backoff_ms,
+            settings.retry_backoff_max_ms,
+            failures,
+            self._core.runtime.randomness,
+        )
+
+    def _forget_preference(self, node: int) -> None:
+        for state in self._subscription:
+            if state.preferred_replica == node:
+                state.preferred_replica = NO_NODE
+
+
+def _is_about_the_session(error: ClientError) -> bool:
+    return getattr(error, "code", None) in (
+        ErrorCode.fetch_session_id_not_found,
+        ErrorCode.invalid_fetch_session_epoch,
+        ErrorCode.fetch_session_topic_id_error,
+    )
+
+
+def _no_progress(partition: TopicPartition, offset: int, size: int) -> ClientError:
+    return ClientError(
+        f"{partition} at offset {offset}: the broker gave {size} bytes without a whole batch;"
+        " raise max.partition.fetch.bytes and fetch.max.bytes"
+    )

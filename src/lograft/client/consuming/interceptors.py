@@ -1,0 +1,43 @@
+"""Functions of the user that see every record that comes in and every commit."""
+
+import logging
+from collections.abc import Mapping, Sequence
+from typing import Protocol
+
+from lograft.client.types import ConsumerRecord, OffsetAndMetadata, TopicPartition
+
+log = logging.getLogger("lograft.client")
+
+Polled = dict[TopicPartition, list[ConsumerRecord]]
+
+
+class ConsumerInterceptor(Protocol):
+    def on_consume(self, records: Polled) -> Polled:
+        """The records to give to the program instead, or the same."""
+
+    def on_commit(self, offsets: Mapping[TopicPartition, OffsetAndMetadata]) -> None: ...
+
+
+class ConsumerInterceptors:
+    """All of them, in order. One that raises is reported and breaks nothing."""
+
+    def __init__(self, interceptors: Sequence[ConsumerInterceptor]) -> None:
+        self._all = tuple(interceptors)
+
+    def __bool__(self) -> bool:
+        return bool(self._all)
+
+    def on_consume(self, records: Polled) -> Polled:
+        for one in self._all:
+            try:
+                records = one.on_consume(records)
+            except Exception:
+                log.exception("interceptor %r failed in on_consume", one)
+        return records
+
+    def on_commit(self, offsets: Mapping[TopicPartition, OffsetAndMetadata]) -> None:
+        for one in self._all:
+            try:
+                one.on_commit(offsets)
+            except Exception:
+                log.exception("interceptor %r failed in on_commit", one)

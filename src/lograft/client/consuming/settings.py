@@ -1,0 +1,141 @@
+"""What a consumer can be told, and the rules between its settings."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import ClassVar, Final
+
+from lograft.client.client_settings import ClientSettings
+from lograft.client.consuming.interceptors import ConsumerInterceptor
+from lograft.client.consuming.resets import ResetPolicy, problem_with_policy
+from lograft.client.serializers import Deserializer
+from lograft.client.settings import Refused, at_least, not_empty, one_of, setting
+from lograft.model.errors import InvalidConfig
+
+#: Kafka's names of its assignors' classes, and ours.
+ASSIGNORS: Final = {
+    "range": "RangeAssignor",
+    "roundrobin": "RoundRobinAssignor",
+    "sticky": "StickyAssignor",
+    "cooperative-sticky": "CooperativeStickyAssignor",
+}
+_PACKAGE: Final = "org.apache.kafka.clients.consumer."
+_NOT_A_SHARE: Final = "it belongs to share groups, which this consumer does not join"
+
+
+@dataclass(frozen=True, kw_only=True)
+class ConsumerSettings(ClientSettings):
+    allow_auto_create_topics: bool = setting(True)
+    auto_commit_interval_ms: int = setting(5_000, at_least(0))
+    auto_offset_reset: str = setting("latest", problem_with_policy)
+    check_crcs: bool = setting(True)
+    client_rack: str = setting("")
+    default_api_timeout_ms: int = setting(60_000, at_least(0))
+    #: None: true where there is a group.
+    enable_auto_commit: bool | None = setting(None)
+    exclude_internal_topics: bool = setting(True)
+    fetch_max_bytes: int = setting(52_428_800, at_least(0))
+    fetch_max_wait_ms: int = setting(500, at_least(0))
+    fetch_min_bytes: int = setting(1, at_least(0))
+    group_id: str | None = setting(None)
+    group_instance_id: str | None = setting(None, not_empty)
+    group_protocol: str = setting("classic")
+    group_remote_assignor: str | None = setting(None)
+    heartbeat_interval_ms: int | None = setting(None)
+    interceptor_classes: tuple[ConsumerInterceptor, ...] = setting(())
+    isolation_level: str = setting("read_uncommitted", one_of("read_committed", "read_uncommitted"))
+    key_deserializer: Deserializer | None = setting(None)
+    value_deserializer: Deserializer | None = setting(None)
+    max_partition_fetch_bytes: int = setting(1_048_576, at_least(0))
+    max_poll_interval_ms: int = setting(300_000, at_least(1))
+    max_poll_records: int = setting(500, at_least(1))
+    #: None: range, and cooperative-sticky for who goes on from it.
+    partition_assignment_strategy: tuple[str, ...] | None = setting(None)
+    receive_buffer_bytes: int = setting(65_536, at_least(-1))
+    session_timeout_ms: int | None = setting(None)
+
+    refused: ClassVar[Mapping[str, Refused]] = {
+        **ClientSettings.refused,
+        "enable.metrics.push": Refused("true", "metrics are read with statistics()"),
+        "internal.throw.on.fetch.stable.offset.unsupported": Refused(
+            "false", "it is for Kafka Streams: offsets are always read when they are stable"
+        ),
+        "share.acknowledgement.mode": Refused("implicit", _NOT_A_SHARE),
+        "share.acquire.mode": Refused("BATCH_OPTIMIZED", _NOT_A_SHARE),
+    }
+
+    def check(self) -> None:
+        super().check()
+        if self.group_id == "":
+            raise InvalidConfig("group.id is empty: name a group, or leave it out")
+        if self.enable_auto_commit and self.group_id is None:
+            raise InvalidConfig("enable.auto.commit is true, but there is no group.id to commit to")
+        if self.group_protocol.lower() not in ("classic", "consumer"):
+            raise InvalidConfig(
+                f"group.protocol is {self.group_protocol!r}, but must be classic or consumer"
+            )
+        if self.uses_consumer_protocol:
+            self._check_that_the_server_decides()
+        elif self.group_remote_assignor is not None:
+            raise InvalidConfig(
+                "group.remote.assignor names an assignor of the server: it needs"
+                " group.protocol=consumer"
+            )
+        self.assignors()
+        if self.heartbeat_ms >= self.session_ms:
+            raise InvalidConfig(
+                f"heartbeat.interval.ms ({self.heartbeat_ms}) must be less than session.timeout.ms"
+                f" ({self.session_ms})"
+            )
+
+    def _check_that_the_server_decides(self) -> None:
+        for name in (
+            "heartbeat_interval_ms",
+            "session_timeout_ms",
+            "partition_assignment_strategy",
+        ):
+            if getattr(self, name) is not None:
+                raise InvalidConfig(
+                    f"{name.replace('_', '.')} cannot be set with group.protocol=consumer: the"
+                    " group's coordinator decides"
+                )
+
+    def assignors(self) -> tuple[str, ...]:
+        """Names of assignors, most wanted first."""
+        if self.partition_assignment_strategy is None:
+            return ("range", "cooperative-sticky")
+        known = {f"{_PACKAGE}{kind}": name for name, kind in ASSIGNORS.items()}
+        names = tuple(known.get(one, one) for one in self.partition_assignment_strategy)
+        strangers = [name for name in names if name not in ASSIGNORS]
+        if strangers or not names or len(set(names)) < len(names):
+            raise InvalidConfig(
+                f"partition.assignment.strategy is {','.join(names)!r}, but must name some of"
+                f" {', '.join(ASSIGNORS)}, each once"
+            )
+        return names
+
+    @property
+    def auto_commits(self) -> bool:
+        if self.enable_auto_commit is None:
+            return self.group_id is not None
+        return self.enable_auto_commit
+
+    @property
+    def reset_policy(self) -> ResetPolicy:
+        return ResetPolicy.parse(self.auto_offset_reset)
+
+    @property
+    def uses_consumer_protocol(self) -> bool:
+        """KIP-848's, in which the server assigns."""
+        return self.group_protocol.lower() == "consumer"
+
+    @property
+    def is_read_committed(self) -> bool:
+        return self.isolation_level == "read_committed"
+
+    @property
+    def heartbeat_ms(self) -> int:
+        return 3_000 if self.heartbeat_interval_ms is None else self.heartbeat_interval_ms
+
+    @property
+    def session_ms(self) -> int:
+        return 45_000 if self.session_timeout_ms is None else self.session_timeout_ms

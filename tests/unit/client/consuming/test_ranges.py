@@ -1,0 +1,126 @@
+"""Bounded reads: exactly the range, and a name for every way in which it cannot be had."""
+
+from collections.abc import Awaitable, Callable
+from typing import Any
+from uuid import uuid4
+
+import pytest
+
+from lograft.client.consuming.ranges import EndBeyond, RangeReader, StartLost, TopicReplaced
+from lograft.client.errors import WrongUse
+from lograft.client.producer import Producer
+from lograft.testing import Cluster
+from lograft.wire.messages import delete_records, delete_topics
+
+Scenario = Callable[[Cluster, RangeReader], Awaitable[None]]
+
+
+def play(scenario: Scenario, settings: dict[str, Any] | None = None, *, nodes: int = 1) -> None:
+    async def main(cluster: Cluster) -> None:
+        servers = ",".join(map(str, cluster.bootstrap()))
+        await cluster.test_client("admin").create_topic("t", replication_factor=nodes)
+        async with Producer(
+            {"bootstrap.servers": servers, "batch.size": 300}, runtime=cluster.client_runtime()
+        ) as producer:
+            await producer.send_many("t", [b"%d" % i for i in range(1_000)])
+        given = {"bootstrap.servers": servers, **(settings or {})}
+        async with RangeReader(given, runtime=cluster.client_runtime()) as reader:
+            await scenario(cluster, reader)
+
+    Cluster(nodes=nodes, seed=5).play(main)
+
+
+async def values(reader: RangeReader, start: int, end: int, **more: Any) -> list[bytes]:
+    found: list[bytes] = []
+    async for batch in reader.read("t", 0, start=start, end=end, **more):
+        assert batch.num_rows
+        found += batch.column("value").to_pylist()
+    return found
+
+
+def test_a_range_is_read_exactly() -> None:
+    async def scenario(cluster: Cluster, reader: RangeReader) -> None:
+        for start, end in [(0, 1_000), (0, 1), (999, 1_000), (37, 911), (500, 500)]:
+            expected = [b"%d" % i for i in range(start, end)]
+            assert await values(reader, start, end) == expected
+
+    play(scenario, {"max.partition.fetch.bytes": 2_000})
+
+
+def test_a_range_that_is_no_range() -> None:
+    async def scenario(cluster: Cluster, reader: RangeReader) -> None:
+        with pytest.raises(WrongUse, match="start is 5, end is 4"):
+            await values(reader, 5, 4)
+
+    play(scenario)
+
+
+def test_an_end_beyond_the_log_is_told_after_what_is_there() -> None:
+    async def scenario(cluster: Cluster, reader: RangeReader) -> None:
+        batches = reader.read("t", 0, start=990, end=1_001)
+        assert (await anext(batches)).num_rows == 10
+        with pytest.raises(EndBeyond, match="ends at offset 1000") as caught:
+            await anext(batches)
+        assert caught.value.log_end == 1_000
+        with pytest.raises(EndBeyond):
+            await values(reader, 2_000, 2_001)
+
+    play(scenario)
+
+
+def test_records_that_were_deleted_are_named() -> None:
+    async def scenario(cluster: Cluster, reader: RangeReader) -> None:
+        route = cluster.client("admin").partition("t", 0)
+        await route.request(
+            delete_records.DeleteRecordsRequest(
+                topics=[
+                    delete_records.DeleteRecordsTopic(
+                        name="t",
+                        partitions=[
+                            delete_records.DeleteRecordsPartition(partition_index=0, offset=400)
+                        ],
+                    )
+                ],
+                timeout_ms=10_000,
+            ),
+            2,
+            delete_records.DeleteRecordsResponse,
+            timeout_ms=10_000,
+        )
+        with pytest.raises(StartLost, match="the log begins at 400") as caught:
+            await values(reader, 399, 1_000)
+        assert len(await values(reader, caught.value.log_start, 1_000)) == 600
+
+    play(scenario)
+
+
+def test_another_topic_under_the_same_name() -> None:
+    async def scenario(cluster: Cluster, reader: RangeReader) -> None:
+        with pytest.raises(TopicReplaced, match="the topic is a new one") as caught:
+            await values(reader, 0, 10, topic_id=uuid4())
+        assert caught.value.topic_id is not None
+        assert len(await values(reader, 0, 10, topic_id=caught.value.topic_id)) == 10
+        await cluster.client("admin").request(
+            delete_topics.DeleteTopicsRequest(
+                topics=[delete_topics.DeleteTopicState(name="t")], timeout_ms=10_000
+            ),
+            6,
+            delete_topics.DeleteTopicsResponse,
+            timeout_ms=10_000,
+        )
+        with pytest.raises(TopicReplaced, match="the topic is gone"):
+            await values(reader, 0, 10)
+
+    play(scenario)
+
+
+def test_a_leader_that_dies_in_the_middle() -> None:
+    async def scenario(cluster: Cluster, reader: RangeReader) -> None:
+        found: list[bytes] = []
+        async for batch in reader.read("t", 0, start=0, end=1_000):
+            if not found:
+                cluster.kill(cluster.leader_of("t", 0))
+            found += batch.column("value").to_pylist()
+        assert found == [b"%d" % i for i in range(1_000)]
+
+    play(scenario, {"max.partition.fetch.bytes": 2_000, "request.timeout.ms": 3_000}, nodes=3)
