@@ -30,6 +30,10 @@ from lograft.wire.messages.metadata import (
 NEVER_IDLE_MS: Final = 1 << 62
 
 
+class NoBrokers(ClientError):
+    is_retriable = True
+
+
 class Metadata:
     def __init__(
         self,
@@ -180,7 +184,7 @@ class Metadata:
         if answer.error_code:
             raise broker_error(answer.error_code, "metadata")
         if not self.cache.learn(answer, covers_all=asks_all):
-            raise broker_error(ErrorCode.broker_not_available, "metadata", "it names no brokers")
+            raise NoBrokers("metadata: the answer names no brokers; the cluster may be starting")
         self._network.learn(list(self.cache.brokers.values()))
         self._failures = 0
         self._last_error = None

@@ -132,7 +132,10 @@ class Producer:
         headers: Headers = (),
     ) -> Delivery:
         """Waits until the record is in the buffer: for metadata and for room, together at most
-        max.block.ms. The delivery tells the rest."""
+        max.block.ms. The delivery tells the rest.
+
+        A partition that the topic does not have is made where the broker makes partitions on
+        demand; elsewhere the delivery fails after max.block.ms and names how many there are."""
         record = Outgoing(topic, value, key, partition, timestamp_ms, headers)
         core = self._open_core()
         deadline_ms = core.now_ms() + self.settings.max_block_ms
@@ -144,8 +147,7 @@ class Producer:
                 found = await self._metadata.topic(record.topic, deadline_ms=deadline_ms)
             wanted = record.partition
             if wanted is not None and found.partition(wanted) is None:
-                await self._metadata.partition(record.topic, wanted, deadline_ms=deadline_ms)
-                continue
+                self._expect(found, wanted, deadline_ms)
             try:
                 delivery = self._put(found, record)
             except BufferFull:
@@ -244,6 +246,14 @@ class Producer:
             found = await self._metadata.topic(topic, deadline_ms=deadline_ms)
         sender = TableSender(core, self._accumulator, found, self._sender.wake)
         return await sender.enqueue(table, partition=partition, batch_bytes=batch_bytes)
+
+    def _expect(self, topic: Topic, partition: int, deadline_ms: int) -> None:
+        """The topic may grow to the partition that the program names, or have grown to it."""
+        if partition < 0:
+            raise WrongUse(f"there is no partition {partition}: they are numbered from 0")
+        queue = self._accumulator.topic(topic.name).partition(partition)
+        queue.missing_until_ms = max(deadline_ms, queue.missing_until_ms or 0)
+        self._metadata.is_old()
 
     def _put(self, topic: Topic, record: Outgoing) -> Delivery:
         name = record.topic

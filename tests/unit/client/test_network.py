@@ -143,3 +143,19 @@ def test_any_link_goes_on_when_one_broker_is_dead() -> None:
             assert answer.error_code == 0
 
     play(scenario, nodes=3)
+
+
+def test_the_broker_that_has_the_least_to_do_is_asked() -> None:
+    async def scenario(cluster: Cluster, core: ClientCore[ClientSettings]) -> None:
+        await core.metadata.topic("t", deadline_ms=core.now_ms() + 10_000)
+        links = {node: await core.network.link(node) for node in (1, 2, 3)}
+        # Two of them are busy with questions that they will not answer for a while.
+        for node in (1, 2):
+            cluster.pause(node)
+            links[node].start(DescribeClusterRequest(), DescribeClusterResponse, timeout_ms=60_000)
+        for _ in range(5):
+            assert await core.network.any_link() is links[3]
+        for node in (1, 2):
+            cluster.resume(node)
+
+    play(scenario, nodes=3)

@@ -25,7 +25,15 @@ _RATIO_SHARE: Final = 0.05
 class PartitionQueue:
     """The batches of one partition that have not been sent, in order; the last may be open."""
 
-    __slots__ = ("batches", "in_flight", "open", "partition", "topic")
+    __slots__ = (
+        "batches",
+        "has_asked_for_growth",
+        "in_flight",
+        "missing_until_ms",
+        "open",
+        "partition",
+        "topic",
+    )
 
     def __init__(self, topic: str, partition: int) -> None:
         self.topic = topic
@@ -35,6 +43,9 @@ class PartitionQueue:
         self.open: Batch | None = None
         #: Sent and not answered, in the order of their sequences.
         self.in_flight: list[Batch] = []
+        #: The topic has no such partition: how long that is waited for. None: it has.
+        self.missing_until_ms: int | None = None
+        self.has_asked_for_growth = False
 
     def put_back(self, batch: Batch) -> None:
         """A batch that is to be sent again takes its old place: before all that came after it."""

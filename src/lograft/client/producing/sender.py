@@ -25,6 +25,7 @@ from lograft.client.link import Link
 from lograft.client.network import Broker
 from lograft.client.producing.accumulator import Accumulator, PartitionQueue
 from lograft.client.producing.batches import Batch
+from lograft.client.producing.growth import Growth
 from lograft.client.producing.identity import IdempotentIdentity, Identity
 from lograft.client.producing.sequences import Sequences
 from lograft.client.producing.settings import ProducerSettings
@@ -68,6 +69,7 @@ class Sender:
         elif core.settings.is_idempotent:
             self._identity = IdempotentIdentity(core, accumulator, self)
         self.sequences = None if self._identity is None else self._identity.sequences
+        self._growth = Growth(core)
         self._wake = asyncio.Event()
         self._in_flight: dict[int, int] = {}
         self._connecting: set[int] = set()
@@ -122,12 +124,14 @@ class Sender:
                 continue
             if not self._may_send(queue):
                 continue
-            partition = self._core.metadata.cache.partition(queue.topic, queue.partition)
-            if partition is None or partition.leader not in self._core.network.brokers:
+            if queue.missing_until_ms is not None:
+                wait_ms = min(wait_ms, max(1, queue.missing_until_ms - now_ms))
+            leader = self._growth.leader_of(queue)
+            if leader is None:
                 self._core.metadata.use(queue.topic)
                 self._core.metadata.is_old()
                 continue
-            by_leader.setdefault(partition.leader, []).append(queue)
+            by_leader.setdefault(leader, []).append(queue)
         for leader, queues in by_leader.items():
             self._send_to(leader, queues)
         return wait_ms
@@ -139,6 +143,10 @@ class Sender:
         return max(1, min(created) + self._settings.delivery_timeout_ms - now_ms)
 
     def _expire(self, now_ms: int) -> None:
+        for queue in self._growth.given_up(self._accumulator.active, now_ms):
+            error = self._growth.refusal(queue)
+            while queue.batches:
+                self._fail(self._accumulator.take(queue), error)
         for batch in self._accumulator.expired(now_ms):
             waited_ms = now_ms - batch.created_ms
             self._fail(
@@ -200,6 +208,7 @@ class Sender:
                 self._identity.on_sending(batch)
             batch.attempts += 1
             queue.in_flight.append(batch)
+            queue.has_asked_for_growth = queue.missing_until_ms is not None
             taken.append(Sent(queue, batch))
         return taken
 
@@ -315,6 +324,8 @@ class Sender:
         code = told.error_code
         if code in (ErrorCode.none, ErrorCode.duplicate_sequence_number):
             # A duplicate is in the log already; where, the broker may have forgotten.
+            if queue.missing_until_ms is not None:
+                self._core.metadata.is_old()  # the topic has grown
             self._acknowledge(batch, told.base_offset, told.log_append_time_ms)
             return
         leader = told.current_leader

@@ -1,0 +1,95 @@
+"""Answers about metadata that a whole cluster seldom gives, from a broker that reads a script."""
+
+import asyncio
+from collections.abc import Sequence
+from typing import Any
+
+from lograft.client.client_settings import ClientSettings
+from lograft.client.metadata_updates import Metadata
+from lograft.client.network import Broker, Network
+from lograft.simulation.cluster import SimulatedCluster
+from lograft.wire.messages.metadata import (
+    MetadataResponse,
+    MetadataResponseBroker,
+    MetadataResponsePartition,
+    MetadataResponseTopic,
+)
+
+
+class Scripted(Network):
+    """Answers each question with the next answer, the last one for ever."""
+
+    def __init__(self, *answers: MetadataResponse) -> None:
+        self.answers = list(answers)
+        self.questions = 0
+        self.learnt: list[int] = []
+
+    async def ask(self, *args: Any, **more: Any) -> Any:
+        self.questions += 1
+        return self.answers.pop(0) if len(self.answers) > 1 else self.answers[0]
+
+    def learn(self, brokers: Sequence[Broker]) -> None:
+        self.learnt = [broker.id for broker in brokers]
+
+    def forget_brokers(self) -> None:
+        self.learnt = []
+
+    @property
+    def brokers(self) -> dict[int, Broker]:
+        return {}
+
+
+def described(leader: int, epoch: int) -> MetadataResponse:
+    return MetadataResponse(
+        brokers=[MetadataResponseBroker(node_id=leader, host=f"n{leader}", port=9092)],
+        topics=[
+            MetadataResponseTopic(
+                name="t",
+                partitions=[
+                    MetadataResponsePartition(
+                        partition_index=0, leader_id=leader, leader_epoch=epoch
+                    )
+                ],
+            )
+        ],
+    )
+
+
+def play(network: Scripted, scenario: Any) -> None:
+    cluster = SimulatedCluster(nodes=1)
+
+    async def main() -> None:
+        settings = ClientSettings.read({"bootstrap.servers": "n1:9092"})
+        metadata = Metadata(cluster.client_runtime(), network, settings, creates_topics=False)
+        metadata.start()
+        await scenario(metadata)
+        metadata.close()
+
+    cluster.run(main())
+
+
+def test_an_empty_list_of_brokers_is_asked_for_again() -> None:
+    network = Scripted(MetadataResponse(), MetadataResponse(), described(1, 0))
+
+    async def scenario(metadata: Metadata) -> None:
+        topic = await metadata.topic("t", deadline_ms=1 << 40)
+        assert topic.partitions[0].leader == 1
+        assert network.questions == 3
+        assert network.learnt == [1]
+
+    play(network, scenario)
+
+
+def test_an_older_epoch_changes_nothing() -> None:
+    network = Scripted(described(1, 7), described(2, 6), described(3, 8))
+
+    async def scenario(metadata: Metadata) -> None:
+        seen = []
+        metadata.on_update(lambda: seen.append(metadata.cache.topics["t"].partitions[0].leader))
+        await metadata.topic("t", deadline_ms=1 << 40)
+        while len(seen) < 3:
+            metadata.is_old()
+            await asyncio.sleep(1)
+        assert seen[:3] == [1, 1, 3]
+
+    play(network, scenario)
