@@ -192,7 +192,7 @@ def test_one_budget_covers_metadata_and_room() -> None:
 
     play(
         scenario,
-        {"max.block.ms": 5_000, "buffer.memory": 1_000},
+        {"max.block.ms": 5_000, "buffer.memory": 1_000, "request.timeout.ms": 300},
         nodes=3,
         properties={"auto.create.topics.enable": "false"},
     )
