@@ -356,3 +356,19 @@ def test_a_broker_that_stops_hands_its_raft_partitions_over() -> None:
         await cluster.start(leader)
 
     run(scenario, replication_mode="raft")
+
+
+def test_people_see_who_is_gone_from_a_raft_partition() -> None:
+    """Also while nothing is written: the ISR of a raft partition is what people look at."""
+
+    async def scenario(cluster: SimulatedCluster, client: ClusterClient, writer: Writer) -> None:
+        await writer.wait_for_more(cluster)
+        writer.is_stopped = True
+        await cluster.wait_for(lambda: len(state_of(cluster).isr) == 3)
+        gone = next(each for each in state_of(cluster).replicas if each != state_of(cluster).leader)
+        cluster.kill(gone)
+        await cluster.wait_for(lambda: gone not in state_of(cluster).isr, seconds=30)
+        await cluster.start(gone)
+        await cluster.wait_for(lambda: gone in state_of(cluster).isr, seconds=30)
+
+    run(scenario, replication_mode="raft")
