@@ -12,7 +12,7 @@ waits.
 
 import asyncio
 from collections.abc import Callable, Mapping
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Unpack
 
 from lograft.client import admin
 from lograft.client import producer as asynchronous
@@ -23,6 +23,7 @@ from lograft.client.types import Acknowledged, OffsetRange
 
 if TYPE_CHECKING:
     from lograft.client.columns import sending
+    from lograft.client.keywords import AdminKeywords, ProducerKeywords
 
 __all__ = ["Admin", "Delivery", "Producer", "TableDelivery"]
 
@@ -92,7 +93,9 @@ def _deliveries(face: Face[Any], deliveries: list[batches.Delivery]) -> list[Del
 class Producer(Face[asynchronous.Producer]):
     """May be shared by threads."""
 
-    def __init__(self, settings: Mapping[str, Any] | None = None, /, **keywords: Any) -> None:
+    def __init__(
+        self, settings: Mapping[str, Any] | None = None, /, **keywords: "Unpack[ProducerKeywords]"
+    ) -> None:
         super().__init__(asynchronous.Producer(settings, **keywords), "producer")
 
     send = awaited(asynchronous.Producer.send)
@@ -119,7 +122,9 @@ class Producer(Face[asynchronous.Producer]):
 class Admin(Face[admin.Admin]):
     """May be shared by threads."""
 
-    def __init__(self, settings: Mapping[str, Any] | None = None, /, **keywords: Any) -> None:
+    def __init__(
+        self, settings: Mapping[str, Any] | None = None, /, **keywords: "Unpack[AdminKeywords]"
+    ) -> None:
         super().__init__(admin.Admin(settings, **keywords), "administrator")
 
     list_offsets = awaited(admin.Admin.list_offsets)

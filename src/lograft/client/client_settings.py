@@ -4,7 +4,8 @@ from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass
 from typing import ClassVar, Final
 
-from lograft.client.settings import Refused, Secret, Settings, at_least, one_of, setting
+from lograft.client.refused_settings import PEM_ONLY, REFUSED
+from lograft.client.settings import Refused, Secret, Settings, at_least, setting
 from lograft.model.errors import InvalidConfig
 from lograft.model.listeners import parse_address
 from lograft.model.seams import Address
@@ -15,21 +16,11 @@ MECHANISMS: Final = ("PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512", "OAUTHBEARER")
 #: Gives a bearer token; asked at each connection.
 TokenProvider = Callable[[], Awaitable[str]]
 
-_JVM: Final = "it names a part of the Java virtual machine"
-_PEM_ONLY: Final = "only PEM is read: give PEM text or files"
-_KERBEROS: Final = f"Kerberos is not spoken; sasl.mechanism may be {', '.join(MECHANISMS)}"
-_TOKENS: Final = "tokens come from the function given as oauth_token"
-_METRICS: Final = "metrics are read with statistics(), there are no reporter classes"
-
 
 @dataclass(frozen=True, kw_only=True)
 class ClientSettings(Settings):
     bootstrap_servers: tuple[str, ...] = setting()
     client_id: str = setting("")
-    client_dns_lookup: str = setting(
-        "use_all_dns_ips",
-        one_of("use_all_dns_ips", "resolve_canonical_bootstrap_servers_only"),
-    )
     connections_max_idle_ms: int = setting(540_000)
     reconnect_backoff_ms: int = setting(50, at_least(0))
     reconnect_backoff_max_ms: int = setting(1_000, at_least(0))
@@ -63,30 +54,7 @@ class ClientSettings(Settings):
     ssl_enabled_protocols: tuple[str, ...] = setting(("TLSv1.2", "TLSv1.3"))
     ssl_cipher_suites: tuple[str, ...] = setting(())
 
-    refused: ClassVar[Mapping[str, Refused]] = {
-        "config.providers": Refused("[]", "values are given as they are"),
-        "security.providers": Refused(None, _JVM),
-        "ssl.engine.factory.class": Refused(None, _JVM),
-        "ssl.keymanager.algorithm": Refused("SunX509", _JVM),
-        "ssl.trustmanager.algorithm": Refused("PKIX", _JVM),
-        "ssl.protocol": Refused("TLSv1.3", "name versions in ssl.enabled.protocols"),
-        "ssl.provider": Refused(None, _JVM),
-        "ssl.secure.random.implementation": Refused(None, _JVM),
-        "ssl.keystore.password": Refused(None, _PEM_ONLY),
-        "ssl.truststore.password": Refused(None, _PEM_ONLY),
-        "sasl.client.callback.handler.class": Refused(None, _TOKENS),
-        "sasl.login.callback.handler.class": Refused(None, _TOKENS),
-        "sasl.login.class": Refused(None, _TOKENS),
-        "sasl.kerberos.kinit.cmd": Refused("/usr/bin/kinit", _KERBEROS),
-        "sasl.kerberos.min.time.before.relogin": Refused("60000", _KERBEROS),
-        "sasl.kerberos.service.name": Refused(None, _KERBEROS),
-        "sasl.kerberos.ticket.renew.jitter": Refused("0.05", _KERBEROS),
-        "sasl.kerberos.ticket.renew.window.factor": Refused("0.8", _KERBEROS),
-        "metric.reporters": Refused("[org.apache.kafka.common.metrics.JmxReporter]", _METRICS),
-        "metrics.num.samples": Refused("2", _METRICS),
-        "metrics.recording.level": Refused("INFO", _METRICS),
-        "metrics.sample.window.ms": Refused("30000", _METRICS),
-    }
+    refused: ClassVar[Mapping[str, Refused]] = REFUSED
 
     def check(self) -> None:
         self.bootstrap_addresses()
@@ -107,7 +75,7 @@ class ClientSettings(Settings):
             )
         for store in (self.ssl_truststore_type, self.ssl_keystore_type):
             if store.upper() != "PEM":
-                raise InvalidConfig(f"ssl.*.type is {store!r}, but {_PEM_ONLY}")
+                raise InvalidConfig(f"ssl.*.type is {store!r}, but {PEM_ONLY}")
 
     def bootstrap_addresses(self) -> list[Address]:
         if not self.bootstrap_servers:

@@ -10,7 +10,7 @@ import asyncio
 import logging
 from collections.abc import Awaitable, Callable, Iterable, Mapping
 from types import TracebackType
-from typing import TYPE_CHECKING, Any, Final, TypeVar
+from typing import TYPE_CHECKING, Any, Final, TypeVar, Unpack
 
 from lograft.client.consuming.bell import Bell
 from lograft.client.consuming.commits import Commits, Identity
@@ -40,6 +40,8 @@ from lograft.model.seams import Runtime
 if TYPE_CHECKING:
     import pyarrow as pa
 
+    from lograft.client.keywords import ConsumerKeywords
+
 log = logging.getLogger("lograft.client")
 
 _CLOSE_TIMEOUT_MS: Final = 30_000
@@ -58,7 +60,7 @@ class Consumer:
         /,
         *,
         runtime: Runtime | None = None,
-        **keywords: Any,
+        **keywords: "Unpack[ConsumerKeywords]",
     ) -> None:
         self.settings = ConsumerSettings.read(settings or {}, **keywords)
         self._runtime = runtime

@@ -11,7 +11,7 @@ from collections.abc import AsyncIterator, Iterable, Mapping
 from contextlib import asynccontextmanager
 from itertools import repeat
 from types import TracebackType
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, Unpack
 
 from lograft.client.core import ClientCore
 from lograft.client.errors import BufferFull, ClientError, TimedOut, WrongUse
@@ -37,6 +37,7 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
     from lograft.client.columns.sending import TableDelivery
+    from lograft.client.keywords import ProducerKeywords
 
 log = logging.getLogger("lograft.client")
 
@@ -53,7 +54,7 @@ class Producer:
         /,
         *,
         runtime: Runtime | None = None,
-        **keywords: Any,
+        **keywords: "Unpack[ProducerKeywords]",
     ) -> None:
         self.settings = ProducerSettings.read(settings or {}, **keywords)
         self._runtime = runtime

@@ -24,6 +24,7 @@ S = TypeVar("S", bound="Settings")
 Check = Callable[[Any], str | None]
 
 _CHECK: Final = "check"
+_READS: Final = "reads"
 _TRUE: Final = frozenset(("true",))
 _FALSE: Final = frozenset(("false",))
 
@@ -42,8 +43,11 @@ class Secret(str):
         return str.__str__(self)
 
 
-def setting(default: Any = MISSING, check: Check | None = None) -> Any:
-    return field(default=default, metadata={_CHECK: check})
+def setting(
+    default: Any = MISSING, check: Check | None = None, reads: Callable[[Any], Any] | None = None
+) -> Any:
+    """A field. `reads`: what other spellings of a value mean, before it is looked at."""
+    return field(default=default, metadata={_CHECK: check, _READS: reads})
 
 
 def at_least(minimum: int) -> Check:
@@ -74,6 +78,10 @@ class Refused(typing.NamedTuple):
     default: str | None
     reason: str
 
+    def is_default(self, value: Any) -> bool:
+        text = str(value).lower() if isinstance(value, bool) else str(value)
+        return value is None or text == self.default
+
 
 @dataclass(frozen=True, kw_only=True)
 class Settings:
@@ -97,14 +105,16 @@ class Settings:
     @classmethod
     def read(cls: type[S], given: Mapping[str, Any], **more: Any) -> S:
         """From dotted or underscored names; `more` wins over `given`."""
-        known = {one.name for one in fields(cls)}
+        known = {one.name: one.metadata.get(_READS) for one in fields(cls)}
         kinds = typing.get_type_hints(cls)
         values: dict[str, Any] = {}
         for name, value in {**_underscored(given), **_underscored(more)}.items():
             if name in known:
-                values[name] = _converted(dotted(name), value, kinds[name])
+                reads = known[name]
+                meant = value if reads is None else reads(value)
+                values[name] = _converted(dotted(name), meant, kinds[name])
             elif (refused := cls.refused.get(dotted(name))) is not None:
-                if value is not None and str(value) != refused.default:
+                if not refused.is_default(value):
                     raise InvalidConfig(f"{dotted(name)} cannot be set: {refused.reason}")
             else:
                 log.warning("%s is not a setting of this client: it has no effect", dotted(name))

@@ -2,13 +2,16 @@
 
 from collections.abc import Mapping
 from types import TracebackType
-from typing import Any, Self
+from typing import TYPE_CHECKING, Any, Self, Unpack
 
 from lograft.client.administering.calls import Calls
 from lograft.client.administering.settings import AdminSettings
 from lograft.client.core import ClientCore
 from lograft.client.errors import WrongUse
 from lograft.model.seams import Runtime
+
+if TYPE_CHECKING:
+    from lograft.client.keywords import AdminKeywords
 
 
 class AdminPart:
@@ -20,7 +23,7 @@ class AdminPart:
         /,
         *,
         runtime: Runtime | None = None,
-        **keywords: Any,
+        **keywords: "Unpack[AdminKeywords]",
     ) -> None:
         self.settings = AdminSettings.read(settings or {}, **keywords)
         self._runtime = runtime

@@ -81,6 +81,11 @@ class Accumulator:
         self._topics: dict[str, TopicQueues] = {}
         self._batch_size = max(settings.batch_size, HEADER_SIZE)
         self._acks = settings.required_acks
+        self._availability_timeout_ms = (
+            settings.partitioner_availability_timeout_ms
+            if settings.partitioner_adaptive_partitioning_enable
+            else 0
+        )
         #: What a record may take: one that is larger could never be sent, or never fit.
         self.record_bytes_max = min(settings.max_request_size, settings.buffer_memory) - HEADER_SIZE
         self._compresses = settings.codec != Codec.none
@@ -218,11 +223,21 @@ class Accumulator:
         available = [one.index for one in topic.partitions if one.leader >= 0]
         if not available:
             available = [one.index for one in topic.partitions]
+        held = queues.partitions
+        if self._availability_timeout_ms:
+            prompt = [one for one in available if one not in held or self._is_prompt(held[one])]
+            available = prompt or available
         queued = None
         if self._settings.partitioner_adaptive_partitioning_enable:
-            held = queues.partitions
             queued = [len(held[one].batches) if one in held else 0 for one in available]
         return choice.draw(available, queued)
+
+    def _is_prompt(self, queue: PartitionQueue) -> bool:
+        """Whether no batch has been ready for longer than partitioner.availability.timeout.ms."""
+        if not queue.batches:
+            return True
+        ready_ms = self._clock.mono_ms() - queue.batches[0].created_ms - self._settings.linger_ms
+        return ready_ms <= self._availability_timeout_ms
 
     # ── out ──────────────────────────────────────────────────────────────────────────────────
 

@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import ClassVar, Final
+from typing import Any, ClassVar, Final
 
 from lograft.client.client_settings import ClientSettings
 from lograft.client.producing.interceptors import Interceptor
@@ -17,9 +17,14 @@ IDEMPOTENT_IN_FLIGHT_MAX: Final = 5
 _ACKS: Final = {"all": -1, "-1": -1, "0": 0, "1": 1}
 
 
+def _acks_as_text(value: Any) -> Any:
+    """Numbers are what other clients take."""
+    return str(value) if type(value) is int else value
+
+
 @dataclass(frozen=True, kw_only=True)
 class ProducerSettings(ClientSettings):
-    acks: str = setting("all", one_of(*_ACKS))
+    acks: str = setting("all", one_of(*_ACKS), reads=_acks_as_text)
     batch_size: int = setting(16_384, at_least(0))
     buffer_memory: int = setting(33_554_432, at_least(0))
     compression_type: str = setting("none", one_of(*(codec.name for codec in Codec)))

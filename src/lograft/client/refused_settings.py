@@ -1,0 +1,87 @@
+"""Settings of Kafka's clients that none of ours can follow: their defaults there, and why."""
+
+from collections.abc import Mapping
+from typing import Final
+
+from lograft.client.settings import Refused
+
+_JVM: Final = "it names a part of the Java virtual machine"
+_TOKENS: Final = "tokens come from the function given as oauth_token"
+_KERBEROS: Final = (
+    "Kerberos is not spoken; sasl.mechanism may be PLAIN, SCRAM-SHA-256, SCRAM-SHA-512, OAUTHBEARER"
+)
+_METRICS: Final = "metrics are read with statistics(), there are no reporter classes"
+PEM_ONLY: Final = "only PEM is read: give PEM text or files"
+
+#: How Java gets, renews and checks tokens.
+_OF_TOKENS: Final[Mapping[str, str | None]] = {
+    "sasl.client.callback.handler.class": None,
+    "sasl.login.callback.handler.class": None,
+    "sasl.login.class": None,
+    "sasl.login.connect.timeout.ms": None,
+    "sasl.login.read.timeout.ms": None,
+    "sasl.login.refresh.buffer.seconds": "300",
+    "sasl.login.refresh.min.period.seconds": "60",
+    "sasl.login.refresh.window.factor": "0.8",
+    "sasl.login.refresh.window.jitter": "0.05",
+    "sasl.login.retry.backoff.max.ms": "10000",
+    "sasl.login.retry.backoff.ms": "100",
+    "sasl.oauthbearer.assertion.algorithm": "RS256",
+    "sasl.oauthbearer.assertion.claim.aud": None,
+    "sasl.oauthbearer.assertion.claim.exp.seconds": "300",
+    "sasl.oauthbearer.assertion.claim.iss": None,
+    "sasl.oauthbearer.assertion.claim.jti.include": "false",
+    "sasl.oauthbearer.assertion.claim.nbf.seconds": "60",
+    "sasl.oauthbearer.assertion.claim.sub": None,
+    "sasl.oauthbearer.assertion.file": None,
+    "sasl.oauthbearer.assertion.private.key.file": None,
+    "sasl.oauthbearer.assertion.private.key.passphrase": None,
+    "sasl.oauthbearer.assertion.template.file": None,
+    "sasl.oauthbearer.client.credentials.client.id": None,
+    "sasl.oauthbearer.client.credentials.client.secret": None,
+    "sasl.oauthbearer.clock.skew.seconds": "30",
+    "sasl.oauthbearer.expected.audience": "[]",
+    "sasl.oauthbearer.expected.issuer": None,
+    "sasl.oauthbearer.header.urlencode": "false",
+    "sasl.oauthbearer.jwks.endpoint.refresh.ms": "3600000",
+    "sasl.oauthbearer.jwks.endpoint.retry.backoff.max.ms": "10000",
+    "sasl.oauthbearer.jwks.endpoint.retry.backoff.ms": "100",
+    "sasl.oauthbearer.jwks.endpoint.url": None,
+    "sasl.oauthbearer.jwt.retriever.class": (
+        "class org.apache.kafka.common.security.oauthbearer.DefaultJwtRetriever"
+    ),
+    "sasl.oauthbearer.jwt.validator.class": (
+        "class org.apache.kafka.common.security.oauthbearer.DefaultJwtValidator"
+    ),
+    "sasl.oauthbearer.scope": None,
+    "sasl.oauthbearer.scope.claim.name": "scope",
+    "sasl.oauthbearer.sub.claim.name": "sub",
+    "sasl.oauthbearer.token.endpoint.url": None,
+}
+
+REFUSED: Final[Mapping[str, Refused]] = {
+    "client.dns.lookup": Refused(
+        "use_all_dns_ips",
+        "all addresses of a name are tried; looking up names of addresses is for Kerberos",
+    ),
+    "config.providers": Refused("[]", "values are given as they are"),
+    "security.providers": Refused(None, _JVM),
+    "ssl.engine.factory.class": Refused(None, _JVM),
+    "ssl.keymanager.algorithm": Refused("SunX509", _JVM),
+    "ssl.trustmanager.algorithm": Refused("PKIX", _JVM),
+    "ssl.protocol": Refused("TLSv1.3", "name versions in ssl.enabled.protocols"),
+    "ssl.provider": Refused(None, _JVM),
+    "ssl.secure.random.implementation": Refused(None, _JVM),
+    "ssl.keystore.password": Refused(None, PEM_ONLY),
+    "ssl.truststore.password": Refused(None, PEM_ONLY),
+    "sasl.kerberos.kinit.cmd": Refused("/usr/bin/kinit", _KERBEROS),
+    "sasl.kerberos.min.time.before.relogin": Refused("60000", _KERBEROS),
+    "sasl.kerberos.service.name": Refused(None, _KERBEROS),
+    "sasl.kerberos.ticket.renew.jitter": Refused("0.05", _KERBEROS),
+    "sasl.kerberos.ticket.renew.window.factor": Refused("0.8", _KERBEROS),
+    "metric.reporters": Refused("[org.apache.kafka.common.metrics.JmxReporter]", _METRICS),
+    "metrics.num.samples": Refused("2", _METRICS),
+    "metrics.recording.level": Refused("INFO", _METRICS),
+    "metrics.sample.window.ms": Refused("30000", _METRICS),
+    **{name: Refused(default, _TOKENS) for name, default in _OF_TOKENS.items()},
+}
