@@ -1,14 +1,20 @@
 """The commands and their options. Nothing heavy is imported before a command runs."""
 
+import os
 from typing import Annotated
 
 import typer
 
 from lograft import __version__
+from lograft.cli.config_commands import configs
+from lograft.cli.context_commands import context
+from lograft.cli.doctor_commands import doctor
 from lograft.cli.group_commands import groups
 from lograft.cli.options import SETTINGS
+from lograft.cli.quorum_commands import quorum
 from lograft.cli.reassign_commands import reassign
 from lograft.cli.topic_commands import topics
+from lograft.cli.transaction_commands import transactions
 
 app = typer.Typer(
     name="lograft",
@@ -19,7 +25,11 @@ storage = typer.Typer(help="Prepare and look at data folders.", **SETTINGS)
 app.add_typer(storage, name="storage")
 app.add_typer(topics, name="topics")
 app.add_typer(groups, name="groups")
+app.add_typer(configs, name="configs")
 app.add_typer(reassign, name="reassign")
+app.add_typer(quorum, name="quorum")
+app.add_typer(transactions, name="transactions")
+app.add_typer(context, name="context")
 
 ConfigFile = Annotated[
     str, typer.Option("--config", "-c", metavar="FILE", help="The node's .properties file.")
@@ -38,8 +48,13 @@ def lograft(
         bool,
         typer.Option("--version", help="Show the version.", callback=_print_version, is_eager=True),
     ] = False,
+    context: Annotated[
+        str | None,
+        typer.Option(metavar="NAME", help="Work with this cluster; see `lograft context`."),
+    ] = None,
 ) -> None:
-    pass
+    if context is not None:
+        os.environ["LOGRAFT_CONTEXT"] = context
 
 
 @app.command()
@@ -231,3 +246,6 @@ def metadata_shell(
     from lograft.cli.metadata_shell import run_shell
 
     raise typer.Exit(run_shell(snapshot, command or []))
+
+
+app.command()(doctor)

@@ -28,7 +28,7 @@ def main() -> None:
         if os.environ.get("LOGRAFT_TRACE"):
             raise
         print(f"lograft: {_sentence(error)}", file=sys.stderr)
-        sys.exit(1)
+        sys.exit(_exit_code(error))
 
 
 def _chosen(arguments: list[str]) -> Callable[[], None]:
@@ -40,6 +40,13 @@ def _chosen(arguments: list[str]) -> Callable[[], None]:
     from lograft.cli.commands import app
 
     return app
+
+
+def _exit_code(error: Exception) -> int:
+    """1: it could not be done; 3: no server could be reached (2: the command line is wrong)."""
+    from lograft.client.errors import ConnectionFailed
+
+    return 3 if isinstance(error, ConnectionFailed) else 1
 
 
 def _sentence(error: Exception) -> str:

@@ -168,6 +168,7 @@ class Admin(Face[admin.Admin]):
     list_topics = awaited(admin.Admin.list_topics)
     describe_topics = awaited(admin.Admin.describe_topics)
     connect = awaited(admin.Admin.connect)
+    probe = awaited(admin.Admin.probe)
     statistics = called(admin.Admin.statistics)
 
     def close(self) -> None:

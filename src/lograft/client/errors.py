@@ -250,6 +250,20 @@ STALE_METADATA: Final = frozenset(
         ErrorCode.network_exception,
     )
 )
+#: In words, where the broker gave none and the name of the code does not say it.
+_MEANINGS: Final = {
+    ErrorCode.unknown_topic_or_partition: "there is no such topic or partition",
+    ErrorCode.unknown_topic_id: "there is no topic of this id",
+    ErrorCode.group_id_not_found: "there is no such group",
+    ErrorCode.non_empty_group: "the group has members: stop them first",
+    ErrorCode.group_subscribed_to_topic: "the group reads the topic: stop its members first",
+    ErrorCode.transactional_id_not_found: "there is no such transactional id",
+    ErrorCode.coordinator_not_available: "no broker can coordinate it now",
+    ErrorCode.not_enough_replicas: "fewer replicas are in sync than min.insync.replicas",
+    ErrorCode.unknown_member_id: "the group does not know this member (any more)",
+    ErrorCode.offset_out_of_range: "the log does not reach to this offset",
+    ErrorCode.unsupported_version: "this server cannot do that: it may be an older release",
+}
 _CLASSES: Final[dict[ErrorCode, type[BrokerError]]] = {
     code: kind for kind in BrokerError.__subclasses__() for code in kind.CODES
 }
@@ -263,6 +277,7 @@ def broker_error(code: int, what: str, message: str | None = None) -> BrokerErro
         name = known.name.upper()
     except ValueError:
         known, name = ErrorCode.unknown_server_error, f"error {code}"
+    message = message or _MEANINGS.get(known)
     text = f"{what}: {message} ({name})" if message else f"{what}: {name}"
     return _CLASSES.get(known, BrokerError)(known, text)
 

@@ -91,6 +91,11 @@ class Calls:
         """Raises ConnectionFailed when none of the named servers answers now."""
         await self._core.network.any_link()
 
+    async def probe(self, node: Node) -> None:
+        if isinstance(node, int) and node not in self._core.network.brokers:
+            await self.metadata([])
+        await self._core.network.link(node)
+
     # ── the mechanism ────────────────────────────────────────────────────────────────────────
 
     async def spread(

@@ -8,7 +8,7 @@ from lograft.client.administering.calls import Calls
 from lograft.client.administering.settings import AdminSettings
 from lograft.client.core import ClientCore
 from lograft.client.errors import WrongUse
-from lograft.model.seams import Runtime
+from lograft.model.seams import Address, Runtime
 
 if TYPE_CHECKING:
     from lograft.client.keywords import AdminKeywords
@@ -46,6 +46,14 @@ class AdminPart:
             await admin.connect()
         """
         await self._calls.connect()
+
+    async def probe(self, node: int | Address) -> None:
+        """Makes sure that one node answers at its address, a broker by its id at the address that
+        it advertises; raises ConnectionFailed at once, whose `stage` says how far it came.
+
+            await admin.probe(1)
+        """
+        await self._calls.probe(node)
 
     def statistics(self) -> dict[str, int]:
         """How many connections there are, and what is under way on them.

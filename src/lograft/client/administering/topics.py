@@ -8,7 +8,6 @@ from uuid import UUID
 from lograft.client.administering.part import AdminPart
 from lograft.client.errors import ClientError, UnsupportedByBroker, broker_error
 from lograft.client.network import Node
-from lograft.model.errors import ErrorCode
 from lograft.model.types import ReplicationMode, TopicPartition
 from lograft.wire.messages.create_partitions import (
     CreatePartitionsAssignment,
@@ -374,11 +373,7 @@ def _created(told: CreatableTopicResult) -> CreatedTopic | ClientError:
 def _deleted(item: str | UUID, told: DeletableTopicResult) -> ClientError | None:
     if not told.error_code:
         return None
-    # Why a topic that does not exist cannot be deleted needs no words of a server.
-    is_missing = told.error_code == ErrorCode.unknown_topic_or_partition
-    return broker_error(
-        told.error_code, f"topic {str(item)!r}", None if is_missing else told.error_message
-    )
+    return broker_error(told.error_code, f"topic {str(item)!r}")
 
 
 def _placed(
