@@ -22,7 +22,7 @@ demo: install  ## records through a real client; NODES=3: on a cluster whose lea
 	$(BIN)/python examples/$(if $(filter 3,$(NODES)),cluster_demo,demo).py
 
 test: check  ## everything that needs only PyPI, under ten minutes
-	$(BIN)/python -X dev -bb -m pytest -q -m 'not interop and not chaos'
+	$(BIN)/python -X dev -bb -m pytest -q -n 2 --dist loadfile -m 'not interop and not chaos'
 
 check: install  ## format, lint, types, layers
 	$(BIN)/ruff format --check --quiet .
