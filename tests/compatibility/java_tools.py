@@ -3,6 +3,8 @@
 import base64
 import json
 import subprocess
+import time
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
@@ -12,6 +14,7 @@ from tools.kafka_jars import KAFKA_VERSION, REPOSITORY, ensure_program
 
 RUNNER: Final = REPOSITORY / "tools" / "kafka" / "ToolRunner.java"
 ALONE_SECONDS_MAX: Final = 60
+PATIENCE_SECONDS: Final = 40.0
 #: Where the tools of Kafka 4.3.1 live.
 PACKAGES: Final = {
     "ConfigCommand": "kafka.admin",
@@ -31,6 +34,15 @@ class ToolRun:
     @property
     def lines(self) -> list[str]:
         return self.text.splitlines()
+
+
+def eventually(ask: Callable[[], ToolRun], is_right: Callable[[str], bool]) -> str:
+    """What the tool says once it is right; what it said last if it never is."""
+    deadline = time.monotonic() + PATIENCE_SECONDS
+    while True:
+        said = ask().text
+        if is_right(said) or time.monotonic() > deadline:
+            return said
 
 
 class Background:

@@ -11,13 +11,12 @@ import pytest
 
 from tests.compatibility import conftest
 from tests.compatibility.clusters import NODES, Cluster
-from tests.compatibility.java_tools import JavaTools, ToolRun
+from tests.compatibility.java_tools import PATIENCE_SECONDS, JavaTools, eventually
 from tests.compatibility.librdkafka import create_topic, produce, read, values_of
 from tests.compatibility.servers import Kind, kinds_under_test
 
 pytestmark = pytest.mark.interop
 NewName = Callable[[], str]
-PATIENCE_SECONDS = 40.0
 NODE_IDS = [1, 2, 3]
 
 
@@ -36,15 +35,6 @@ def cluster(
 
 def to(cluster: Cluster) -> tuple[str, str]:
     return "--bootstrap-server", cluster.bootstrap
-
-
-def eventually(ask: Callable[[], ToolRun], is_right: Callable[[str], bool]) -> str:
-    """What the tool says once it is right; what it said last if it never is."""
-    deadline = time.monotonic() + PATIENCE_SECONDS
-    while True:
-        said = ask().text
-        if is_right(said) or time.monotonic() > deadline:
-            return said
 
 
 def partitions_of(described: str) -> list[dict[str, str]]:

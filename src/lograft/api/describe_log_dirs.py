@@ -1,7 +1,8 @@
 """DescribeLogDirs, versions 1-5: the log dirs of this broker and the size of each partition in
 them.
 
-No topics (null) means every partition. A dir that failed is listed with KAFKA_STORAGE_ERROR. v3: an
+No topics (null) means every partition. A replica that moves is listed where it goes too, as future
+key, with what its copy lacks. A dir that failed is listed with KAFKA_STORAGE_ERROR. v3: an
 error for the whole answer. v4: total and usable bytes of the volume. v5: cordoned dirs.
 """
 
@@ -52,6 +53,19 @@ def _describe(
                     partition_index=partition.index,
                     partition_size=log.size_bytes,
                     offset_lag=max(0, partition.high_watermark - log.end_offset),
+                )
+            )
+    for move in broker.moves.moves.values():
+        partition, future = move.partition, move.future
+        if move.target is not directory or future is None:
+            continue
+        if wanted is None or (partition.topic, partition.index) in wanted:
+            topics.setdefault(partition.topic, []).append(
+                DescribeLogDirsPartition(
+                    partition_index=partition.index,
+                    partition_size=future.size_bytes,
+                    offset_lag=move.lag,
+                    is_future_key=True,
                 )
             )
     result = DescribeLogDirsResult(

@@ -58,6 +58,7 @@ CODE_OF: Final[dict[type[LograftError], ErrorCode]] = {
     # The broker.
     broker.NotController: ErrorCode.not_controller,
     broker.NotLeader: ErrorCode.not_leader_or_follower,
+    broker.ReplicaNotMovable: ErrorCode.invalid_replica_assignment,
     broker.PartitionOpening: ErrorCode.not_leader_or_follower,
     broker.UnknownPartition: ErrorCode.unknown_topic_or_partition,
     broker.PartitionMissing: ErrorCode.unknown_topic_or_partition,

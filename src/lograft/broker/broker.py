@@ -52,6 +52,7 @@ from lograft.broker.housekeeping import Housekeeping
 from lograft.broker.internal_topics import InternalTopics
 from lograft.broker.log_cleaner import LogCleaner
 from lograft.broker.log_manager import LogManager
+from lograft.broker.log_moves import LogMoves
 from lograft.broker.partition import Partition
 from lograft.broker.partition_table import PartitionTable
 from lograft.broker.raft_driver import ReplicaView
@@ -224,6 +225,7 @@ class Broker:
         )
         self._housekeeping = Housekeeping(runtime, self.logs)
         self._cleaner = LogCleaner(runtime, self.logs)
+        self.moves = LogMoves(runtime, self.logs, config=lambda: self.config)
         self.fetch_sessions = FetchSessions(
             runtime.randomness, count_max=config.max_incremental_fetch_session_cache_slots
         )
@@ -278,6 +280,7 @@ class Broker:
                 if self.node_id in state.replicas:
                     self._add(topic, index, state, config, found=True)
         self.logs.start()
+        self.moves.resume(self.partitions.get_by_id)
         self._tasks.append(self.runtime.spawn(self._housekeeping.run(), name="housekeeping"))
         self._tasks.append(self.runtime.spawn(self._cleaner.run(), name="cleaner"))
 
@@ -291,6 +294,7 @@ class Broker:
             # Its logs were never opened: they are as the life before left them, clean or not, and
             # so are the checkpoints.
             return
+        await self.moves.stop()
         me = self.image.brokers.get(self.node_id)
         await self.logs.stop(broker_epoch=-1 if me is None else me.epoch)
 

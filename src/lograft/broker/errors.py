@@ -62,6 +62,10 @@ class InvalidFetchSessionEpoch(LograftError):
     """The request is not the one that follows the last of its session."""
 
 
+class ReplicaNotMovable(LograftError):
+    """It cannot be moved to another log dir."""
+
+
 class PartitionOpening(NotLeader):
     """A worker is still opening the partition's log; waiting for it is better than refusing."""
 

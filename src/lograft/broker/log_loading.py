@@ -23,6 +23,7 @@ from lograft.storage.log_dirs import (
     NAME_LENGTH_MAX,
     RECOVERY_POINTS,
     folder_name,
+    future_index,
     is_doomed_folder,
     parse_folder_name,
     read_checkpoint,
@@ -59,6 +60,8 @@ class Survey(NamedTuple):
     logs: list[FoundLog]
     #: Folders that were on their way out when the node stopped.
     doomed: list[str]
+    #: Topic ids and numbers of partitions that were on their way here (broker/log_moves.py).
+    coming: list[tuple[UUID, int]]
     #: The broker epoch of a clean stop, None after any other.
     clean_epoch: int | None
     #: Partitions that the checkpoint files name.
@@ -80,10 +83,17 @@ def _survey(disk: Disk, log_dir: str) -> Survey:
     log_starts = _checkpoint(disk, f"{log_dir}/{LOG_STARTS}")
     cleaner_offsets = _checkpoint(disk, f"{log_dir}/{CLEANER_OFFSETS}")
     high_watermarks = _checkpoint(disk, f"{log_dir}/{HIGH_WATERMARKS}")
-    logs, doomed = [], []
+    logs, doomed, coming = [], [], []
     for name in disk.list_dir(log_dir):
         path = f"{log_dir}/{name}"
         if is_doomed_folder(name) and name.endswith("-delete"):
+            doomed.append(path)
+            continue
+        index = future_index(name)
+        if index is not None:
+            # Whatever is in the copy: it is made anew.
+            topic_id = _topic_id(disk, path)
+            coming += [] if topic_id is None else [(topic_id, index)]
             doomed.append(path)
             continue
         topic_partition = parse_folder_name(name)
@@ -100,7 +110,7 @@ def _survey(disk: Disk, log_dir: str) -> Survey:
         topic_id = _topic_id(disk, path)
         logs.append(FoundLog(topic_partition, topic_id, path, plan, high_watermark))
     names = {*recovery_points, *log_starts, *cleaner_offsets, *high_watermarks}
-    return Survey(logs, doomed, clean_epoch, names, cleaner_offsets)
+    return Survey(logs, doomed, coming, clean_epoch, names, cleaner_offsets)
 
 
 def intact_epoch_of_all(disk: Disk, log_dirs: Sequence[str]) -> int:
@@ -181,6 +191,22 @@ def open_new(
     """The topic id is written first: the fsync of the folder that ends `Log.open` makes both names
     durable. The name of the folder itself is the caller's business, once for many."""
     directory = f"{log_dir}/{folder_name(topic_partition)}"
+    return open_at(
+        disk, directory, topic_partition, topic_id=topic_id, config=config, now_ms=now_ms
+    )
+
+
+def open_at(
+    disk: Disk,
+    directory: str,
+    topic_partition: TopicPartition,
+    *,
+    topic_id: UUID,
+    config: TopicConfig,
+    now_ms: int,
+) -> Log:
+    """The same in a folder of that name."""
+    log_dir = directory.rpartition("/")[0]
     try:
         # Somebody deleted it: a new one in its place would hide that its logs are gone.
         if not disk.is_dir(log_dir):

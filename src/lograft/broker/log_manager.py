@@ -93,6 +93,10 @@ class LogManager:
         self.partitions: dict[Partition, None] = {}
         #: Folders of deleted partitions, with the time from which they may be removed.
         self.doomed: list[tuple[int, LogDirectory, str]] = []
+        #: Replicas that were moving to a log dir when the last life ended.
+        self.unfinished_moves: list[tuple[UUID, int, LogDirectory]] = []
+        #: Paths of log dirs in which replicas shall be made that are not here yet.
+        self.preferred: dict[TopicPartition, str] = {}
         #: Called when a log dir went offline; the controller should hear of it soon.
         self.on_directory_failed: Callable[[], None] = lambda: None
         #: Called when a partition's log is open: the controller may not know in which dir.
@@ -159,6 +163,7 @@ class LogManager:
         now_ms = self._runtime.clock.wall_ms()
         due_ms = self._runtime.clock.mono_ms()
         self.doomed += [(due_ms, directory, path) for path in found.doomed]
+        self.unfinished_moves += [(*key, directory) for key in found.coming]
         known: list[tuple[FoundLog, TopicIdPartition, Callable[[], Log]]] = []
         for one in found.logs:
             topic, index = one.topic_partition
@@ -385,7 +390,9 @@ class LogManager:
         ):
             partition.on_offline("its log may lie in a log dir that is offline")
             return
-        directory = self._choose(directory_id)
+        preferred = self.preferred.pop(partition.topic_partition, None)
+        wanted = [each for each in self.online if each.path == preferred]
+        directory = wanted[0] if wanted else self._choose(directory_id)
         if directory is None:
             partition.on_offline("no log dir is online")
             return

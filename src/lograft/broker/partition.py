@@ -328,6 +328,22 @@ class Partition:
             self.replica.on_registered(broker_epoch)
         self.take_role()
 
+    def hold(self, kept: KeptOffsets) -> None:
+        """The log moves to another log dir: writers wait, nobody else changes it."""
+        self.during_cut = kept
+        self.serves = False
+
+    def release(self) -> None:
+        """It lies where it shall lie, and is on disk there."""
+        self.during_cut = None
+        self.serves = True
+        if self.log is not None and not self.offline and not self.deleted:
+            self.on_durable()
+        self.on_cut()
+        self._tell_opened()
+        if self.following is not None:
+            self.following.consider()
+
     def on_cut(self) -> None:
         """A worker is done with the log: what the metadata said meanwhile counts now."""
         if not self.offline and not self.deleted:

@@ -564,6 +564,23 @@ class Log:
         self.unflushed_files = [f for f in self.unflushed_files if f[0] > plan.unflushed_last]
         self.epochs_written = max(self.epochs_written, plan.epoch_changes)
 
+    def go_on_in(self, copy: "Log") -> None:
+        """Takes the files of a copy in another log dir, which holds the same and is on disk. Who
+        reads in the old ones reads on; nothing else may be under way in them."""
+        assert copy.end_offset == self.end_offset, (copy.end_offset, self.end_offset)
+        self.directory = copy.directory
+        self.set_segments(copy.segments)
+        self._opened = copy._opened
+        self.durable_offset = self.end_offset
+        self.unflushed_files = copy.unflushed_files
+        self._unflushed_count = copy._unflushed_count
+        self.directory_changed = True
+        # Epochs without records are not in the copy's file.
+        self.epochs_written = -1
+        self.removals.clear()
+        # Plans that were made for the old files are void.
+        self.truncations += 1
+
     def close(self, *, clean: bool) -> None:
         """A clean close blocks: indexes, producer state and epochs go to their files, fsynced."""
         if self._closed is not None:

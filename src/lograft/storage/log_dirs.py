@@ -33,6 +33,7 @@ DELETE_SUFFIX: Final = "-delete"
 FUTURE_SUFFIX: Final = "-future"
 _FOLDER: Final = re.compile(r"(?P<topic>[a-zA-Z0-9._-]{1,249})-(?P<partition>[0-9]{1,10})")
 _DOOMED_FOLDER: Final = re.compile(r".+\.[0-9a-f]{32}-(delete|stray)")
+_FUTURE_FOLDER: Final = re.compile(r".+-(?P<partition>[0-9]{1,10})\.[0-9a-f]{32}-future")
 #: Kafka's folder names, the suffix included, never get longer than a file name may be.
 NAME_LENGTH_MAX: Final = 255
 
@@ -250,6 +251,12 @@ def deleted_folder_name(topic_partition: TopicPartition, unique: UUID) -> str:
 def future_folder_name(topic_partition: TopicPartition, unique: UUID) -> str:
     """Where a log is copied to that moves between log dirs."""
     return _marked_folder_name(topic_partition, unique, FUTURE_SUFFIX)
+
+
+def future_index(name: str) -> int | None:
+    """The number of the partition if the folder is such a copy; its topic's name may be cut."""
+    found = _FUTURE_FOLDER.fullmatch(name)
+    return int(found["partition"]) if found else None
 
 
 def _marked_folder_name(topic_partition: TopicPartition, unique: UUID, suffix: str) -> str:

@@ -1,0 +1,68 @@
+"""AlterReplicaLogDirs, versions 1-2: moves replicas between the log dirs of this broker.
+
+Answered when the moves have begun; DescribeLogDirs shows how far they are. A replica that is not
+here yet is made in that dir when it comes (REPLICA_NOT_AVAILABLE until then), as the tool for
+reassignments expects.
+"""
+
+import logging
+from typing import Final
+
+from lograft.api.context import Api, Context
+from lograft.api.errors import code_of
+from lograft.broker.broker import Broker
+from lograft.broker.errors import ReplicaNotMovable
+from lograft.model.errors import ErrorCode
+from lograft.model.types import TopicPartition
+from lograft.wire.messages.alter_replica_log_dirs import (
+    AlterReplicaLogDirPartitionResult,
+    AlterReplicaLogDirsRequest,
+    AlterReplicaLogDirsResponse,
+    AlterReplicaLogDirTopicResult,
+)
+
+LOGGER: Final = logging.getLogger(__name__)
+API: Final = Api(key=34, versions=range(1, 3))
+
+
+def handle(context: Context, request: AlterReplicaLogDirsRequest) -> AlterReplicaLogDirsResponse:
+    broker: Broker = context.broker
+    results: dict[str, AlterReplicaLogDirTopicResult] = {}
+    for asked in request.dirs:
+        for topic in asked.topics:
+            result = results.setdefault(
+                topic.name, AlterReplicaLogDirTopicResult(topic_name=topic.name)
+            )
+            result.partitions += [
+                AlterReplicaLogDirPartitionResult(
+                    partition_index=index,
+                    error_code=_move(broker, TopicPartition(topic.name, index), asked.path),
+                )
+                for index in topic.partitions
+            ]
+    return AlterReplicaLogDirsResponse(results=list(results.values()))
+
+
+def _move(broker: Broker, where: TopicPartition, path: str) -> ErrorCode:
+    logs = broker.logs
+    target = next((each for each in logs.directories if each.path == path), None)
+    if target is None:
+        is_unusable = path in logs.unusable
+        return ErrorCode.kafka_storage_error if is_unusable else ErrorCode.log_dir_not_found
+    if target.offline:
+        return ErrorCode.kafka_storage_error
+    partition = broker.partitions.get(where.topic, where.partition)
+    if partition is None:
+        topic = broker.image.topic(where.topic)
+        if topic is None or where.partition not in topic.partitions:
+            return ErrorCode.unknown_topic_or_partition
+        logs.preferred[where] = path
+        return ErrorCode.replica_not_available
+    if partition.offline:
+        return ErrorCode.kafka_storage_error
+    try:
+        broker.moves.move(partition, target)
+    except ReplicaNotMovable as error:
+        LOGGER.info("%s", error)
+        return code_of(error)
+    return ErrorCode.none

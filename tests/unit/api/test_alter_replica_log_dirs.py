@@ -1,0 +1,80 @@
+import asyncio
+
+import pytest
+
+from lograft.model.errors import DiskFailed, ErrorCode
+from lograft.wire.messages.alter_replica_log_dirs import (
+    AlterReplicaLogDir,
+    AlterReplicaLogDirsRequest,
+    AlterReplicaLogDirsResponse,
+    AlterReplicaLogDirTopic,
+)
+from lograft.wire.messages.describe_log_dirs import DescribeLogDirsRequest, DescribeLogDirsResponse
+from tests.unit.broker.bench import Bench, batch_of, run
+
+
+async def alter(
+    bench: Bench, path: str, topic: str = "a", partition: int = 0, *, version: int = 2
+) -> ErrorCode:
+    request = AlterReplicaLogDirsRequest(
+        dirs=[
+            AlterReplicaLogDir(
+                path=path, topics=[AlterReplicaLogDirTopic(name=topic, partitions=[partition])]
+            )
+        ]
+    )
+    response = await bench.ask(request, version, AlterReplicaLogDirsResponse)
+    (result,) = response.results
+    assert result.topic_name == topic
+    (answer,) = result.partitions
+    assert answer.partition_index == partition
+    return ErrorCode(answer.error_code)
+
+
+async def places(bench: Bench) -> dict[str, list[tuple[bool, int, int]]]:
+    response = await bench.ask(DescribeLogDirsRequest(topics=None), 4, DescribeLogDirsResponse)
+    return {
+        result.log_dir: [
+            (each.is_future_key, each.partition_size, each.offset_lag)
+            for topic in result.topics
+            for each in topic.partitions
+        ]
+        for result in response.results
+    }
+
+
+@pytest.mark.parametrize("version", [1, 2])
+def test_a_replica_is_seen_on_its_way_and_arrives(version: int) -> None:
+    async def scenario(bench: Bench) -> None:
+        (partition,) = await bench.create_topic("a")
+        batch = batch_of(b"x" * 100)
+        for _ in range(3):
+            partition.append(memoryview(bytearray(batch)), now_ms=bench.broker.clock.wall_ms())
+        assert partition.directory is not None
+        source = partition.directory.path
+        (target,) = {"/one", "/two"} - {source}
+        assert await alter(bench, target, version=version) is ErrorCode.none
+        while (await places(bench))[target] == []:
+            await asyncio.sleep(0.0001)
+        ((is_future, size, lag),) = (await places(bench))[target]
+        assert is_future
+        assert size == (3 - lag) * len(batch)
+        assert (await places(bench))[source] == [(False, 3 * len(batch), 0)]
+        while bench.broker.moves.moves:
+            await asyncio.sleep(0.001)
+        assert await places(bench) == {source: [], target: [(False, 3 * len(batch), 0)]}
+
+    run(scenario, log_dirs="/one,/two")
+
+
+def test_what_cannot_be_moved() -> None:
+    async def scenario(bench: Bench) -> None:
+        (partition,) = await bench.create_topic("a")
+        assert await alter(bench, "/nowhere") is ErrorCode.log_dir_not_found
+        assert await alter(bench, "/two", "b") is ErrorCode.unknown_topic_or_partition
+        assert await alter(bench, "/two", partition=9) is ErrorCode.unknown_topic_or_partition
+        (other,) = [d for d in bench.broker.logs.directories if d is not partition.directory]
+        other.fail(DiskFailed(other.path, OSError(5, "broken")))
+        assert await alter(bench, other.path) is ErrorCode.kafka_storage_error
+
+    run(scenario, log_dirs="/one,/two")
