@@ -38,6 +38,7 @@ from lograft.consensus.types import VoterEndpoint
 from lograft.metadata.types import Endpoint as RegisteredEndpoint
 from lograft.model.broker_configs import BrokerConfig
 from lograft.model.errors import ErrorCode, InvalidConfig, InvalidInput, LograftError
+from lograft.model.exchange import HandlerFactory
 from lograft.model.listeners import Endpoint
 from lograft.model.seams import Address, DirectoryLock, Runtime, Task, Transport
 from lograft.model.types import Offset
@@ -75,14 +76,17 @@ class Node:
         *,
         halt: Callable[[str], None],
         host_name: str = "localhost",
+        interpose: Callable[[Router], HandlerFactory] = lambda router: router,
     ) -> None:
         """`halt` is called, with the reason, when the node can no longer do its duty.
-        `host_name` is advertised for listeners on every interface."""
+        `host_name` is advertised for listeners on every interface. `interpose` puts something
+        between a listener's connections and its router: for tests."""
         _check_supported(config)
         self.config = config
         self._runtime = runtime
         self._halt = halt
         self._host_name = host_name
+        self._interpose = interpose
         self._locks: list[DirectoryLock] = []
         self._servers: dict[str, Server] = {}
         self._tasks: list[Task] = []
@@ -270,15 +274,16 @@ class Node:
         limits = ServerLimits(idle_ms_max=self.config.connections_max_idle_ms)
         for endpoint in self.config.listeners:
             role = "controller" if endpoint in self.config.controller_listeners else "broker"
+            router = Router(
+                self.broker,
+                listener=endpoint.name,
+                role=role,
+                frame_bytes_max=self.config.socket_request_max_bytes,
+                link=self.broker.link,
+            )
             server = Server(
                 endpoint.name,
-                Router(
-                    self.broker,
-                    listener=endpoint.name,
-                    role=role,
-                    frame_bytes_max=self.config.socket_request_max_bytes,
-                    link=self.broker.link,
-                ),
+                self._interpose(router),
                 runtime=self._runtime,
                 quota=self._quota,
                 budget=budget,

@@ -9,7 +9,7 @@ from lograft.model.errors import ErrorCode
 from lograft.model.types import OFFSETS_TOPIC, ReplicationMode
 from lograft.simulation.client import NotSent, OutcomeUnknown
 from lograft.simulation.routing import ClusterClient
-from lograft.testing import Cluster, TestClient
+from lograft.testing import TestClient, VirtualCluster
 from lograft.wire.messages.find_coordinator import FindCoordinatorRequest, FindCoordinatorResponse
 from lograft.wire.messages.incremental_alter_configs import (
     AlterableConfig,
@@ -86,14 +86,14 @@ class Committer:
             if found is not None:
                 assert at_least <= found <= self.tried, (at_least, found, self.tried)
 
-    async def rest(self, cluster: Cluster) -> None:
+    async def rest(self, cluster: VirtualCluster) -> None:
         self._goes_on.clear()
         await cluster.wait_for(lambda: self.is_idle)
 
     def go_on(self) -> None:
         self._goes_on.set()
 
-    async def wait_for_more(self, cluster: Cluster, count: int = 10) -> None:
+    async def wait_for_more(self, cluster: VirtualCluster, count: int = 10) -> None:
         wanted = self.told + count
         await cluster.wait_for(lambda: self.told >= wanted, seconds=60)
 
@@ -142,17 +142,17 @@ async def switch(client: ClusterClient, mode: str) -> None:
     assert response.responses[0].error_code == ErrorCode.none, response
 
 
-def mode_of(cluster: Cluster) -> ReplicationMode:
+def mode_of(cluster: VirtualCluster) -> ReplicationMode:
     topic = cluster.image.topic(OFFSETS_TOPIC)
     assert topic is not None
     return topic.partitions[INDEX].mode
 
 
-async def wait_mode(cluster: Cluster, mode: ReplicationMode) -> None:
+async def wait_mode(cluster: VirtualCluster, mode: ReplicationMode) -> None:
     await cluster.wait_for(lambda: mode_of(cluster) is mode, seconds=60)
 
 
-async def begin(cluster: Cluster) -> Committer:
+async def begin(cluster: VirtualCluster) -> Committer:
     client: TestClient = cluster.test_client()
     await client.create_topic("t", partitions=1, replication_factor=3)
     committer = Committer(cluster.client("committer"))
@@ -163,7 +163,7 @@ async def begin(cluster: Cluster) -> Committer:
 @pytest.mark.parametrize("seed", range(4))
 @pytest.mark.parametrize("mode", ["isr", "raft"])
 def test_commits_outlive_their_coordinators(mode: str, seed: int) -> None:
-    async def scenario(cluster: Cluster) -> None:
+    async def scenario(cluster: VirtualCluster) -> None:
         committer = await begin(cluster)
         running = asyncio.get_running_loop().create_task(committer.run())
         for _ in range(3):
@@ -184,12 +184,12 @@ def test_commits_outlive_their_coordinators(mode: str, seed: int) -> None:
         await running
 
     properties = {**PROPERTIES, "internal.topics.replication.mode": mode}
-    Cluster(nodes=3, seed=seed, properties=properties).play(scenario)
+    VirtualCluster(nodes=3, seed=seed, properties=properties).play(scenario)
 
 
 @pytest.mark.parametrize("seed", range(3))
 def test_commits_go_on_through_a_switch_of_the_offsets_topic(seed: int) -> None:
-    async def scenario(cluster: Cluster) -> None:
+    async def scenario(cluster: VirtualCluster) -> None:
         committer = await begin(cluster)
         admin = cluster.client("admin")
         running = asyncio.get_running_loop().create_task(committer.run())
@@ -203,10 +203,10 @@ def test_commits_go_on_through_a_switch_of_the_offsets_topic(seed: int) -> None:
         committer.is_stopped = True
         await running
 
-    Cluster(nodes=3, seed=seed, properties=PROPERTIES).play(scenario)
+    VirtualCluster(nodes=3, seed=seed, properties=PROPERTIES).play(scenario)
 
 
-async def ask_only(cluster: Cluster, node_id: int, committer: Committer) -> set[int]:
+async def ask_only(cluster: VirtualCluster, node_id: int, committer: Committer) -> set[int]:
     """Asks one node for the position, and no other, until the committer is done. Returns the error
     codes it gave."""
     client = cluster.client("onlooker")
@@ -234,7 +234,7 @@ async def ask_only(cluster: Cluster, node_id: int, committer: Committer) -> set[
 def test_a_coordinator_that_was_cut_off_tells_no_older_position(mode: str, seed: int) -> None:
     """Clients reach it all the time; it cannot know that the group has another coordinator."""
 
-    async def scenario(cluster: Cluster) -> None:
+    async def scenario(cluster: VirtualCluster) -> None:
         committer = await begin(cluster)
         loop = asyncio.get_running_loop()
         running = loop.create_task(committer.run())
@@ -254,4 +254,4 @@ def test_a_coordinator_that_was_cut_off_tells_no_older_position(mode: str, seed:
         assert await asking >= {ErrorCode.none, ErrorCode.not_coordinator}
 
     properties = {**PROPERTIES, "internal.topics.replication.mode": mode}
-    Cluster(nodes=3, seed=seed, properties=properties).play(scenario)
+    VirtualCluster(nodes=3, seed=seed, properties=properties).play(scenario)

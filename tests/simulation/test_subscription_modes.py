@@ -12,7 +12,7 @@ from lograft.model.errors import ErrorCode
 from lograft.model.types import OFFSETS_TOPIC
 from lograft.simulation.client import NotSent, OutcomeUnknown
 from lograft.simulation.routing import ClusterClient
-from lograft.testing import Cluster
+from lograft.testing import VirtualCluster
 from lograft.wire.message import Message
 from lograft.wire.messages.consumer_group_heartbeat import (
     ConsumerGroupHeartbeatRequest,
@@ -125,7 +125,7 @@ class Group:
             await asyncio.sleep(0.05)
 
 
-async def groups_of(cluster: Cluster, count: int = 2, *, mode: str = "ptp") -> list[Group]:
+async def groups_of(cluster: VirtualCluster, count: int = 2, *, mode: str = "ptp") -> list[Group]:
     """The topic, and groups whose coordinators are on different nodes, as far as there are."""
     configs = {"subscription.mode": mode}
     client = cluster.test_client()
@@ -147,7 +147,7 @@ async def _find_coordinator(client: ClusterClient) -> None:
         raise NotSent("the topic is being made")
 
 
-async def alter(cluster: Cluster, **values: str | None) -> AlterConfigsResourceResponse:
+async def alter(cluster: VirtualCluster, **values: str | None) -> AlterConfigsResourceResponse:
     configs = [
         AlterableConfig(
             name=f"subscription.{name}", config_operation=0 if value else 1, value=value
@@ -163,7 +163,9 @@ async def alter(cluster: Cluster, **values: str | None) -> AlterConfigsResourceR
     return found
 
 
-def check_one_admitted(cluster: Cluster, groups: Sequence[Group], codes: list[ErrorCode]) -> Group:
+def check_one_admitted(
+    cluster: VirtualCluster, groups: Sequence[Group], codes: list[ErrorCode]
+) -> Group:
     assert sorted(codes) == [ErrorCode.none, *[ErrorCode.policy_violation] * (len(codes) - 1)]
     winner = groups[codes.index(ErrorCode.none)]
     assert cluster.image.claims == {TOPIC: winner.group_id}
@@ -173,7 +175,7 @@ def check_one_admitted(cluster: Cluster, groups: Sequence[Group], codes: list[Er
 @pytest.mark.parametrize("seed", range(6))
 @pytest.mark.parametrize("protocol", ["classic", "consumer"])
 def test_of_groups_that_come_at_once_one_is_admitted(protocol: str, seed: int) -> None:
-    async def scenario(cluster: Cluster) -> None:
+    async def scenario(cluster: VirtualCluster) -> None:
         groups = await groups_of(cluster, 3)
         joins = [one.join() if protocol == "classic" else one.heartbeat() for one in groups]
         codes = await asyncio.gather(*joins)
@@ -185,12 +187,12 @@ def test_of_groups_that_come_at_once_one_is_admitted(protocol: str, seed: int) -
                 [ErrorCode.unknown_member_id] * 2,  # the winner has members: only they may
             )
 
-    Cluster(nodes=3, seed=seed, properties=PROPERTIES).play(scenario)
+    VirtualCluster(nodes=3, seed=seed, properties=PROPERTIES).play(scenario)
 
 
 @pytest.mark.parametrize("seed", range(6))
 def test_a_controller_that_dies_meanwhile_changes_nothing(seed: int) -> None:
-    async def scenario(cluster: Cluster) -> None:
+    async def scenario(cluster: VirtualCluster) -> None:
         controller = cluster.controller_id
         groups = [
             group
@@ -207,11 +209,11 @@ def test_a_controller_that_dies_meanwhile_changes_nothing(seed: int) -> None:
         again = await asyncio.gather(*(group.join() for group in groups))
         assert check_one_admitted(cluster, groups, again) is winner
 
-    Cluster(nodes=3, seed=seed, properties=PROPERTIES).play(scenario)
+    VirtualCluster(nodes=3, seed=seed, properties=PROPERTIES).play(scenario)
 
 
 def test_a_claim_that_is_not_used_goes_to_the_next_who_asks() -> None:
-    async def scenario(cluster: Cluster) -> None:
+    async def scenario(cluster: VirtualCluster) -> None:
         first, second = await groups_of(cluster)
         assert await first.join() is ErrorCode.none
         assert await second.join() is ErrorCode.policy_violation, "it has a member"
@@ -224,11 +226,11 @@ def test_a_claim_that_is_not_used_goes_to_the_next_who_asks() -> None:
         assert await first.join() is ErrorCode.policy_violation
         assert cluster.image.claims == {TOPIC: second.group_id}
 
-    Cluster(nodes=3, seed=1, properties=PROPERTIES).play(scenario)
+    VirtualCluster(nodes=3, seed=1, properties=PROPERTIES).play(scenario)
 
 
 def test_a_mode_that_does_not_fit_the_groups_is_refused() -> None:
-    async def scenario(cluster: Cluster) -> None:
+    async def scenario(cluster: VirtualCluster) -> None:
         first, second = await groups_of(cluster, mode="psb")
         assert await first.join() is ErrorCode.none
         assert await second.commit(TOPIC) == [ErrorCode.none]
@@ -244,11 +246,11 @@ def test_a_mode_that_does_not_fit_the_groups_is_refused() -> None:
         assert (await alter(cluster, mode=None)).error_code == ErrorCode.none
         assert await second.join() is ErrorCode.none
 
-    Cluster(nodes=3, seed=2, properties=PROPERTIES).play(scenario)
+    VirtualCluster(nodes=3, seed=2, properties=PROPERTIES).play(scenario)
 
 
 def test_groups_that_cannot_be_asked_leave_the_mode_as_it_is() -> None:
-    async def scenario(cluster: Cluster) -> None:
+    async def scenario(cluster: VirtualCluster) -> None:
         first, _ = await groups_of(cluster, mode="psb")
         assert await first.commit(TOPIC) == [ErrorCode.none]
         cluster.isolate(cluster.leader_of(OFFSETS_TOPIC, first.index))
@@ -258,4 +260,4 @@ def test_groups_that_cannot_be_asked_leave_the_mode_as_it_is() -> None:
         assert cluster.image.claims == {}
 
     properties = {**PROPERTIES, "broker.session.timeout.ms": "60000"}
-    Cluster(nodes=3, seed=3, properties=properties).play(scenario)
+    VirtualCluster(nodes=3, seed=3, properties=properties).play(scenario)

@@ -13,7 +13,7 @@ from lograft.model.types import TRANSACTIONS_TOPIC, ReplicationMode
 from lograft.simulation.client import NotSent, OutcomeUnknown, Refused
 from lograft.simulation.routing import ClusterClient, PartitionRoute
 from lograft.storage.markers import read_marker
-from lograft.testing import Cluster
+from lograft.testing import VirtualCluster
 from lograft.wire.batches import Record, build_batch, iterate_headers, iterate_records
 from lograft.wire.message import Message
 from lograft.wire.messages.add_partitions_to_txn import (
@@ -105,7 +105,7 @@ class Transactor:
             except GivenUp:
                 await self.begin()
 
-    async def wait_for_more(self, cluster: Cluster, count: int = 6) -> None:
+    async def wait_for_more(self, cluster: VirtualCluster, count: int = 6) -> None:
         wanted = len(self.verdict.committed) + count
         await cluster.wait_for(lambda: len(self.verdict.committed) >= wanted, seconds=120)
 
@@ -304,7 +304,7 @@ def _values_of(records: bytes, aborted: set[tuple[int, int]]) -> tuple[list[byte
     return values, offset
 
 
-async def check(cluster: Cluster, verdict: Verdict) -> None:
+async def check(cluster: VirtualCluster, verdict: Verdict) -> None:
     """T1, T2, T6 on everything that was written."""
     client = cluster.client("reader")
     await asyncio.sleep(2 * TRANSACTION_TIMEOUT_MS / 1000)
@@ -320,7 +320,7 @@ async def check(cluster: Cluster, verdict: Verdict) -> None:
     assert seen[0] <= verdict.committed | verdict.unknown
 
 
-async def begin(cluster: Cluster, protocol: int) -> Transactor:
+async def begin(cluster: VirtualCluster, protocol: int) -> Transactor:
     # Records of 1970 would not be kept for long.
     await cluster.test_client().create_topic(
         TOPIC, partitions=PARTITIONS, replication_factor=3, configs={"retention.ms": "-1"}
@@ -344,7 +344,7 @@ async def switch(client: ClusterClient, topic: str, mode: str) -> None:
     assert response.responses[0].error_code == ErrorCode.none, response
 
 
-async def wait_mode(cluster: Cluster, topic: str, mode: ReplicationMode) -> None:
+async def wait_mode(cluster: VirtualCluster, topic: str, mode: ReplicationMode) -> None:
     def is_met() -> bool:
         found = cluster.image.topic(topic)
         assert found is not None
@@ -357,7 +357,7 @@ async def wait_mode(cluster: Cluster, topic: str, mode: ReplicationMode) -> None
 @pytest.mark.parametrize("seed", range(2))
 @pytest.mark.parametrize("mode", ["isr", "raft"])
 def test_transactions_outlive_coordinators_and_leaders(mode: str, seed: int, protocol: int) -> None:
-    async def scenario(cluster: Cluster) -> None:
+    async def scenario(cluster: VirtualCluster) -> None:
         transactor = await begin(cluster, protocol)
         running = asyncio.get_running_loop().create_task(transactor.run())
         for topic, index in ((TRANSACTIONS_TOPIC, INDEX), (TOPIC, 1), (TRANSACTIONS_TOPIC, INDEX)):
@@ -383,14 +383,14 @@ def test_transactions_outlive_coordinators_and_leaders(mode: str, seed: int, pro
         "internal.topics.replication.mode": mode,
         "default.replication.mode": mode,
     }
-    Cluster(nodes=3, seed=seed, properties=properties).play(scenario)
+    VirtualCluster(nodes=3, seed=seed, properties=properties).play(scenario)
 
 
 @pytest.mark.parametrize("protocol", [1, 2])
 @pytest.mark.parametrize("seed", range(2))
 @pytest.mark.parametrize("topic", [TOPIC, TRANSACTIONS_TOPIC])
 def test_transactions_go_on_through_a_switch(topic: str, seed: int, protocol: int) -> None:
-    async def scenario(cluster: Cluster) -> None:
+    async def scenario(cluster: VirtualCluster) -> None:
         transactor = await begin(cluster, protocol)
         admin = cluster.client("admin")
         running = asyncio.get_running_loop().create_task(transactor.run())
@@ -405,7 +405,7 @@ def test_transactions_go_on_through_a_switch(topic: str, seed: int, protocol: in
         await running
         await check(cluster, transactor.verdict)
 
-    Cluster(nodes=3, seed=seed, properties=PROPERTIES).play(scenario)
+    VirtualCluster(nodes=3, seed=seed, properties=PROPERTIES).play(scenario)
 
 
 @pytest.mark.parametrize("protocol", [1, 2])
@@ -413,7 +413,7 @@ def test_transactions_go_on_through_a_switch(topic: str, seed: int, protocol: in
 def test_a_coordinator_dies_between_the_decision_and_the_markers(seed: int, protocol: int) -> None:
     """The transaction is committed, and nobody else knows: the next coordinator tells them."""
 
-    async def scenario(cluster: Cluster) -> None:
+    async def scenario(cluster: VirtualCluster) -> None:
         transactor = await begin(cluster, protocol)
         await transactor.begin()
         coordinator = cluster.leader_of(TRANSACTIONS_TOPIC, INDEX)
@@ -441,4 +441,4 @@ def test_a_coordinator_dies_between_the_decision_and_the_markers(seed: int, prot
         for index in range(PARTITIONS):
             assert await read_committed(reader, index) == ([value], True)
 
-    Cluster(nodes=3, seed=seed, properties=PROPERTIES).play(scenario)
+    VirtualCluster(nodes=3, seed=seed, properties=PROPERTIES).play(scenario)

@@ -12,7 +12,8 @@
     cluster.run(scenario())
 
 Nodes are numbered from 1; node 3 lives on host `n3`, serves clients on port 9092 and the quorum on
-9093. Nothing restarts by itself unless `restarts` says so. `lograft.testing` is the public face.
+9093. Nothing restarts by itself unless `restarts` says so. `lograft.testing.VirtualCluster` is the
+public face.
 """
 
 import asyncio

@@ -6,14 +6,16 @@ L4 unless its disk was hurt before.
 """
 
 import asyncio
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from random import Random
 from typing import Any, Final, Protocol
 
+from lograft.api.router import Router
 from lograft.broker.errors import MetadataCorrupt
 from lograft.broker.formatting import FormatRequest, format_directories
 from lograft.model.broker_configs import BrokerConfig
 from lograft.model.errors import DiskFailed
+from lograft.model.exchange import HandlerFactory
 from lograft.node import Node
 from lograft.simulation.loop import SimulatedLoop
 from lograft.simulation.machine import Life, Machine
@@ -51,6 +53,8 @@ class Host:
         self.is_disk_hurt = False
         #: Flipped bits of its metadata: (path, position, bit). It may refuse to start with them.
         self._damage: list[tuple[str, int, int]] = []
+        #: What stands between the node's connections and its router.
+        self.interpose: Callable[[Router], HandlerFactory] = lambda router: router
         self.starts = 0
         self.node: Node | None = None
         #: Set while the node serves.
@@ -127,7 +131,13 @@ class Host:
             )
             # Formatting is the administrator's work; the parent folder is theirs, too.
             runtime.disk.fsync_dir("/")
-        node = Node(self.config, runtime, halt=self._on_halt, host_name=self.name)
+        node = Node(
+            self.config,
+            runtime,
+            halt=self._on_halt,
+            host_name=self.name,
+            interpose=self.interpose,
+        )
         self.node = node
         await node.start()
         if self.config.is_broker:

@@ -17,7 +17,7 @@ from lograft.consensus.types import LogEnd, Voter, VoterEndpoint
 from lograft.metadata.image import MetadataImage
 from lograft.model.types import Epoch, NodeId, Offset
 from lograft.simulation.errors import InvariantViolated
-from lograft.testing import Cluster
+from lograft.testing import VirtualCluster
 from lograft.wire.records.config_record import ConfigRecord
 from tests.unit.broker.metadata_nodes import decision
 
@@ -30,13 +30,13 @@ SHORT_LOG = {
 }
 
 
-def driver(cluster: Cluster, node_id: int) -> RaftDriver:
+def driver(cluster: VirtualCluster, node_id: int) -> RaftDriver:
     quorum = cluster.node(node_id).broker.quorum
     assert isinstance(quorum, RaftDriver)
     return quorum
 
 
-def image(cluster: Cluster, node_id: int) -> MetadataImage:
+def image(cluster: VirtualCluster, node_id: int) -> MetadataImage:
     return cluster.node(node_id).broker.image
 
 
@@ -44,14 +44,14 @@ def setting(name: str) -> ConfigRecord:
     return ConfigRecord(resource_type=4, resource_name="", name=name, value="1")
 
 
-async def submit(cluster: Cluster, node_id: int, *names: str) -> None:
+async def submit(cluster: VirtualCluster, node_id: int, *names: str) -> None:
     """Of the node's own controller; NotController if it is not the active one."""
     controller = cluster.node(node_id).broker.controller_here
     assert controller is not None
     await controller.submit(decision(*map(setting, names)))
 
 
-async def decide(cluster: Cluster, name: str) -> None:
+async def decide(cluster: VirtualCluster, name: str) -> None:
     """By whoever is the active controller, until it is committed."""
     while True:
         if cluster.controller_id in cluster.nodes():
@@ -64,18 +64,18 @@ async def decide(cluster: Cluster, name: str) -> None:
         await asyncio.sleep(0.05)
 
 
-def settings_of(cluster: Cluster, node_id: int) -> set[str]:
+def settings_of(cluster: VirtualCluster, node_id: int) -> set[str]:
     """The tests' own; real ones have dots in their names."""
     return {name for name in image(cluster, node_id).config_of(4, "") if "." not in name}
 
 
-def others(cluster: Cluster, node_id: int) -> list[int]:
+def others(cluster: VirtualCluster, node_id: int) -> list[int]:
     return [each for each in cluster.hosts if each != node_id]
 
 
 @pytest.mark.parametrize("is_static", [False, True])
 def test_three_controllers_have_one_leader_and_the_same_image(is_static: bool) -> None:
-    async def scenario(cluster: Cluster) -> None:
+    async def scenario(cluster: VirtualCluster) -> None:
         for number in range(5):
             await decide(cluster, f"n{number}")
         leader = cluster.controller_id
@@ -91,12 +91,12 @@ def test_three_controllers_have_one_leader_and_the_same_image(is_static: bool) -
         assert all(view.is_voter and view.end_offset >= end for view in views.values())
         assert driver(cluster, others(cluster, leader)[0]).replicas() == []
 
-    Cluster(nodes=3, seed=11, is_static=is_static).play(scenario)
+    VirtualCluster(nodes=3, seed=11, is_static=is_static).play(scenario)
 
 
 @pytest.mark.parametrize("seed", range(5))
 def test_a_dead_leader_is_replaced_long_before_any_timeout(seed: int) -> None:
-    async def scenario(cluster: Cluster) -> None:
+    async def scenario(cluster: VirtualCluster) -> None:
         await decide(cluster, "before")
         old = cluster.controller_id
         began = cluster.loop.time()
@@ -113,11 +113,11 @@ def test_a_dead_leader_is_replaced_long_before_any_timeout(seed: int) -> None:
         "controller.quorum.election.timeout.ms": "2000",
         "controller.quorum.fetch.timeout.ms": "4000",
     }
-    Cluster(nodes=3, seed=seed, properties=slow).play(scenario)
+    VirtualCluster(nodes=3, seed=seed, properties=slow).play(scenario)
 
 
 def test_a_stopping_leader_hands_over() -> None:
-    async def scenario(cluster: Cluster) -> None:
+    async def scenario(cluster: VirtualCluster) -> None:
         await decide(cluster, "before")
         old = cluster.controller_id
         epoch = driver(cluster, old).epoch
@@ -133,12 +133,12 @@ def test_a_stopping_leader_hands_over() -> None:
         assert cluster.loop.time() - began < 0.5
         assert driver(cluster, cluster.controller_id).epoch == epoch + 1
 
-    Cluster(nodes=3, seed=4).play(scenario)
+    VirtualCluster(nodes=3, seed=4).play(scenario)
 
 
 @pytest.mark.parametrize("seed", range(3))
 def test_what_a_cut_off_leader_wrote_is_cut_away_and_its_waiters_hear_of_it(seed: int) -> None:
-    async def scenario(cluster: Cluster) -> None:
+    async def scenario(cluster: VirtualCluster) -> None:
         await decide(cluster, "before")
         old = cluster.controller_id
         quorum = driver(cluster, old)
@@ -154,7 +154,7 @@ def test_what_a_cut_off_leader_wrote_is_cut_away_and_its_waiters_hear_of_it(seed
         await cluster.wait_for(lambda: settings_of(cluster, old) == {"before", "elsewhere"})
         assert quorum.log.truncations > 0
 
-    async def decide_elsewhere(cluster: Cluster, old: int) -> None:
+    async def decide_elsewhere(cluster: VirtualCluster, old: int) -> None:
         while True:
             for node_id in others(cluster, old):
                 try:
@@ -162,12 +162,12 @@ def test_what_a_cut_off_leader_wrote_is_cut_away_and_its_waiters_hear_of_it(seed
                 except NotController:
                     await asyncio.sleep(0.05)
 
-    Cluster(nodes=3, seed=seed).play(scenario)
+    VirtualCluster(nodes=3, seed=seed).play(scenario)
 
 
 @pytest.mark.parametrize("seed", range(3))
 def test_a_node_that_was_away_for_long_gets_a_snapshot(seed: int) -> None:
-    async def scenario(cluster: Cluster) -> None:
+    async def scenario(cluster: VirtualCluster) -> None:
         await decide(cluster, "first")
         away = others(cluster, cluster.controller_id)[0]
         cluster.isolate(away)
@@ -185,14 +185,14 @@ def test_a_node_that_was_away_for_long_gets_a_snapshot(seed: int) -> None:
         await cluster.start(away)
         await cluster.wait_for(lambda: settings_of(cluster, away) == expected)
 
-    Cluster(nodes=3, seed=seed, properties=SHORT_LOG).play(scenario)
+    VirtualCluster(nodes=3, seed=seed, properties=SHORT_LOG).play(scenario)
 
 
 @pytest.mark.parametrize("is_static", [False, True])
 def test_brokers_observe_and_start_again_from_their_own_snapshot(is_static: bool) -> None:
     roles = ["controller", "controller", "controller", "broker", "broker"]
 
-    async def scenario(cluster: Cluster) -> None:
+    async def scenario(cluster: VirtualCluster) -> None:
         for number in range(20):
             await decide(cluster, f"n{number}")
         assert driver(cluster, 4).is_observer
@@ -214,11 +214,13 @@ def test_brokers_observe_and_start_again_from_their_own_snapshot(is_static: bool
         for node_id in (4, 5):
             await cluster.wait_for(lambda i=node_id: "after" in settings_of(cluster, i))
 
-    Cluster(nodes=5, seed=2, roles=roles, is_static=is_static, properties=SHORT_LOG).play(scenario)
+    VirtualCluster(nodes=5, seed=2, roles=roles, is_static=is_static, properties=SHORT_LOG).play(
+        scenario
+    )
 
 
 def test_a_node_stops_rather_than_undo_what_is_committed() -> None:
-    async def scenario(cluster: Cluster) -> None:
+    async def scenario(cluster: VirtualCluster) -> None:
         await decide(cluster, "committed")
         victim = others(cluster, cluster.controller_id)[0]
         quorum = driver(cluster, victim)
@@ -246,13 +248,13 @@ def test_a_node_stops_rather_than_undo_what_is_committed() -> None:
         return quorum.core.fetcher is not None and quorum.core.fetcher.in_flight is not None
 
     with pytest.raises(InvariantViolated, match="CommittedAtRisk"):
-        Cluster(nodes=3, seed=8).play(scenario)
+        VirtualCluster(nodes=3, seed=8).play(scenario)
 
 
 def test_voters_come_and_go() -> None:
     """Node 4 was formatted with the voters 1 to 4; it is taken out and let in again."""
 
-    async def scenario(cluster: Cluster) -> None:
+    async def scenario(cluster: VirtualCluster) -> None:
         await decide(cluster, "before")
         leader = driver(cluster, cluster.controller_id)
         gone = others(cluster, cluster.controller_id)[0]
@@ -275,11 +277,11 @@ def test_voters_come_and_go() -> None:
         cluster.kill(cluster.controller_id)
         await decide(cluster, "after")
 
-    Cluster(nodes=4, seed=5).play(scenario)
+    VirtualCluster(nodes=4, seed=5).play(scenario)
 
 
 def test_a_controller_joins_by_itself_and_again_with_another_disk() -> None:
-    async def scenario(cluster: Cluster) -> None:
+    async def scenario(cluster: VirtualCluster) -> None:
         await decide(cluster, "before")
         await cluster.wait_for(lambda: not driver(cluster, 4).is_observer)
         await cluster.wait_for(lambda: "before" in settings_of(cluster, 4))
@@ -297,11 +299,11 @@ def test_a_controller_joins_by_itself_and_again_with_another_disk() -> None:
         assert voters.voters[-1].key.directory_id != joined.key.directory_id
 
     joining = {"controller.quorum.auto.join.enable": "true"}
-    Cluster(nodes=4, seed=9, joiners=[4], properties=joining).play(scenario)
+    VirtualCluster(nodes=4, seed=9, joiners=[4], properties=joining).play(scenario)
 
 
 def test_a_voter_that_has_moved_says_so() -> None:
-    async def scenario(cluster: Cluster) -> None:
+    async def scenario(cluster: VirtualCluster) -> None:
         leader = cluster.controller_id
         moved = others(cluster, leader)[0]
         for node_id in (moved, leader):
@@ -310,27 +312,27 @@ def test_a_voter_that_has_moved_says_so() -> None:
             await cluster.wait_for(lambda i=node_id: has_second(cluster, i))
         assert cluster.controller_id == leader
 
-    def has_second(cluster: Cluster, node_id: int) -> bool:
+    def has_second(cluster: VirtualCluster, node_id: int) -> bool:
         voter = driver(cluster, cluster.controller_id).quorum.voters.find(NodeId(node_id))
         return voter is not None and [end.name for end in voter.endpoints][1:] == ["SECOND"]
 
-    Cluster(nodes=3, seed=1).play(scenario)
+    VirtualCluster(nodes=3, seed=1).play(scenario)
 
 
 def test_only_a_quorum_of_several_writes_when_it_has_nothing_to_say() -> None:
-    async def grown(cluster: Cluster) -> int:
+    async def grown(cluster: VirtualCluster) -> int:
         await asyncio.sleep(5)
         end = cluster.image.offset
         await asyncio.sleep(10)
         return cluster.image.offset - end
 
-    assert Cluster(nodes=1, seed=1).play(grown) == 0
-    assert 5 < Cluster(nodes=3, seed=1).play(grown) <= 20
+    assert VirtualCluster(nodes=1, seed=1).play(grown) == 0
+    assert 5 < VirtualCluster(nodes=3, seed=1).play(grown) <= 20
     quiet = {"metadata.max.idle.interval.ms": "0"}
-    assert Cluster(nodes=3, seed=1, properties=quiet).play(grown) == 0
+    assert VirtualCluster(nodes=3, seed=1, properties=quiet).play(grown) == 0
 
 
-async def change_voters(cluster: Cluster, chance: Random, changes: list[Error]) -> None:
+async def change_voters(cluster: VirtualCluster, chance: Random, changes: list[Error]) -> None:
     """Takes voters out and lets them in again, without end."""
     while True:
         await asyncio.sleep(chance.uniform(0.2, 2))
@@ -360,7 +362,7 @@ def test_what_was_acknowledged_survives(seed: int) -> None:
     and go, snapshots are taken and loaded. Every acknowledged decision is there in the end, on
     every node."""
 
-    async def scenario(cluster: Cluster) -> None:
+    async def scenario(cluster: VirtualCluster) -> None:
         chance = Random(seed)
         acknowledged: list[str] = []
         is_over = False
@@ -404,8 +406,8 @@ def test_what_was_acknowledged_survives(seed: int) -> None:
             assert settings_of(cluster, node_id) >= set(acknowledged)
         assert len(acknowledged) > 20
 
-    def reached(cluster: Cluster, node_id: int, end: Offset) -> bool:
+    def reached(cluster: VirtualCluster, node_id: int, end: Offset) -> bool:
         return driver(cluster, node_id).delivered_end >= end
 
     roomy = {**SHORT_LOG, "internal.metadata.log.segment.bytes": "1000"}
-    Cluster(nodes=3 + seed % 2, seed=seed, properties=roomy).play(scenario)
+    VirtualCluster(nodes=3 + seed % 2, seed=seed, properties=roomy).play(scenario)

@@ -23,7 +23,7 @@ from lograft.client.admin import (
 from lograft.client.errors import GroupMissing, WrongUse
 from lograft.model.errors import InvalidInput
 from lograft.model.types import ResetAction
-from lograft.testing import Cluster
+from lograft.testing import VirtualCluster
 from tests.unit.client.administering.playing import fill, play
 
 EARLIEST, LATEST, SINCE = 5, 20, 8
@@ -66,7 +66,7 @@ def test_describe_shows_members_and_lag() -> None:
 
 
 def test_describe_asks_for_the_ends_of_what_is_there() -> None:
-    async def scenario(cluster: Cluster, admin: Admin) -> None:
+    async def scenario(cluster: VirtualCluster, admin: Admin) -> None:
         await admin.create_topics([NewTopic("t", partitions=2), "gone"])
         await fill(cluster, "t", 4)
         await admin.alter_group_offsets(
@@ -82,7 +82,7 @@ def test_describe_asks_for_the_ends_of_what_is_there() -> None:
 
 
 def test_where_a_reset_goes() -> None:
-    async def scenario(cluster: Cluster, admin: Admin) -> None:
+    async def scenario(cluster: VirtualCluster, admin: Admin) -> None:
         await admin.create_topics([NewTopic("t", partitions=2)])
         await fill(cluster, "t", LATEST)
         place = TopicPartition("t", 0)

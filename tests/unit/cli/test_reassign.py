@@ -20,7 +20,7 @@ from lograft.client.admin import Admin, NewTopic, TopicPartition
 from lograft.client.errors import BrokerError
 from lograft.metadata.rebalancing import Move
 from lograft.model.errors import InvalidInput
-from lograft.testing import Cluster
+from lograft.testing import VirtualCluster
 from tests.unit.client.administering.playing import play
 
 #: Eight partitions of two replicas each, all on the first two of three brokers.
@@ -28,7 +28,7 @@ CROWDED = {index: [1, 2] if index % 2 else [2, 1] for index in range(8)}
 
 
 def test_a_plan_is_shown_run_and_followed() -> None:
-    async def scenario(_cluster: Cluster, admin: Admin) -> None:
+    async def scenario(_cluster: VirtualCluster, admin: Admin) -> None:
         await admin.create_topics([NewTopic("t", assignment=CROWDED)])
         load, moves = await make_plan(admin)
         copies = sum(move.copies for move in moves)
@@ -60,7 +60,7 @@ def test_a_plan_is_shown_run_and_followed() -> None:
 
 
 def test_what_is_under_way_counts_as_done_and_can_be_cancelled() -> None:
-    async def scenario(cluster: Cluster, admin: Admin) -> None:
+    async def scenario(cluster: VirtualCluster, admin: Admin) -> None:
         await admin.create_topics([NewTopic("t", assignment=CROWDED)])
         cluster.kill(3)  # It will not catch up now.
         wanted = {TopicPartition("t", index): [3, 1] for index in range(4)}
@@ -84,7 +84,7 @@ def test_how_far_a_copy_is() -> None:
 
 
 def test_what_the_cluster_refuses_is_said() -> None:
-    async def scenario(_cluster: Cluster, admin: Admin) -> None:
+    async def scenario(_cluster: VirtualCluster, admin: Admin) -> None:
         with pytest.raises(BrokerError, match="t-99"):
             await admin.reassign({TopicPartition("t", 99): [1]})
         with pytest.raises(InvalidInput, match="broker 9 is not registered"):

@@ -13,7 +13,7 @@ from lograft.client.admin import (
     TopicListing,
 )
 from lograft.model.types import ReplicationMode
-from lograft.testing import Cluster
+from lograft.testing import VirtualCluster
 from tests.unit.client.administering.playing import play
 
 ID = UUID(int=7)
@@ -53,7 +53,7 @@ def test_list() -> None:
 
 
 def test_single_partitions_keep_the_others_exceptions() -> None:
-    async def scenario(_cluster: Cluster, admin: Admin) -> None:
+    async def scenario(_cluster: VirtualCluster, admin: Admin) -> None:
         await admin.create_topics([NewTopic("t", partitions=3, replicas=3)])
 
         async def settled() -> list[str]:

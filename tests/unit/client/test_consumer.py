@@ -12,9 +12,9 @@ from lograft.client.errors import NoPosition, OffsetOutOfRange, SerializationFai
 from lograft.client.producer import Producer
 from lograft.client.serializers import json_deserializer
 from lograft.client.types import OffsetAndMetadata, TopicPartition
-from lograft.testing import Cluster
+from lograft.testing import VirtualCluster
 
-Scenario = Callable[[Cluster, Consumer], Awaitable[None]]
+Scenario = Callable[[VirtualCluster, Consumer], Awaitable[None]]
 
 T0 = TopicPartition("t", 0)
 T1 = TopicPartition("t", 1)
@@ -23,23 +23,23 @@ T1 = TopicPartition("t", 1)
 def play(
     scenario: Scenario, settings: dict[str, Any] | None = None, *, nodes: int = 1, seed: int = 3
 ) -> None:
-    async def main(cluster: Cluster) -> None:
+    async def main(cluster: VirtualCluster) -> None:
         admin = cluster.test_client("admin")
         await admin.create_topic("t", partitions=2, replication_factor=nodes)
         async with consumer_of(cluster, settings) as one:
             await scenario(cluster, one)
 
     alone = {"offsets.topic.replication.factor": str(nodes), "offsets.topic.num.partitions": "2"}
-    Cluster(nodes=nodes, seed=seed, properties=alone).play(main)
+    VirtualCluster(nodes=nodes, seed=seed, properties=alone).play(main)
 
 
-def consumer_of(cluster: Cluster, settings: dict[str, Any] | None = None) -> Consumer:
+def consumer_of(cluster: VirtualCluster, settings: dict[str, Any] | None = None) -> Consumer:
     servers = ",".join(map(str, cluster.bootstrap()))
     given = {"bootstrap.servers": servers, "auto.offset.reset": "earliest", **(settings or {})}
     return Consumer(given, runtime=cluster.client_runtime())
 
 
-async def write(cluster: Cluster, values: Sequence[bytes], partition: int = 0) -> None:
+async def write(cluster: VirtualCluster, values: Sequence[bytes], partition: int = 0) -> None:
     servers = ",".join(map(str, cluster.bootstrap()))
     async with Producer(
         {"bootstrap.servers": servers, "batch.size": 200}, runtime=cluster.client_runtime()
@@ -62,7 +62,7 @@ def numbers(count: int, first: int = 0) -> list[bytes]:
 
 
 def test_records_come_in_order_with_all_that_is_known_of_them() -> None:
-    async def scenario(cluster: Cluster, consumer: Consumer) -> None:
+    async def scenario(cluster: VirtualCluster, consumer: Consumer) -> None:
         await write(cluster, numbers(500))
         consumer.assign([T0])
         assert await read(consumer, 500) == numbers(500)
@@ -79,7 +79,7 @@ def test_records_come_in_order_with_all_that_is_known_of_them() -> None:
 
 
 def test_positions_move_with_what_the_program_gets_not_with_what_is_fetched() -> None:
-    async def scenario(cluster: Cluster, consumer: Consumer) -> None:
+    async def scenario(cluster: VirtualCluster, consumer: Consumer) -> None:
         await write(cluster, numbers(100))
         consumer.assign([T0])
         assert await read(consumer, 3) == numbers(3)
@@ -93,7 +93,7 @@ def test_positions_move_with_what_the_program_gets_not_with_what_is_fetched() ->
 
 
 def test_seeking_drops_what_was_fetched_even_in_the_middle_of_a_loop() -> None:
-    async def scenario(cluster: Cluster, consumer: Consumer) -> None:
+    async def scenario(cluster: VirtualCluster, consumer: Consumer) -> None:
         await write(cluster, numbers(50))
         consumer.assign([T0])
         seen: list[int] = []
@@ -114,7 +114,7 @@ def test_seeking_drops_what_was_fetched_even_in_the_middle_of_a_loop() -> None:
 
 
 def test_paused_partitions_give_nothing_and_lose_nothing() -> None:
-    async def scenario(cluster: Cluster, consumer: Consumer) -> None:
+    async def scenario(cluster: VirtualCluster, consumer: Consumer) -> None:
         await write(cluster, numbers(10))
         await write(cluster, numbers(10, first=10), partition=1)
         consumer.assign([T0, T1])
@@ -134,7 +134,7 @@ def test_paused_partitions_give_nothing_and_lose_nothing() -> None:
 
 
 def test_partitions_get_their_turns() -> None:
-    async def scenario(cluster: Cluster, consumer: Consumer) -> None:
+    async def scenario(cluster: VirtualCluster, consumer: Consumer) -> None:
         await write(cluster, numbers(400))
         await write(cluster, numbers(400), partition=1)
         consumer.assign([T0, T1])
@@ -150,7 +150,7 @@ def test_partitions_get_their_turns() -> None:
 
 
 def test_offsets_by_time_and_the_ends() -> None:
-    async def scenario(cluster: Cluster, consumer: Consumer) -> None:
+    async def scenario(cluster: VirtualCluster, consumer: Consumer) -> None:
         servers = ",".join(map(str, cluster.bootstrap()))
         async with Producer(
             bootstrap_servers=servers, runtime=cluster.client_runtime()
@@ -170,7 +170,7 @@ def test_offsets_by_time_and_the_ends() -> None:
 
 
 def test_where_a_consumer_begins() -> None:
-    async def scenario(cluster: Cluster, consumer: Consumer) -> None:
+    async def scenario(cluster: VirtualCluster, consumer: Consumer) -> None:
         await write(cluster, numbers(10))
         consumer.assign([T0])
         with pytest.raises(NoPosition, match=r"t-0: nothing is committed.*seek"):
@@ -197,7 +197,7 @@ def test_where_a_consumer_begins() -> None:
 
 
 def test_a_duration_reaches_back_so_far() -> None:
-    async def scenario(cluster: Cluster, consumer: Consumer) -> None:
+    async def scenario(cluster: VirtualCluster, consumer: Consumer) -> None:
         await write(cluster, numbers(10))
         await asyncio.sleep(120)
         await write(cluster, numbers(5, first=10))
@@ -213,7 +213,7 @@ def test_a_duration_reaches_back_so_far() -> None:
 
 
 def test_leaders_die_and_every_record_comes_once() -> None:
-    async def scenario(cluster: Cluster, consumer: Consumer) -> None:
+    async def scenario(cluster: VirtualCluster, consumer: Consumer) -> None:
         consumer.assign([T0])
         reading = asyncio.ensure_future(read(consumer, 300))
         servers = ",".join(map(str, cluster.bootstrap()))
@@ -234,7 +234,7 @@ def test_leaders_die_and_every_record_comes_once() -> None:
 
 
 def test_what_cannot_be_deserialized_is_named_and_can_be_skipped() -> None:
-    async def scenario(cluster: Cluster, consumer: Consumer) -> None:
+    async def scenario(cluster: VirtualCluster, consumer: Consumer) -> None:
         await write(cluster, [b'{"a":1}', b"[2]", b"{", b'"after"'])
         consumer.assign([T0])
         polled = await consumer.poll()
@@ -252,7 +252,7 @@ def test_what_cannot_be_deserialized_is_named_and_can_be_skipped() -> None:
 
 
 def test_committed_offsets_are_where_the_next_consumer_begins() -> None:
-    async def scenario(cluster: Cluster, consumer: Consumer) -> None:
+    async def scenario(cluster: VirtualCluster, consumer: Consumer) -> None:
         await write(cluster, numbers(20))
         consumer.assign([T0])
         await read(consumer, 7)
@@ -281,7 +281,7 @@ def test_committed_offsets_are_where_the_next_consumer_begins() -> None:
 
 
 def test_positions_are_committed_from_time_to_time() -> None:
-    async def scenario(cluster: Cluster, consumer: Consumer) -> None:
+    async def scenario(cluster: VirtualCluster, consumer: Consumer) -> None:
         await write(cluster, numbers(20))
         consumer.assign([T0])
         await read(consumer, 20)
@@ -296,7 +296,7 @@ def test_positions_are_committed_from_time_to_time() -> None:
 
 
 def test_columns_hold_what_records_hold() -> None:
-    async def scenario(cluster: Cluster, consumer: Consumer) -> None:
+    async def scenario(cluster: VirtualCluster, consumer: Consumer) -> None:
         await write(cluster, numbers(300))
         await write(cluster, numbers(40), partition=1)
         consumer.assign([T0, T1])
@@ -324,7 +324,7 @@ def test_columns_hold_what_records_hold() -> None:
 
 
 def test_one_task_at_a_time_and_not_before_or_after_its_life() -> None:
-    async def scenario(cluster: Cluster, consumer: Consumer) -> None:
+    async def scenario(cluster: VirtualCluster, consumer: Consumer) -> None:
         with pytest.raises(WrongUse, match="call assign"):
             await consumer.poll()
         consumer.assign([T0])

@@ -9,14 +9,14 @@ from lograft.client.client_settings import ClientSettings
 from lograft.client.core import ClientCore
 from lograft.client.errors import ConnectionFailed, InvalidTopic, OutcomeUnknown, TimedOut
 from lograft.model.seams import Address
-from lograft.testing import Cluster
+from lograft.testing import VirtualCluster
 from lograft.wire.messages.describe_cluster import DescribeClusterRequest, DescribeClusterResponse
 
-Scenario = Callable[[Cluster, ClientCore[ClientSettings]], Awaitable[None]]
+Scenario = Callable[[VirtualCluster, ClientCore[ClientSettings]], Awaitable[None]]
 
 
 def play(scenario: Scenario, *, nodes: int = 1, **settings: object) -> None:
-    async def main(cluster: Cluster) -> None:
+    async def main(cluster: VirtualCluster) -> None:
         servers = ",".join(map(str, cluster.bootstrap()))
         core = ClientCore(
             ClientSettings.read({"bootstrap.servers": servers, **settings}),
@@ -28,11 +28,11 @@ def play(scenario: Scenario, *, nodes: int = 1, **settings: object) -> None:
         finally:
             await core.close()
 
-    Cluster(nodes=nodes, seed=5).play(main)
+    VirtualCluster(nodes=nodes, seed=5).play(main)
 
 
 def test_a_topic_is_waited_for_and_a_bad_name_fails_at_once() -> None:
-    async def scenario(cluster: Cluster, core: ClientCore[ClientSettings]) -> None:
+    async def scenario(cluster: VirtualCluster, core: ClientCore[ClientSettings]) -> None:
         topic = await core.metadata.topic("t", deadline_ms=core.now_ms() + 10_000)
         assert len(topic.partitions) == 1
         before_ms = core.now_ms()
@@ -44,7 +44,7 @@ def test_a_topic_is_waited_for_and_a_bad_name_fails_at_once() -> None:
 
 
 def test_a_partition_beyond_the_count_is_waited_for_to_the_deadline() -> None:
-    async def scenario(cluster: Cluster, core: ClientCore[ClientSettings]) -> None:
+    async def scenario(cluster: VirtualCluster, core: ClientCore[ClientSettings]) -> None:
         deadline_ms = core.now_ms() + 3_000
         with pytest.raises(TimedOut, match="has 1 partitions, so there is no partition 7"):
             await core.metadata.partition("t", 7, deadline_ms=deadline_ms)
@@ -54,7 +54,7 @@ def test_a_partition_beyond_the_count_is_waited_for_to_the_deadline() -> None:
 
 
 def test_a_cluster_that_is_not_there_yet_is_asked_again() -> None:
-    async def scenario(cluster: Cluster, core: ClientCore[ClientSettings]) -> None:
+    async def scenario(cluster: VirtualCluster, core: ClientCore[ClientSettings]) -> None:
         cluster.kill(1)
         waiting = asyncio.ensure_future(
             core.metadata.topic("t", deadline_ms=core.now_ms() + 60_000)
@@ -68,7 +68,7 @@ def test_a_cluster_that_is_not_there_yet_is_asked_again() -> None:
 
 
 def test_a_dead_cluster_is_named_when_the_time_is_up() -> None:
-    async def scenario(cluster: Cluster, core: ClientCore[ClientSettings]) -> None:
+    async def scenario(cluster: VirtualCluster, core: ClientCore[ClientSettings]) -> None:
         cluster.kill(1)
         with pytest.raises(TimedOut, match=r"n1:\d+: connect failed"):
             await core.metadata.topic("t", deadline_ms=core.now_ms() + 5_000)
@@ -77,7 +77,7 @@ def test_a_dead_cluster_is_named_when_the_time_is_up() -> None:
 
 
 def test_failures_are_followed_by_longer_waits() -> None:
-    async def scenario(cluster: Cluster, core: ClientCore[ClientSettings]) -> None:
+    async def scenario(cluster: VirtualCluster, core: ClientCore[ClientSettings]) -> None:
         cluster.kill(1)
         address = cluster.bootstrap()[0]
         attempts = 0
@@ -93,7 +93,7 @@ def test_failures_are_followed_by_longer_waits() -> None:
 
 
 def test_an_idle_connection_is_closed_and_made_anew() -> None:
-    async def scenario(cluster: Cluster, core: ClientCore[ClientSettings]) -> None:
+    async def scenario(cluster: VirtualCluster, core: ClientCore[ClientSettings]) -> None:
         await core.metadata.topic("t", deadline_ms=core.now_ms() + 10_000)
         link = await core.network.link(1)
         closed = []
@@ -107,7 +107,7 @@ def test_an_idle_connection_is_closed_and_made_anew() -> None:
 
 
 def test_a_silent_broker_costs_its_connection_when_the_time_is_up() -> None:
-    async def scenario(cluster: Cluster, core: ClientCore[ClientSettings]) -> None:
+    async def scenario(cluster: VirtualCluster, core: ClientCore[ClientSettings]) -> None:
         await core.metadata.topic("t", deadline_ms=core.now_ms() + 10_000)
         link = await core.network.link(1)
         cluster.pause(1)
@@ -122,7 +122,7 @@ def test_a_silent_broker_costs_its_connection_when_the_time_is_up() -> None:
 
 
 def test_a_broker_that_moves_is_reached_at_its_new_address() -> None:
-    async def scenario(cluster: Cluster, core: ClientCore[ClientSettings]) -> None:
+    async def scenario(cluster: VirtualCluster, core: ClientCore[ClientSettings]) -> None:
         await core.metadata.topic("t", deadline_ms=core.now_ms() + 10_000)
         link = await core.network.link(1)
         moved = core.network.brokers[1]._replace(address=Address("elsewhere", 1))
@@ -135,7 +135,7 @@ def test_a_broker_that_moves_is_reached_at_its_new_address() -> None:
 
 
 def test_any_link_goes_on_when_one_broker_is_dead() -> None:
-    async def scenario(cluster: Cluster, core: ClientCore[ClientSettings]) -> None:
+    async def scenario(cluster: VirtualCluster, core: ClientCore[ClientSettings]) -> None:
         await core.metadata.topic("t", deadline_ms=core.now_ms() + 10_000)
         cluster.kill(2)
         for _ in range(10):
@@ -146,7 +146,7 @@ def test_any_link_goes_on_when_one_broker_is_dead() -> None:
 
 
 def test_the_broker_that_has_the_least_to_do_is_asked() -> None:
-    async def scenario(cluster: Cluster, core: ClientCore[ClientSettings]) -> None:
+    async def scenario(cluster: VirtualCluster, core: ClientCore[ClientSettings]) -> None:
         await core.metadata.topic("t", deadline_ms=core.now_ms() + 10_000)
         links = {node: await core.network.link(node) for node in (1, 2, 3)}
         # Two of them are busy with questions that they will not answer for a while.

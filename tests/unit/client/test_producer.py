@@ -10,15 +10,15 @@ from lograft.client.errors import BufferFull, ClientError, RecordTooLarge, Timed
 from lograft.client.producer import Producer
 from lograft.client.producing.interceptors import Outgoing
 from lograft.client.types import Acknowledged
-from lograft.testing import Cluster
+from lograft.testing import VirtualCluster
 
-Scenario = Callable[[Cluster, Producer], Awaitable[None]]
+Scenario = Callable[[VirtualCluster, Producer], Awaitable[None]]
 
 
 def play(
     scenario: Scenario, settings: dict[str, Any] | None = None, *, nodes: int = 1, seed: int = 3
 ) -> None:
-    async def main(cluster: Cluster) -> None:
+    async def main(cluster: VirtualCluster) -> None:
         admin = cluster.test_client("admin")
         await admin.create_topic("t", partitions=2, replication_factor=nodes)
         servers = ",".join(map(str, cluster.bootstrap()))
@@ -28,15 +28,15 @@ def play(
         ) as one:
             await scenario(cluster, one)
 
-    Cluster(nodes=nodes, seed=seed).play(main)
+    VirtualCluster(nodes=nodes, seed=seed).play(main)
 
 
-async def stored(cluster: Cluster, partition: int) -> list[bytes]:
+async def stored(cluster: VirtualCluster, partition: int) -> list[bytes]:
     return await cluster.test_client("reader").read("t", partition)
 
 
 def test_records_arrive_in_order_at_the_offsets_that_were_told() -> None:
-    async def scenario(cluster: Cluster, producer: Producer) -> None:
+    async def scenario(cluster: VirtualCluster, producer: Producer) -> None:
         values = [b"%d" % i for i in range(500)]
         deliveries = [await producer.enqueue("t", value, partition=1) for value in values]
         offsets = [(await delivery).offset for delivery in deliveries]
@@ -47,7 +47,7 @@ def test_records_arrive_in_order_at_the_offsets_that_were_told() -> None:
 
 
 def test_keys_and_text_and_a_partition_of_ones_own() -> None:
-    async def scenario(cluster: Cluster, producer: Producer) -> None:
+    async def scenario(cluster: VirtualCluster, producer: Producer) -> None:
         places = {(await producer.send("t", "v", key=f"key{i % 3}")).partition for i in range(12)}
         assert places <= {0, 1}
         one = await producer.send("t", b"x", partition=0, timestamp_ms=77)
@@ -58,7 +58,7 @@ def test_keys_and_text_and_a_partition_of_ones_own() -> None:
 
 
 def test_leaders_die_and_nothing_is_lost_or_twice() -> None:
-    async def scenario(cluster: Cluster, producer: Producer) -> None:
+    async def scenario(cluster: VirtualCluster, producer: Producer) -> None:
         deliveries = []
         for i in range(300):
             deliveries.append(await producer.enqueue("t", b"%d" % i, partition=0))
@@ -75,7 +75,7 @@ def test_leaders_die_and_nothing_is_lost_or_twice() -> None:
 
 
 def test_an_answer_that_is_lost_leads_to_no_duplicate() -> None:
-    async def scenario(cluster: Cluster, producer: Producer) -> None:
+    async def scenario(cluster: VirtualCluster, producer: Producer) -> None:
         await producer.send("t", b"before", partition=0)
         deliveries = [await producer.enqueue("t", b"%d" % i, partition=0) for i in range(40)]
         # The broker has got the requests, and cannot answer: the client tries again elsewhen.
@@ -91,7 +91,7 @@ def test_an_answer_that_is_lost_leads_to_no_duplicate() -> None:
 
 
 def test_a_full_buffer_holds_send_back_and_refuses_send_nowait() -> None:
-    async def scenario(cluster: Cluster, producer: Producer) -> None:
+    async def scenario(cluster: VirtualCluster, producer: Producer) -> None:
         await producer.prepare("t")
         cluster.pause(1)
         taken = 0
@@ -112,7 +112,7 @@ def test_a_full_buffer_holds_send_back_and_refuses_send_nowait() -> None:
 
 
 def test_no_room_in_time_is_said() -> None:
-    async def scenario(cluster: Cluster, producer: Producer) -> None:
+    async def scenario(cluster: VirtualCluster, producer: Producer) -> None:
         await producer.prepare("t")
         cluster.pause(1)
         with pytest.raises(TimedOut, match=r"buffer.memory \(1000 bytes\) within max.block.ms"):
@@ -123,7 +123,7 @@ def test_no_room_in_time_is_said() -> None:
 
 
 def test_what_is_not_acknowledged_in_time_fails_with_its_reason() -> None:
-    async def scenario(cluster: Cluster, producer: Producer) -> None:
+    async def scenario(cluster: VirtualCluster, producer: Producer) -> None:
         await producer.send("t", b"before", partition=0)
         cluster.kill(1)
         before_ms = cluster.loop.time()
@@ -142,7 +142,7 @@ def test_what_is_not_acknowledged_in_time_fails_with_its_reason() -> None:
 
 
 def test_a_batch_too_large_for_the_topic_goes_in_parts() -> None:
-    async def scenario(cluster: Cluster, producer: Producer) -> None:
+    async def scenario(cluster: VirtualCluster, producer: Producer) -> None:
         admin = cluster.test_client("second")
         await admin.create_topic("small", configs={"max.message.bytes": "600"})
         values = [b"%03d" % i * 30 for i in range(20)]
@@ -157,7 +157,7 @@ def test_a_batch_too_large_for_the_topic_goes_in_parts() -> None:
 
 
 def test_a_record_that_can_never_be_sent_is_refused_at_once() -> None:
-    async def scenario(cluster: Cluster, producer: Producer) -> None:
+    async def scenario(cluster: VirtualCluster, producer: Producer) -> None:
         with pytest.raises(ClientError, match=r"more than max.request.size \(1000\)"):
             await producer.send("t", b"v" * 2_000)
 
@@ -190,7 +190,7 @@ class Broken:
 def test_interceptors_see_everything_and_break_nothing() -> None:
     tagging = Tagging()
 
-    async def scenario(cluster: Cluster, producer: Producer) -> None:
+    async def scenario(cluster: VirtualCluster, producer: Producer) -> None:
         await producer.send("t", b"hello", partition=0)
         assert await stored(cluster, 0) == [b"hello!"]
         assert [(one[0].offset if one[0] else None, one[1]) for one in tagging.seen] == [(0, None)]
@@ -199,7 +199,7 @@ def test_interceptors_see_everything_and_break_nothing() -> None:
 
 
 def test_acks_0_promises_nothing_and_says_so() -> None:
-    async def scenario(cluster: Cluster, producer: Producer) -> None:
+    async def scenario(cluster: VirtualCluster, producer: Producer) -> None:
         one = await producer.send("t", b"v", partition=0)
         assert (one.offset, one.acks) == (-1, 0)
         assert "nobody" in one.meaning
@@ -210,7 +210,7 @@ def test_acks_0_promises_nothing_and_says_so() -> None:
 
 
 def test_closing_drains_and_then_refuses() -> None:
-    async def scenario(cluster: Cluster, producer: Producer) -> None:
+    async def scenario(cluster: VirtualCluster, producer: Producer) -> None:
         deliveries = await producer.send_many("t", [b"%d" % i for i in range(50)])
         await producer.close()
         assert all(one.done() for one in deliveries)

@@ -10,7 +10,7 @@ from lograft.client.client_settings import ClientSettings
 from lograft.client.core import ClientCore
 from lograft.client.errors import BrokerError, InvalidTopic, TimedOut, WrongUse
 from lograft.client.producer import Producer
-from lograft.testing import Cluster
+from lograft.testing import VirtualCluster
 from lograft.wire.message import Message
 from lograft.wire.messages.create_partitions import (
     CreatePartitionsRequest,
@@ -24,7 +24,7 @@ from lograft.wire.messages.delete_topics import (
 )
 
 R = TypeVar("R", bound=Message)
-Scenario = Callable[[Cluster, Producer], Awaitable[None]]
+Scenario = Callable[[VirtualCluster, Producer], Awaitable[None]]
 
 
 def play(
@@ -34,14 +34,14 @@ def play(
     nodes: int = 1,
     properties: dict[str, str] | None = None,
 ) -> None:
-    async def main(cluster: Cluster) -> None:
+    async def main(cluster: VirtualCluster) -> None:
         servers = ",".join(map(str, cluster.bootstrap()))
         async with Producer(
             {"bootstrap.servers": servers, **(settings or {})}, runtime=cluster.client_runtime()
         ) as producer:
             await scenario(cluster, producer)
 
-    Cluster(nodes=nodes, seed=11, properties=properties).play(main)
+    VirtualCluster(nodes=nodes, seed=11, properties=properties).play(main)
 
 
 GROWING = {
@@ -54,7 +54,7 @@ GROWING = {
 
 @pytest.mark.parametrize("nodes", [1, 3])
 def test_a_topic_grows_to_the_partition_that_is_named(nodes: int) -> None:
-    async def scenario(cluster: Cluster, producer: Producer) -> None:
+    async def scenario(cluster: VirtualCluster, producer: Producer) -> None:
         assert await producer.prepare("auto") == 2
         deliveries = [
             await producer.enqueue("auto", b"%d" % i, partition=7, timestamp_ms=1) for i in range(5)
@@ -71,7 +71,7 @@ def test_a_topic_grows_to_the_partition_that_is_named(nodes: int) -> None:
 
 
 def test_where_it_does_not_grow_the_count_is_named_after_max_block_ms() -> None:
-    async def scenario(cluster: Cluster, producer: Producer) -> None:
+    async def scenario(cluster: VirtualCluster, producer: Producer) -> None:
         await cluster.test_client("admin").create_topic("t", partitions=2)
         began = cluster.loop.time()
         with pytest.raises(
@@ -89,7 +89,7 @@ def test_where_it_does_not_grow_the_count_is_named_after_max_block_ms() -> None:
 
 
 def test_a_partition_that_comes_in_time_is_used() -> None:
-    async def scenario(cluster: Cluster, producer: Producer) -> None:
+    async def scenario(cluster: VirtualCluster, producer: Producer) -> None:
         admin = cluster.test_client("admin")
         await admin.create_topic("t", partitions=1)
         waiting = asyncio.ensure_future(producer.send("t", b"v", partition=2))
@@ -104,7 +104,7 @@ def test_a_partition_that_comes_in_time_is_used() -> None:
 def test_a_topic_that_was_made_anew_is_written_to_from_its_start() -> None:
     """Another id: leader epochs begin again, and the old ones do not hide the new leaders."""
 
-    async def scenario(cluster: Cluster, producer: Producer) -> None:
+    async def scenario(cluster: VirtualCluster, producer: Producer) -> None:
         admin = cluster.test_client("admin")
         await admin.create_topic("t", partitions=1, replication_factor=3)
         await producer.send("t", b"old", partition=0)
@@ -123,7 +123,7 @@ def test_a_topic_that_was_made_anew_is_written_to_from_its_start() -> None:
     play(scenario, {"request.timeout.ms": 3_000}, nodes=3)
 
 
-async def ask(cluster: Cluster, request: Message, answer: type[R]) -> R:
+async def ask(cluster: VirtualCluster, request: Message, answer: type[R]) -> R:
     servers = ",".join(map(str, cluster.bootstrap()))
     core = ClientCore(
         ClientSettings.read({"bootstrap.servers": servers}), runtime=cluster.client_runtime("other")
@@ -134,21 +134,21 @@ async def ask(cluster: Cluster, request: Message, answer: type[R]) -> R:
         await core.close()
 
 
-async def grow(cluster: Cluster, topic: str, count: int) -> None:
+async def grow(cluster: VirtualCluster, topic: str, count: int) -> None:
     wanted = CreatePartitionsTopic(name=topic, count=count, assignments=None)
     request = CreatePartitionsRequest(topics=[wanted], timeout_ms=10_000)
     answer = await ask(cluster, request, CreatePartitionsResponse)
     assert answer.results[0].error_code == 0
 
 
-async def delete(cluster: Cluster, topic: str) -> None:
+async def delete(cluster: VirtualCluster, topic: str) -> None:
     request = DeleteTopicsRequest(topics=[DeleteTopicState(name=topic)], timeout_ms=10_000)
     answer = await ask(cluster, request, DeleteTopicsResponse)
     assert answer.responses[0].error_code == 0
 
 
 def test_an_invalid_topic_fails_at_once() -> None:
-    async def scenario(cluster: Cluster, producer: Producer) -> None:
+    async def scenario(cluster: VirtualCluster, producer: Producer) -> None:
         began = cluster.loop.time()
         with pytest.raises(InvalidTopic):
             await producer.send("no such/topic", b"v")
@@ -158,7 +158,7 @@ def test_an_invalid_topic_fails_at_once() -> None:
 
 
 def test_a_topic_that_is_not_there_is_waited_for() -> None:
-    async def scenario(cluster: Cluster, producer: Producer) -> None:
+    async def scenario(cluster: VirtualCluster, producer: Producer) -> None:
         waiting = asyncio.ensure_future(producer.send("late", b"v"))
         await asyncio.sleep(3)
         assert not waiting.done()
@@ -173,7 +173,7 @@ def test_a_topic_that_is_not_there_is_waited_for() -> None:
 
 
 def test_one_budget_covers_metadata_and_room() -> None:
-    async def scenario(cluster: Cluster, producer: Producer) -> None:
+    async def scenario(cluster: VirtualCluster, producer: Producer) -> None:
         admin = cluster.test_client("admin")
         await admin.create_topic("t")
         await producer.prepare("t")

@@ -15,14 +15,14 @@ from lograft.client.retries import persist
 from lograft.client.types import GroupMetadata, OffsetAndMetadata, TopicPartition
 from lograft.simulation.client import Refused
 from lograft.simulation.node_workload import Reader, TopicPlan
-from lograft.testing import Cluster
+from lograft.testing import VirtualCluster
 from lograft.wire.messages.offset_fetch import (
     OffsetFetchRequest,
     OffsetFetchRequestGroup,
     OffsetFetchResponse,
 )
 
-Scenario = Callable[[Cluster, Producer], Awaitable[None]]
+Scenario = Callable[[VirtualCluster, Producer], Awaitable[None]]
 
 
 @pytest.fixture(params=["first protocol", "second protocol"], autouse=True)
@@ -33,7 +33,7 @@ def protocol(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) ->
     return name
 
 
-def producer_of(cluster: Cluster, name: str = "id", **settings: Any) -> Producer:
+def producer_of(cluster: VirtualCluster, name: str = "id", **settings: Any) -> Producer:
     return Producer(
         {
             "bootstrap.servers": ",".join(map(str, cluster.bootstrap())),
@@ -46,9 +46,9 @@ def producer_of(cluster: Cluster, name: str = "id", **settings: Any) -> Producer
     )
 
 
-def cluster_of(nodes: int, seed: int = 5) -> Cluster:
+def cluster_of(nodes: int, seed: int = 5) -> VirtualCluster:
     replicas = str(nodes)
-    return Cluster(
+    return VirtualCluster(
         nodes=nodes,
         seed=seed,
         properties={
@@ -62,7 +62,7 @@ def cluster_of(nodes: int, seed: int = 5) -> Cluster:
 
 
 def play(scenario: Scenario, *, nodes: int = 1, seed: int = 5, **settings: Any) -> None:
-    async def main(cluster: Cluster) -> None:
+    async def main(cluster: VirtualCluster) -> None:
         admin = cluster.test_client("admin")
         await admin.create_topic("t", partitions=2, replication_factor=nodes)
         async with producer_of(cluster, **settings) as producer:
@@ -71,7 +71,7 @@ def play(scenario: Scenario, *, nodes: int = 1, seed: int = 5, **settings: Any) 
     cluster_of(nodes, seed).play(main)
 
 
-async def committed(cluster: Cluster, partition: int, topic: str = "t") -> list[str]:
+async def committed(cluster: VirtualCluster, partition: int, topic: str = "t") -> list[str]:
     """What a reader of committed records sees, once nothing is open."""
     client = cluster.test_client("reader")
 
@@ -131,7 +131,7 @@ async def group_offsets(producer: Producer, group: str) -> dict[tuple[str, int],
 
 
 def test_all_or_nothing() -> None:
-    async def scenario(cluster: Cluster, producer: Producer) -> None:
+    async def scenario(cluster: VirtualCluster, producer: Producer) -> None:
         for number in range(6):
             await producer.begin_transaction()
             for partition in (0, 1):
@@ -147,7 +147,7 @@ def test_all_or_nothing() -> None:
 
 
 def test_a_block_commits_at_its_end_and_aborts_when_something_is_raised() -> None:
-    async def scenario(cluster: Cluster, producer: Producer) -> None:
+    async def scenario(cluster: VirtualCluster, producer: Producer) -> None:
         async with producer.transaction():
             await producer.send("t", b"kept", partition=0)
         await dropped(producer, producer.send("t", b"dropped", partition=0))
@@ -159,7 +159,7 @@ def test_a_block_commits_at_its_end_and_aborts_when_something_is_raised() -> Non
 
 
 def test_an_empty_transaction_ends_without_a_word_to_anybody() -> None:
-    async def scenario(cluster: Cluster, producer: Producer) -> None:
+    async def scenario(cluster: VirtualCluster, producer: Producer) -> None:
         async with producer.transaction():
             pass
         await producer.begin_transaction()
@@ -172,7 +172,7 @@ def test_an_empty_transaction_ends_without_a_word_to_anybody() -> None:
 
 
 def test_calls_that_make_no_sense_are_named() -> None:
-    async def scenario(cluster: Cluster, producer: Producer) -> None:
+    async def scenario(cluster: VirtualCluster, producer: Producer) -> None:
         with pytest.raises(WrongUse, match="no transaction has been begun"):
             await producer.commit_transaction()
         with pytest.raises(WrongUse, match="between begin and commit"):
@@ -188,7 +188,7 @@ def test_calls_that_make_no_sense_are_named() -> None:
 
 
 def test_a_newer_producer_fences_the_older_for_good() -> None:
-    async def scenario(cluster: Cluster, old: Producer) -> None:
+    async def scenario(cluster: VirtualCluster, old: Producer) -> None:
         await old.begin_transaction()
         await old.send("t", b"old", partition=0)
         async with producer_of(cluster) as new:
@@ -209,7 +209,7 @@ def test_a_newer_producer_fences_the_older_for_good() -> None:
 
 
 def test_records_that_fail_break_the_transaction_but_not_the_producer() -> None:
-    async def scenario(cluster: Cluster, producer: Producer) -> None:
+    async def scenario(cluster: VirtualCluster, producer: Producer) -> None:
         admin = cluster.test_client("second")
         await admin.create_topic("small", configs={"max.message.bytes": "300"})
         for number in range(3):
@@ -231,7 +231,7 @@ def test_records_that_fail_break_the_transaction_but_not_the_producer() -> None:
 
 
 def test_offsets_are_committed_with_the_records_or_not_at_all() -> None:
-    async def scenario(cluster: Cluster, producer: Producer) -> None:
+    async def scenario(cluster: VirtualCluster, producer: Producer) -> None:
         async with producer.transaction():
             await producer.send("t", b"one", partition=0)
             await producer.send_offsets({TopicPartition("t", 1): 7}, "readers")
@@ -247,7 +247,7 @@ def test_offsets_are_committed_with_the_records_or_not_at_all() -> None:
 
 
 def test_offsets_of_a_member_that_the_group_does_not_know_break_the_transaction() -> None:
-    async def scenario(cluster: Cluster, producer: Producer) -> None:
+    async def scenario(cluster: VirtualCluster, producer: Producer) -> None:
         stranger = GroupMetadata("readers", generation=3, member_id="nobody")
         await producer.begin_transaction()
         await producer.send("t", b"dropped", partition=0)
@@ -264,7 +264,7 @@ def test_offsets_of_a_member_that_the_group_does_not_know_break_the_transaction(
 
 
 def test_brokers_die_and_every_transaction_is_whole() -> None:
-    async def scenario(cluster: Cluster, producer: Producer) -> None:
+    async def scenario(cluster: VirtualCluster, producer: Producer) -> None:
         expected = []
         for number in range(24):
             if number % 8 == 3:
@@ -287,7 +287,7 @@ def test_brokers_die_and_every_transaction_is_whole() -> None:
 
 
 def test_closing_aborts_what_is_open() -> None:
-    async def main(cluster: Cluster) -> None:
+    async def main(cluster: VirtualCluster) -> None:
         await cluster.test_client("admin").create_topic("t")
         async with producer_of(cluster) as producer:
             await producer.begin_transaction()
@@ -301,7 +301,7 @@ def test_closing_aborts_what_is_open() -> None:
 
 
 def test_a_coordinator_that_is_away_is_waited_for_and_a_commit_asked_again() -> None:
-    async def scenario(cluster: Cluster, producer: Producer) -> None:
+    async def scenario(cluster: VirtualCluster, producer: Producer) -> None:
         await producer.begin_transaction()
         await producer.send("t", b"v", partition=0)
         cluster.pause(1)
@@ -317,7 +317,7 @@ def test_a_coordinator_that_is_away_is_waited_for_and_a_commit_asked_again() -> 
 
 
 def test_cancelled_in_the_middle_the_block_is_aborted() -> None:
-    async def scenario(cluster: Cluster, producer: Producer) -> None:
+    async def scenario(cluster: VirtualCluster, producer: Producer) -> None:
         async def write() -> None:
             async with producer.transaction():
                 await producer.send("t", b"dropped", partition=0)

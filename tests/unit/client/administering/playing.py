@@ -5,15 +5,15 @@ from typing import Any
 
 from lograft.client.admin import Admin
 from lograft.client.producer import Producer
-from lograft.testing import Cluster
+from lograft.testing import VirtualCluster
 
-Scenario = Callable[[Cluster, Admin], Awaitable[None]]
+Scenario = Callable[[VirtualCluster, Admin], Awaitable[None]]
 
 
 def play(
     scenario: Scenario, settings: dict[str, Any] | None = None, *, nodes: int = 1, seed: int = 5
 ) -> None:
-    async def main(cluster: Cluster) -> None:
+    async def main(cluster: VirtualCluster) -> None:
         runtime = cluster.client_runtime("admin")
         servers = ",".join(map(str, cluster.bootstrap()))
         async with Admin(
@@ -21,10 +21,10 @@ def play(
         ) as admin:
             await scenario(cluster, admin)
 
-    Cluster(nodes=nodes, seed=seed).play(main)
+    VirtualCluster(nodes=nodes, seed=seed).play(main)
 
 
-async def fill(cluster: Cluster, topic: str, count: int, *, partition: int = 0) -> None:
+async def fill(cluster: VirtualCluster, topic: str, count: int, *, partition: int = 0) -> None:
     servers = ",".join(map(str, cluster.bootstrap()))
     async with Producer(bootstrap_servers=servers, runtime=cluster.client_runtime("writer")) as one:
         for number in range(count):

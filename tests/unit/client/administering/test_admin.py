@@ -32,12 +32,12 @@ from lograft.client.errors import (
 )
 from lograft.model.errors import InvalidConfig
 from lograft.model.types import ReplicationMode
-from lograft.testing import Cluster
+from lograft.testing import VirtualCluster
 from tests.unit.client.administering.playing import fill, play
 
 
 def test_a_topic_is_made_described_grown_and_deleted_by_id() -> None:
-    async def scenario(_cluster: Cluster, admin: Admin) -> None:
+    async def scenario(_cluster: VirtualCluster, admin: Admin) -> None:
         created = await admin.create_topics(
             [NewTopic("a", partitions=2, replicas=3, configs={"retention.ms": "5"}), "b"]
         )
@@ -58,7 +58,7 @@ def test_a_topic_is_made_described_grown_and_deleted_by_id() -> None:
 
 
 def test_errors_say_what_was_wrong_with_which() -> None:
-    async def scenario(_cluster: Cluster, admin: Admin) -> None:
+    async def scenario(_cluster: VirtualCluster, admin: Admin) -> None:
         await admin.create_topics(["a"])
         with pytest.raises(TopicExists, match="topic 'a'"):
             await admin.create_topics(["a"])
@@ -81,7 +81,7 @@ def test_errors_say_what_was_wrong_with_which() -> None:
 
 
 def test_settings_are_described_and_changed_one_by_one() -> None:
-    async def scenario(_cluster: Cluster, admin: Admin) -> None:
+    async def scenario(_cluster: VirtualCluster, admin: Admin) -> None:
         await admin.create_topics([NewTopic("a", configs={"cleanup.policy": "compact"})])
         topic = topic_resource("a")
         await admin.alter_configs(
@@ -112,7 +112,7 @@ def test_settings_are_described_and_changed_one_by_one() -> None:
 
 
 def test_the_cluster_its_features_disks_and_quorum() -> None:
-    async def scenario(_cluster: Cluster, admin: Admin) -> None:
+    async def scenario(_cluster: VirtualCluster, admin: Admin) -> None:
         await admin.connect()
         described = await admin.describe_cluster(fenced=True)
         assert [one.id for one in described.brokers] == [1, 2, 3]
@@ -145,7 +145,7 @@ def test_the_cluster_its_features_disks_and_quorum() -> None:
 
 
 def test_offsets_of_logs_and_records_that_go() -> None:
-    async def scenario(cluster: Cluster, admin: Admin) -> None:
+    async def scenario(cluster: VirtualCluster, admin: Admin) -> None:
         await admin.create_topics([NewTopic("a", partitions=2, replicas=2)])
         await fill(cluster, "a", 10)
         first, second = TopicPartition("a", 0), TopicPartition("a", 1)
@@ -165,7 +165,7 @@ def test_offsets_of_logs_and_records_that_go() -> None:
 
 
 def test_replicas_move_and_leaders_are_elected() -> None:
-    async def scenario(_cluster: Cluster, admin: Admin) -> None:
+    async def scenario(_cluster: VirtualCluster, admin: Admin) -> None:
         await admin.create_topics([NewTopic("a", assignment={0: [1, 2]})])
         place = TopicPartition("a", 0)
         assert await admin.elect_leaders(Election.preferred, [place]) == {place: False}
@@ -182,7 +182,7 @@ def test_replicas_move_and_leaders_are_elected() -> None:
 
 
 def test_the_mode_and_every_replicas_lag() -> None:
-    async def scenario(cluster: Cluster, admin: Admin) -> None:
+    async def scenario(cluster: VirtualCluster, admin: Admin) -> None:
         await admin.create_topics([NewTopic("a", partitions=2, replicas=3)])
         await fill(cluster, "a", 4)
 
@@ -212,7 +212,7 @@ def test_the_mode_and_every_replicas_lag() -> None:
 
 
 def test_a_group_without_members_is_moved_reset_undone_and_deleted() -> None:
-    async def scenario(cluster: Cluster, admin: Admin) -> None:
+    async def scenario(cluster: VirtualCluster, admin: Admin) -> None:
         await admin.create_topics([NewTopic("a", partitions=2)])
         await fill(cluster, "a", 10)
         place = TopicPartition("a", 0)
@@ -245,7 +245,7 @@ def test_a_group_without_members_is_moved_reset_undone_and_deleted() -> None:
 
 
 def test_producers_are_fenced_and_transactions_listed() -> None:
-    async def scenario(_cluster: Cluster, admin: Admin) -> None:
+    async def scenario(_cluster: VirtualCluster, admin: Admin) -> None:
         await admin.create_topics(["a"])
         assert await admin.list_transactions() == []
         fenced = await admin.fence_producers(["t"])
@@ -265,7 +265,7 @@ def test_producers_are_fenced_and_transactions_listed() -> None:
 
 
 def test_a_leader_that_dies_is_waited_out() -> None:
-    async def scenario(cluster: Cluster, admin: Admin) -> None:
+    async def scenario(cluster: VirtualCluster, admin: Admin) -> None:
         await admin.create_topics([NewTopic("a", replicas=3)])
         await fill(cluster, "a", 3)
         place = TopicPartition("a", 0)
@@ -277,7 +277,7 @@ def test_a_leader_that_dies_is_waited_out() -> None:
 
 
 def test_nobody_there() -> None:
-    async def scenario(cluster: Cluster, admin: Admin) -> None:
+    async def scenario(cluster: VirtualCluster, admin: Admin) -> None:
         cluster.kill(1)
         with pytest.raises(TimedOut, match="given up after 2 s"):
             await admin.list_topics()

@@ -10,9 +10,9 @@ from lograft.client.errors import RecordTooLarge, RecordTooLargeToSend, WrongUse
 from lograft.client.producer import Producer
 from lograft.client.producing.partitioner import murmur2
 from lograft.client.types import OffsetRange
-from lograft.testing import Cluster
+from lograft.testing import VirtualCluster
 
-Scenario = Callable[[Cluster, Producer], Awaitable[None]]
+Scenario = Callable[[VirtualCluster, Producer], Awaitable[None]]
 
 
 def play(
@@ -22,7 +22,7 @@ def play(
     nodes: int = 1,
     configs: dict[str, str] | None = None,
 ) -> None:
-    async def main(cluster: Cluster) -> None:
+    async def main(cluster: VirtualCluster) -> None:
         admin = cluster.test_client("admin")
         await admin.create_topic("t", partitions=3, replication_factor=nodes, configs=configs)
         servers = ",".join(map(str, cluster.bootstrap()))
@@ -31,15 +31,15 @@ def play(
         ) as one:
             await scenario(cluster, one)
 
-    Cluster(nodes=nodes, seed=5).play(main)
+    VirtualCluster(nodes=nodes, seed=5).play(main)
 
 
-async def stored(cluster: Cluster, partition: int) -> list[bytes]:
+async def stored(cluster: VirtualCluster, partition: int) -> list[bytes]:
     return await cluster.test_client("reader").read("t", partition)
 
 
 def test_rows_go_where_their_column_says_in_their_order() -> None:
-    async def scenario(cluster: Cluster, producer: Producer) -> None:
+    async def scenario(cluster: VirtualCluster, producer: Producer) -> None:
         values = [b"%d" % i for i in range(2_000)]
         table = pa.table({"value": values, "partition": [i % 3 for i in range(2_000)]})
         told = await producer.send_arrow("t", table)
@@ -55,7 +55,7 @@ def test_rows_go_where_their_column_says_in_their_order() -> None:
 
 
 def test_keys_go_where_single_records_with_them_go() -> None:
-    async def scenario(cluster: Cluster, producer: Producer) -> None:
+    async def scenario(cluster: VirtualCluster, producer: Producer) -> None:
         keys = [f"key{i % 50}" for i in range(500)]
         values = [b"%d" % i for i in range(500)]
         await producer.send_arrow("t", pa.table({"key": keys, "value": values}))
@@ -71,7 +71,7 @@ def test_keys_go_where_single_records_with_them_go() -> None:
 
 
 def test_rows_that_may_go_anywhere_are_spread_in_batches() -> None:
-    async def scenario(cluster: Cluster, producer: Producer) -> None:
+    async def scenario(cluster: VirtualCluster, producer: Producer) -> None:
         table = pa.table({"key": [None] * 3_000, "value": [b"v" * 20] * 3_000})
         told = await producer.send_arrow("t", table, batch_bytes=1_000)
         assert {one.partition for one in told} == {0, 1, 2}
@@ -81,7 +81,7 @@ def test_rows_that_may_go_anywhere_are_spread_in_batches() -> None:
 
 
 def test_a_partition_or_a_rule_of_ones_own() -> None:
-    async def scenario(cluster: Cluster, producer: Producer) -> None:
+    async def scenario(cluster: VirtualCluster, producer: Producer) -> None:
         table = pa.table({"value": ["a", "b", None], "partition": [0, None, None]})
         told = await producer.send_arrow("t", table)
         assert told == [OffsetRange("t", 0, 0, 1), OffsetRange("t", 2, 0, 2)]
@@ -92,7 +92,7 @@ def test_a_partition_or_a_rule_of_ones_own() -> None:
 
 
 def test_more_than_fits_waits_and_leaders_die() -> None:
-    async def scenario(cluster: Cluster, producer: Producer) -> None:
+    async def scenario(cluster: VirtualCluster, producer: Producer) -> None:
         values = [b"%06d" % i * 10 for i in range(4_000)]
         table = pa.table({"value": values})
         delivery = await producer.enqueue_arrow("t", table, partition=0)
@@ -108,7 +108,7 @@ def test_more_than_fits_waits_and_leaders_die() -> None:
 
 
 def test_single_records_and_tables_keep_their_order() -> None:
-    async def scenario(cluster: Cluster, producer: Producer) -> None:
+    async def scenario(cluster: VirtualCluster, producer: Producer) -> None:
         first = await producer.enqueue("t", b"1", partition=0)
         table = await producer.enqueue_arrow("t", pa.table({"value": ["2", "3"]}), partition=0)
         last = await producer.enqueue("t", b"4", partition=0)
@@ -124,7 +124,7 @@ def test_single_records_and_tables_keep_their_order() -> None:
 
 
 def test_a_batch_that_the_broker_finds_too_large_is_split() -> None:
-    async def scenario(cluster: Cluster, producer: Producer) -> None:
+    async def scenario(cluster: VirtualCluster, producer: Producer) -> None:
         values = [b"%03d" % i * 10 for i in range(200)]
         told = await producer.send_arrow(
             "t", pa.table({"value": values}), partition=0, batch_bytes=20_000
@@ -136,7 +136,7 @@ def test_a_batch_that_the_broker_finds_too_large_is_split() -> None:
 
 
 def test_a_failure_is_told() -> None:
-    async def scenario(cluster: Cluster, producer: Producer) -> None:
+    async def scenario(cluster: VirtualCluster, producer: Producer) -> None:
         table = pa.table({"value": [b"v" * 900, b"x"], "partition": [0, 1]})
         with pytest.raises(RecordTooLarge):
             await producer.send_arrow("t", table)
@@ -145,7 +145,7 @@ def test_a_failure_is_told() -> None:
 
 
 def test_nothing_is_told_without_acknowledgements() -> None:
-    async def scenario(cluster: Cluster, producer: Producer) -> None:
+    async def scenario(cluster: VirtualCluster, producer: Producer) -> None:
         told = await producer.send_arrow(
             "t", pa.table({"value": ["a"] * 100}), partition=0, batch_bytes=100
         )
@@ -181,7 +181,7 @@ def test_nothing_is_told_without_acknowledgements() -> None:
     ],
 )
 def test_tables_that_cannot_be_sent_are_refused(table: pa.Table, complaint: str) -> None:
-    async def scenario(cluster: Cluster, producer: Producer) -> None:
+    async def scenario(cluster: VirtualCluster, producer: Producer) -> None:
         with pytest.raises(WrongUse, match=complaint):
             await producer.send_arrow("t", table)
 
@@ -189,7 +189,7 @@ def test_tables_that_cannot_be_sent_are_refused(table: pa.Table, complaint: str)
 
 
 def test_a_row_that_is_too_large_is_refused_before_anything_is_sent() -> None:
-    async def scenario(cluster: Cluster, producer: Producer) -> None:
+    async def scenario(cluster: VirtualCluster, producer: Producer) -> None:
         with pytest.raises(RecordTooLargeToSend, match=r"max\.request\.size"):
             await producer.send_arrow("t", pa.table({"value": [b"a", b"v" * 3_000]}), partition=0)
         assert await stored(cluster, 0) == []

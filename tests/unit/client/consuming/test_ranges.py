@@ -9,14 +9,14 @@ import pytest
 from lograft.client.consuming.ranges import EndBeyond, RangeReader, StartLost, TopicReplaced
 from lograft.client.errors import WrongUse
 from lograft.client.producer import Producer
-from lograft.testing import Cluster
+from lograft.testing import VirtualCluster
 from lograft.wire.messages import delete_records, delete_topics
 
-Scenario = Callable[[Cluster, RangeReader], Awaitable[None]]
+Scenario = Callable[[VirtualCluster, RangeReader], Awaitable[None]]
 
 
 def play(scenario: Scenario, settings: dict[str, Any] | None = None, *, nodes: int = 1) -> None:
-    async def main(cluster: Cluster) -> None:
+    async def main(cluster: VirtualCluster) -> None:
         servers = ",".join(map(str, cluster.bootstrap()))
         await cluster.test_client("admin").create_topic("t", replication_factor=nodes)
         async with Producer(
@@ -27,7 +27,7 @@ def play(scenario: Scenario, settings: dict[str, Any] | None = None, *, nodes: i
         async with RangeReader(given, runtime=cluster.client_runtime()) as reader:
             await scenario(cluster, reader)
 
-    Cluster(nodes=nodes, seed=5).play(main)
+    VirtualCluster(nodes=nodes, seed=5).play(main)
 
 
 async def values(reader: RangeReader, start: int, end: int, **more: Any) -> list[bytes]:
@@ -39,7 +39,7 @@ async def values(reader: RangeReader, start: int, end: int, **more: Any) -> list
 
 
 def test_a_range_is_read_exactly() -> None:
-    async def scenario(cluster: Cluster, reader: RangeReader) -> None:
+    async def scenario(cluster: VirtualCluster, reader: RangeReader) -> None:
         for start, end in [(0, 1_000), (0, 1), (999, 1_000), (37, 911), (500, 500)]:
             expected = [b"%d" % i for i in range(start, end)]
             assert await values(reader, start, end) == expected
@@ -48,7 +48,7 @@ def test_a_range_is_read_exactly() -> None:
 
 
 def test_a_range_that_is_no_range() -> None:
-    async def scenario(cluster: Cluster, reader: RangeReader) -> None:
+    async def scenario(cluster: VirtualCluster, reader: RangeReader) -> None:
         with pytest.raises(WrongUse, match="start is 5, end is 4"):
             await values(reader, 5, 4)
 
@@ -56,7 +56,7 @@ def test_a_range_that_is_no_range() -> None:
 
 
 def test_an_end_beyond_the_log_is_told_after_what_is_there() -> None:
-    async def scenario(cluster: Cluster, reader: RangeReader) -> None:
+    async def scenario(cluster: VirtualCluster, reader: RangeReader) -> None:
         batches = reader.read("t", 0, start=990, end=1_001)
         assert (await anext(batches)).num_rows == 10
         with pytest.raises(EndBeyond, match="ends at offset 1000") as caught:
@@ -69,7 +69,7 @@ def test_an_end_beyond_the_log_is_told_after_what_is_there() -> None:
 
 
 def test_records_that_were_deleted_are_named() -> None:
-    async def scenario(cluster: Cluster, reader: RangeReader) -> None:
+    async def scenario(cluster: VirtualCluster, reader: RangeReader) -> None:
         route = cluster.client("admin").partition("t", 0)
         await route.request(
             delete_records.DeleteRecordsRequest(
@@ -95,7 +95,7 @@ def test_records_that_were_deleted_are_named() -> None:
 
 
 def test_another_topic_under_the_same_name() -> None:
-    async def scenario(cluster: Cluster, reader: RangeReader) -> None:
+    async def scenario(cluster: VirtualCluster, reader: RangeReader) -> None:
         with pytest.raises(TopicReplaced, match="the topic is a new one") as caught:
             await values(reader, 0, 10, topic_id=uuid4())
         assert caught.value.topic_id is not None
@@ -115,7 +115,7 @@ def test_another_topic_under_the_same_name() -> None:
 
 
 def test_a_leader_that_dies_in_the_middle() -> None:
-    async def scenario(cluster: Cluster, reader: RangeReader) -> None:
+    async def scenario(cluster: VirtualCluster, reader: RangeReader) -> None:
         found: list[bytes] = []
         async for batch in reader.read("t", 0, start=0, end=1_000):
             if not found:

@@ -1,9 +1,9 @@
 """A whole cluster inside a test: real nodes in one thread, virtual time, faults by a call.
 
-    from lograft.testing import Cluster
+    from lograft.testing import VirtualCluster
 
     def test_a_leader_dies() -> None:
-        async def scenario(cluster: Cluster) -> None:
+        async def scenario(cluster: VirtualCluster) -> None:
             client = cluster.test_client()
             await client.create_topic("t", partitions=1, replication_factor=3)
             await client.produce("t", 0, [b"one"])
@@ -11,7 +11,7 @@
             await client.produce("t", 0, [b"two"])
             assert await client.read("t", 0) == [b"one", b"two"]
 
-        Cluster(nodes=3, seed=7).play(scenario)
+        VirtualCluster(nodes=3, seed=7).play(scenario)
 
 The same seed gives the same run, another one another interleaving. Seconds cost nothing: sleep as
 long as you like (`asyncio.sleep`). A node that dies of itself fails the test.
@@ -21,11 +21,13 @@ import asyncio
 from collections.abc import Callable, Coroutine, Mapping, Sequence
 from typing import Any, Final, TypeVar
 
+from lograft.model.seams import Channel
 from lograft.simulation.client import NotSent, OutcomeUnknown, Refused
 from lograft.simulation.cluster import SimulatedCluster
 from lograft.simulation.history import History
 from lograft.simulation.node_workload import EARLIEST, TIMEOUT_MS, Admin, Reader, TopicPlan
 from lograft.simulation.routing import ClusterClient
+from lograft.testing.faults import FailingRequests
 from lograft.wire.batches import Record, build_batch
 from lograft.wire.messages import produce as producing
 
@@ -37,8 +39,19 @@ PRODUCE_VERSION: Final = 12
 FETCH_VERSION: Final = 12
 
 
-class Cluster(SimulatedCluster):
-    def play(self, scenario: Callable[["Cluster"], Coroutine[Any, Any, T]]) -> T:
+class VirtualCluster(SimulatedCluster, FailingRequests):
+    """As `Cluster`, but in virtual time, on simulated links and disks."""
+
+    def __init__(self, nodes: int = 3, **options: Any) -> None:
+        FailingRequests.__init__(self)
+        super().__init__(nodes, **options)
+        for node_id, host in self.hosts.items():
+            host.interpose = self.faults.interpose(node_id, self._is_client)
+
+    def _is_client(self, channel: Channel) -> bool:
+        return channel.peer.host in self.client_hosts
+
+    def play(self, scenario: Callable[["VirtualCluster"], Coroutine[Any, Any, T]]) -> T:
         """Starts all nodes, then runs the scenario."""
 
         async def main() -> T:

@@ -1,0 +1,57 @@
+"""Fixtures for pytest; they are there wherever Lograft is installed.
+
+def test_it(lograft_cluster: Cluster) -> None:
+    consumer = AnyKafkaClient(lograft_cluster.bootstrap_servers)
+
+@pytest.mark.lograft(nodes=3, properties={"min.insync.replicas": "2"})
+def test_three(lograft_cluster: Cluster) -> None: ...
+"""
+
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+if TYPE_CHECKING:
+    from lograft.testing.cluster import Cluster
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    config.addinivalue_line(
+        "markers", "lograft(nodes, properties, seed): what the fixture lograft_cluster is made of"
+    )
+
+
+@pytest.fixture
+def lograft_cluster(
+    request: pytest.FixtureRequest, lograft_clusters: "Callable[..., Cluster]"
+) -> "Cluster":
+    """A cluster of the test's own: one node, unless the mark `lograft` says otherwise."""
+    mark = request.node.get_closest_marker("lograft")
+    options: dict[str, Any] = {} if mark is None else mark.kwargs
+    return lograft_clusters(*(() if mark is None else mark.args), **options)
+
+
+@pytest.fixture
+def lograft_bootstrap_servers(lograft_cluster: "Cluster") -> str:
+    return lograft_cluster.bootstrap_servers
+
+
+@pytest.fixture
+def lograft_clusters() -> "Iterator[Callable[..., Cluster]]":
+    """Makes clusters, `lograft_clusters(nodes=3)`; they end with the test."""
+    # Here, because pytest loads this file in tests that have nothing to do with Lograft.
+    from lograft.testing.cluster import Cluster
+
+    with ExitStack() as stack:
+        yield lambda *args, **options: stack.enter_context(Cluster(*args, **options))
+
+
+@pytest.fixture(scope="session")
+def lograft_server() -> "Iterator[Cluster]":
+    """One node for all tests that do not break it: let each have topics of its own."""
+    from lograft.testing.cluster import Cluster
+
+    with Cluster() as cluster:
+        yield cluster

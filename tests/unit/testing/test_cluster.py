@@ -1,0 +1,261 @@
+"""The cluster for tests: real sockets, any client, faults by a call."""
+
+import asyncio
+import threading
+from collections.abc import Awaitable, Callable
+from typing import Any
+
+import pytest
+
+from lograft.client.errors import BrokerError, OutcomeUnknown
+from lograft.client.producer import Producer
+from lograft.model.errors import ErrorCode
+from lograft.testing import Cluster, NodeFailed
+
+Scenario = Callable[[Cluster, Producer], Awaitable[None]]
+
+
+def play(scenario: Scenario, *, nodes: int = 1, **settings: Any) -> None:
+    async def main() -> None:
+        async with Cluster(nodes=nodes) as cluster:
+            cluster.create_topic("t", partitions=2, replication_factor=nodes)
+            async with Producer(
+                bootstrap_servers=cluster.bootstrap_servers, **settings
+            ) as producer:
+                await scenario(cluster, producer)
+
+    asyncio.run(main())
+
+
+def end_offset(cluster: Cluster, node_id: int, partition: int = 0) -> int:
+    """Of a replica of topic t, as its node has it."""
+
+    def question(node: Any) -> int:
+        (found,) = [
+            one.log.end_offset
+            for one in node.broker.partitions
+            if str(one.topic_partition) == f"t-{partition}"
+        ]
+        return int(found)
+
+    return int(cluster.ask(node_id, question))
+
+
+def test_nothing_is_left_when_it_is_closed() -> None:
+    before = set(threading.enumerate())
+    with Cluster(nodes=3) as cluster:
+        assert len(cluster.bootstrap_servers.split(",")) == 3
+        assert cluster.controller_id in (1, 2, 3)
+        assert len(set(threading.enumerate()) - before) == 3
+    assert set(threading.enumerate()) == before
+
+
+def test_a_topic_that_cannot_be_created_is_told() -> None:
+    with Cluster() as cluster:
+        cluster.create_topic("t")
+        with pytest.raises(ValueError, match="topic_already_exists"):
+            cluster.create_topic("t")
+        assert cluster.leader_of("t", 0) == 1
+        assert cluster.leader_of("t", 7) == -1
+
+
+def test_records_survive_a_kill_and_a_stop() -> None:
+    async def scenario(cluster: Cluster, producer: Producer) -> None:
+        assert (await producer.send("t", b"one", partition=0)).offset == 0
+        cluster.kill(1)
+        assert not cluster.is_running(1)
+        cluster.start(1)
+        assert (await producer.send("t", b"two", partition=0)).offset == 1
+        cluster.stop(1)
+        cluster.start()
+        assert (await producer.send("t", b"three", partition=0)).offset == 2
+
+    play(scenario)
+
+
+def test_a_leader_dies_and_another_takes_over() -> None:
+    async def scenario(cluster: Cluster, producer: Producer) -> None:
+        await producer.send("t", b"one", partition=0)
+        leader = cluster.leader_of("t", 0)
+        cluster.kill(leader)
+        assert (await producer.send("t", b"two", partition=0)).offset == 1
+        assert cluster.leader_of("t", 0) != leader
+        cluster.start(leader)
+        assert (await producer.send("t", b"three", partition=0)).offset == 2
+
+    play(scenario, nodes=3)
+
+
+def test_a_power_loss_takes_what_nobody_fsynced() -> None:
+    """One node, no fsync: of a thousand records some are gone, with some draw."""
+
+    async def lost(seed: int) -> bool:
+        async with Cluster(seed=seed) as cluster:
+            cluster.create_topic("t")
+            async with Producer(bootstrap_servers=cluster.bootstrap_servers) as producer:
+                for _ in range(10):
+                    await asyncio.gather(*(producer.send("t", b"v" * 100) for _ in range(10)))
+                cluster.lose_power(1)
+                cluster.start(1)
+            return end_offset(cluster, 1) < 100
+
+    async def main() -> None:
+        assert any([await lost(seed) for seed in range(8)])
+
+    asyncio.run(main())
+
+
+def test_requests_fail_by_api_and_partition() -> None:
+    async def scenario(cluster: Cluster, producer: Producer) -> None:
+        fault = cluster.fail("Produce", ErrorCode.invalid_record, topic="t", partition=1)
+        sent = [producer.send("t", b"v", partition=i) for i in (0, 1)]
+        good, bad = await asyncio.gather(*sent, return_exceptions=True)
+        assert not isinstance(good, BaseException)
+        assert isinstance(bad, BrokerError)
+        assert bad.code == ErrorCode.invalid_record
+        assert fault.hits == 1
+        assert (await producer.send("t", b"v", partition=1)).offset == 0
+
+    play(scenario, linger_ms=50)
+
+
+def test_an_error_that_passes_is_tried_again() -> None:
+    async def scenario(cluster: Cluster, producer: Producer) -> None:
+        fault = cluster.fail("Produce", ErrorCode.not_enough_replicas, times=3)
+        assert (await producer.send("t", b"v", partition=0)).offset == 0
+        assert fault.hits == 3
+        assert producer.statistics()["retries"] == 3
+
+    play(scenario)
+
+
+def test_an_error_of_a_whole_request() -> None:
+    async def scenario(cluster: Cluster, producer: Producer) -> None:
+        fault = cluster.fail("InitProducerId", ErrorCode.cluster_authorization_failed)
+        with pytest.raises(BrokerError, match="CLUSTER_AUTHORIZATION_FAILED"):
+            await producer.send("t", b"v", partition=0)
+        assert fault.hits == 1
+
+    play(scenario)
+
+
+def test_a_lost_answer_makes_no_duplicate_and_a_lost_request_no_gap() -> None:
+    async def scenario(cluster: Cluster, producer: Producer) -> None:
+        await producer.send("t", b"zero", partition=0)
+        lost = [cluster.lose_answer("Produce"), cluster.lose_request("Produce")]
+        assert (await producer.send("t", b"one", partition=0)).offset == 1
+        assert [fault.hits for fault in lost] == [1, 1]
+        assert (await producer.send("t", b"two", partition=0)).offset == 2
+
+    play(scenario)
+
+
+def test_a_delay_is_waited_for() -> None:
+    async def scenario(cluster: Cluster, producer: Producer) -> None:
+        await producer.send("t", b"v", partition=0)
+        fault = cluster.delay("Produce", 0.3, times=None)
+        began = asyncio.get_running_loop().time()
+        await producer.send("t", b"v", partition=0)
+        assert asyncio.get_running_loop().time() - began >= 0.3
+        cluster.remove(fault)
+        await producer.send("t", b"v", partition=0)
+        assert fault.hits == 1
+
+    play(scenario)
+
+
+def test_a_follower_that_is_cut_off_leaves_and_comes_back() -> None:
+    async def scenario(cluster: Cluster, producer: Producer) -> None:
+        await producer.send("t", b"zero", partition=0)
+        leader = cluster.leader_of("t", 0)
+        follower = next(i for i in (1, 2, 3) if i not in (leader, cluster.controller_id))
+        cluster.isolate(follower)
+        assert (await producer.send("t", b"one", partition=0)).offset == 1
+        assert end_offset(cluster, follower) == 1
+        cluster.heal()
+        while end_offset(cluster, follower) < 2:
+            await asyncio.sleep(0.01)
+
+    play(scenario, nodes=3)
+
+
+def test_clients_are_cut_off_from_a_node() -> None:
+    async def scenario(cluster: Cluster, producer: Producer) -> None:
+        await producer.send("t", b"zero", partition=0)
+        cluster.cut(1, 0)
+        delivery = await producer.enqueue("t", b"one", partition=0)
+        with pytest.raises(TimeoutError):
+            await asyncio.wait_for(delivery.wait(), 0.3)
+        cluster.heal()
+        assert (await delivery).offset == 1
+
+    play(scenario)
+
+
+def test_a_paused_node_goes_on() -> None:
+    async def scenario(cluster: Cluster, producer: Producer) -> None:
+        await producer.send("t", b"zero", partition=0)
+        cluster.pause(1)
+        delivery = await producer.enqueue("t", b"one", partition=0)
+        with pytest.raises(TimeoutError):
+            await asyncio.wait_for(delivery.wait(), 0.3)
+        cluster.resume(1)
+        assert (await delivery).offset == 1
+
+    play(scenario)
+
+
+def test_a_full_disk_ends_a_node_and_room_lets_it_start_again() -> None:
+    async def scenario(cluster: Cluster, producer: Producer) -> None:
+        await producer.send("t", b"zero", partition=0)
+        cluster.fill_disk(1)
+        delivery = await producer.enqueue("t", b"one", partition=0)
+        await asyncio.to_thread(cluster.wait_ended, 1)
+        cluster.heal()
+        cluster.start(1)
+        assert (await delivery).offset >= 0
+
+    play(scenario)
+
+
+def test_a_node_that_dies_of_itself_fails_the_test() -> None:
+    async def boom() -> None:
+        raise RuntimeError("a bug")
+
+    def fail_inside(node: Any) -> None:
+        node._spawn(boom(), name="bug")
+
+    def run() -> None:
+        with Cluster() as cluster:
+            cluster.ask(1, fail_inside)
+            cluster.wait_ended(1)
+
+    with pytest.raises(RuntimeError, match="a bug"):
+        run()
+
+
+def test_settings_that_cannot_be_are_told_at_once() -> None:
+    with (
+        pytest.raises(NodeFailed, match="did not start"),
+        Cluster(properties={"authorizer.class.name": "x"}),
+    ):
+        pass
+
+
+@pytest.mark.parametrize(
+    ("api", "topic", "problem"),
+    [("Prodcue", None, "no API"), ("Heartbeat", "t", "no faults of single topics")],
+)
+def test_faults_that_cannot_be_are_refused(api: str, topic: str | None, problem: str) -> None:
+    cluster = Cluster()
+    with pytest.raises(ValueError, match=problem):
+        cluster.fail(api, ErrorCode.unknown_server_error, topic=topic)
+
+
+def test_the_outcome_is_unknown_when_nobody_tries_again() -> None:
+    async def scenario(cluster: Cluster, producer: Producer) -> None:
+        cluster.lose_answer("Produce", times=None)
+        with pytest.raises(OutcomeUnknown):
+            await producer.send("t", b"v", partition=0)
+
+    play(scenario, retries=0, enable_idempotence=False)
