@@ -10,6 +10,7 @@ import asyncio
 import logging
 from collections import deque
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from typing import Final, Generic, NamedTuple, TypeVar
 
 from lograft.broker.coordinator_records import records_batch
@@ -29,6 +30,7 @@ from lograft.metadata.errors import Refused
 from lograft.model.errors import DiskFailed, ErrorCode, LograftError
 from lograft.model.seams import Clock
 from lograft.model.types import Epoch, Offset
+from lograft.storage.errors import MessageTooLarge, RecordListTooLarge
 from lograft.storage.types import Origin, TransactionEnd
 from lograft.wire.message import Message
 
@@ -38,6 +40,7 @@ C = TypeVar("C", bound=Core)
 DUE_PER_TURN: Final = 50
 #: Replies that have waited too long for a commit are looked for at most this often.
 COMMIT_LOOK_MS: Final = 100
+TOO_LARGE: Final = (MessageTooLarge, RecordListTooLarge)
 
 
 class Waiter(Ticket):
@@ -182,6 +185,10 @@ class Shard(Generic[C]):
             try:
                 self._write(outcome)
             except LograftError as error:
+                if outcome.separable and len(outcome.records) > 1 and isinstance(error, TOO_LARGE):
+                    for half in _halves(outcome):
+                        self.apply(half)
+                    return
                 self._refuse(outcome, as_told(error))
                 self._set_timer()
                 return
@@ -318,6 +325,17 @@ class Shard(Generic[C]):
                 break
             self.apply(self.core.on_time(now_ms))
         self._set_timer()
+
+
+def _halves(outcome: Outcome) -> tuple[Outcome, Outcome]:
+    assert not outcome.effects or len(outcome.effects) == len(outcome.records), outcome
+    middle = len(outcome.records) // 2
+    return (
+        replace(
+            outcome, records=outcome.records[:middle], effects=outcome.effects[:middle], replies=()
+        ),
+        replace(outcome, records=outcome.records[middle:], effects=outcome.effects[middle:]),
+    )
 
 
 def as_told(error: LograftError) -> LograftError:

@@ -18,11 +18,6 @@ from typing import TYPE_CHECKING, Final, NamedTuple, TypeAlias
 from lograft.broker.broker_link import BrokerLink
 from lograft.broker.errors import PeerLost, PeerUnreachable
 from lograft.broker.partition import Partition
-from lograft.coordination.errors import (
-    CoordinatorLoading,
-    CoordinatorNotAvailable,
-    NotCoordinator,
-)
 from lograft.coordination.transaction_shard import TransactionShard, WriteMarkers
 from lograft.coordination.types import Effect, Outcome, Ticket
 from lograft.metadata.image import MetadataImage
@@ -306,7 +301,7 @@ class MarkerSender:
         for effects in by_partition.values():
             try:
                 transactions.ask_now(effects[0].transactional_id, partial(_close, effects))
-            except (NotCoordinator, CoordinatorLoading, CoordinatorNotAvailable):
+            except LograftError:
                 # Also while the controller has not been heard for long. What another leads by the
                 # next try is dropped there: its successor does it.
                 self._ended += effects

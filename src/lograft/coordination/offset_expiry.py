@@ -77,7 +77,7 @@ class OffsetUpkeep:
             deadlines.move(due, now_ms + RETRY_MS)
             return ()
 
-        return Outcome(records=records, failed=failed)
+        return Outcome(records=records, failed=failed, separable=True)
 
     # Offsets that are too old.
 
@@ -96,7 +96,7 @@ class OffsetUpkeep:
         assert self._look_due is not None
         shard.deadlines.move(self._look_due, now_ms + (0 if self._unseen else self._interval_ms))
         # What cannot be written now is found again the next time.
-        return Outcome(records=records) if records else NOTHING
+        return Outcome(records=records, separable=True) if records else NOTHING
 
     def _expired(self, group: Group, wall_ms: int) -> list[Record]:
         """Tombstones for its old offsets; for the group too if it is empty and none is left."""

@@ -330,7 +330,9 @@ class TransactionShard:
             if (found := self._pending(each)) is not None
         ]
         # Should the records be lost with this leadership, the next one writes the markers again.
-        return Outcome(records=records, replies=((ticket, EndTxnResponse()),), waits=False)
+        return Outcome(
+            records=records, replies=((ticket, EndTxnResponse()),), waits=False, separable=True
+        )
 
     def _pending(self, ended: WriteMarkers) -> Transaction | None:
         """None: another leader in between has closed the books."""
@@ -423,7 +425,7 @@ class TransactionShard:
             self._abort_at_ms = now_ms + interval_ms
             return ()
 
-        return Outcome(records=records, effects=effects, failed=failed)
+        return Outcome(records=records, effects=effects, failed=failed, separable=True)
 
     def _forget_expired(self, now_ms: int) -> Outcome:
         config = self.around.config()
@@ -444,7 +446,8 @@ class TransactionShard:
                 if (found := self.transactions.get(transactional_id)) is not None
                 and found.state in CAN_EXPIRE
                 and found.updated_ms <= oldest_ms
-            ]
+            ],
+            separable=True,
         )
 
     def on_image(self, delta: MetadataDelta) -> Outcome:

@@ -60,6 +60,9 @@ class Outcome:
     then: "Callable[[], Outcome] | None" = None
     #: False: the replies rest on nothing that could be lost (errors, soft state) and leave at once.
     waits: bool = True
+    #: Each record stands alone, with the effect at its place if there are any: several batches take
+    #: what is too much for one.
+    separable: bool = False
 
 
 #: After a failed append what was due is tried again.

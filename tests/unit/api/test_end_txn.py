@@ -219,3 +219,27 @@ def test_idle_transactional_ids_are_forgotten() -> None:
         transactional_id_expiration_ms="1000",
         transaction_remove_expired_transaction_cleanup_interval_ms="500",
     )
+
+
+def test_too_many_at_once_for_one_batch() -> None:
+    """Aborted, closed and forgotten all the same: who has long names holds up nobody."""
+    names = [f"{index:02}".ljust(30_000, "x") for index in range(90)]
+
+    async def scenario(bench: Bench) -> None:
+        for name in names:
+            producer = await begin(bench, name, timeout_ms=100)
+            assert set((await add(bench, producer, {"t": [0]})).values()) == {OK}
+        async with asyncio.timeout(20):
+            for name in names:
+                await wait_state(bench, "CompleteAbort", name)
+        await asyncio.sleep(20)
+        for name in names:
+            gone = await describe(bench, name)
+            assert gone.error_code == ErrorCode.transactional_id_not_found
+
+    play(
+        scenario,
+        transaction_abort_timed_out_transaction_cleanup_interval_ms="5000",
+        transactional_id_expiration_ms="10000",
+        transaction_remove_expired_transaction_cleanup_interval_ms="500",
+    )
