@@ -11,6 +11,7 @@ from lograft.coordination.group_shard import GroupShard
 from lograft.coordination.offset_records import offset_record, offset_tombstone
 from lograft.coordination.types import Outcome, Record, Ticket
 from lograft.metadata.errors import Refused
+from lograft.model.config_keys import LONG_MAX
 from lograft.model.errors import ErrorCode
 from lograft.model.types import NO_TIMESTAMP
 from lograft.wire.messages.offset_commit import (
@@ -63,7 +64,8 @@ def commit_offsets(
     commit_ms = shard.around.wall_ms()
     expire_ms = NO_TIMESTAMP
     if request.retention_time_ms != NO_RETENTION:
-        expire_ms = commit_ms + request.retention_time_ms
+        # Some say "for ever" with the largest number.
+        expire_ms = min(commit_ms + request.retention_time_ms, LONG_MAX)
     records: list[Record] = []
     topics = []
     for topic in request.topics:

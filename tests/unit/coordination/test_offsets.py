@@ -10,6 +10,7 @@ from lograft.coordination.offset_fetch import fetch_offsets
 from lograft.metadata.delta import MetadataDelta
 from lograft.metadata.errors import Refused
 from lograft.metadata.types import TopicState
+from lograft.model.config_keys import LONG_MAX
 from lograft.model.errors import ErrorCode
 from lograft.model.types import ZERO_UUID
 from lograft.wire.messages.offset_commit import (
@@ -237,11 +238,12 @@ def test_offsets_of_nobody_expire_with_their_group(offsets: Offsets) -> None:
 def test_an_offset_with_an_expiry_of_its_own(offsets: Offsets) -> None:
     offsets.commit("t", {0: 5}, retention_ms=60 * MINUTE_MS)
     offsets.commit("t", {1: 5}, retention_ms=MINUTE_MS)
+    offsets.commit("t", {2: 5}, retention_ms=LONG_MAX)
     offsets.fail_over()
     offsets.pass_ms(40 * MINUTE_MS)
-    assert offsets.fetch() == {"t": {0: 5}}
+    assert offsets.fetch() == {"t": {0: 5, 2: 5}}
     offsets.pass_ms(40 * MINUTE_MS)
-    assert offsets.fetch() == {}
+    assert offsets.fetch() == {"t": {2: 5}}
 
 
 def test_an_open_transaction_keeps_an_old_offset(offsets: Offsets) -> None:
