@@ -23,13 +23,13 @@ def produced(producer: Any, value: bytes) -> Any:
     return outcome[0]
 
 
-def consumed(servers: str, count: int) -> list[bytes]:
+def consumed(servers: str, count: int) -> list[bytes | None]:
     consumer = Consumer(
         {"bootstrap.servers": servers, "group.id": "g", "auto.offset.reset": "earliest"}
     )
     consumer.subscribe(["t"])
     try:
-        messages = []
+        messages: list[bytes | None] = []
         while len(messages) < count:
             message = consumer.poll(WAIT_SECONDS)
             assert message is not None, f"{len(messages)} of {count}"
