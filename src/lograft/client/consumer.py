@@ -17,6 +17,7 @@ from lograft.client.consuming.commits import Commits, Identity
 from lograft.client.consuming.coordinator import Coordinator
 from lograft.client.consuming.fetcher import Fetcher
 from lograft.client.consuming.interceptors import ConsumerInterceptors
+from lograft.client.consuming.newest import newest
 from lograft.client.consuming.offsets import OffsetLookup
 from lograft.client.consuming.outlet import Outlet, Polled
 from lograft.client.consuming.positions import Positions
@@ -96,9 +97,10 @@ class Consumer:
         self._fetcher = Fetcher(
             core, self._subscription, on_news=self._bell.ring, on_reset=self._positions.wake
         )
+        self._decoders = Decoders(settings.key_deserializer, settings.value_deserializer)
         self._outlet = Outlet(
             self._subscription,
-            Decoders(settings.key_deserializer, settings.value_deserializer),
+            self._decoders,
             checks_crcs=settings.check_crcs,
             on_room=self._on_room,
         )
@@ -367,6 +369,18 @@ class Consumer:
             self._open_core().metadata.use(topic)
         found = await commits.committed(wanted, self._deadline(timeout_ms))
         return {one: found.get(one) for one in wanted}
+
+    # ── by key ───────────────────────────────────────────────────────────────────────────────
+
+    async def get(
+        self, topic: str, key: bytes | str, *, partition: int | None = None
+    ) -> ConsumerRecord | None:
+        """The newest record of a key, from the partition that its hash says; a record whose value
+        is None says that the key was deleted, None that there is no record. Reads from the end
+        backwards, and so all of the partition if the key is not there. No position changes."""
+        raw = key.encode() if isinstance(key, str) else key
+        record = await newest(self._open_core(), topic, raw, partition)
+        return None if record is None else self._decoders.decoded(record)
 
     # ── the cluster ──────────────────────────────────────────────────────────────────────────
 

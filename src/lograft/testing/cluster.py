@@ -31,6 +31,7 @@ from lograft.simulation.platter import CAPACITY_BYTES, Platter
 from lograft.testing.faults import FailingRequests
 from lograft.testing.links import CLIENTS, Links
 from lograft.testing.node_thread import NodeFailed, NodeThread
+from lograft.testing.settings import internal_topics
 from lograft.wire.messages.create_topics import (
     CreatableTopic,
     CreatableTopicConfig,
@@ -80,17 +81,13 @@ class Cluster(FailingRequests):
         self._request = FormatRequest(cluster_id=CLUSTER_ID, controllers=InitialControllers(voters))
         self._platters = {i: Platter() for i in self._addresses}
         self._configs: dict[int, BrokerConfig] = {}
-        copies = str(min(nodes, 3))
         for node_id, address in self._addresses.items():
             self._links.place(address.port, node_id)
             self._links.place(controllers[node_id].port, node_id)
             self._configs[node_id] = broker_config(
                 {
                     **PROPERTIES,
-                    "offsets.topic.replication.factor": copies,
-                    "transaction.state.log.replication.factor": copies,
-                    "transaction.state.log.min.isr": str(min(nodes, 2)),
-                    "share.coordinator.state.topic.replication.factor": copies,
+                    **internal_topics(nodes),
                     "node.id": str(node_id),
                     "listeners": f"PLAINTEXT://{address},CONTROLLER://{controllers[node_id]}",
                     "controller.quorum.bootstrap.servers": ",".join(map(str, controllers.values())),

@@ -28,6 +28,7 @@ from lograft.simulation.history import History
 from lograft.simulation.node_workload import EARLIEST, TIMEOUT_MS, Admin, Reader, TopicPlan
 from lograft.simulation.routing import ClusterClient
 from lograft.testing.faults import FailingRequests
+from lograft.testing.settings import internal_topics
 from lograft.wire.batches import Record, build_batch
 from lograft.wire.messages import produce as producing
 
@@ -44,7 +45,8 @@ class VirtualCluster(SimulatedCluster, FailingRequests):
 
     def __init__(self, nodes: int = 3, **options: Any) -> None:
         FailingRequests.__init__(self)
-        super().__init__(nodes, **options)
+        properties = {**internal_topics(nodes), **(options.pop("properties", None) or {})}
+        super().__init__(nodes, properties=properties, **options)
         for node_id, host in self.hosts.items():
             host.interpose = self.faults.interpose(node_id, self._is_client)
 

@@ -151,7 +151,7 @@ class RangeReader:
         if start < 0 or end < start:
             raise WrongUse(f"a range goes up from 0: start is {start}, end is {end}")
         wanted = Range(TopicPartition(topic, partition), start, end)
-        one = _RangeRead(self._core, wanted, topic_id)
+        one = RangeRead(self._core, wanted, topic_id)
         try:
             async for fetched in one.slices():
                 batch = decode(
@@ -167,11 +167,11 @@ class RangeReader:
             one.close()
 
 
-class _RangeRead:
+class RangeRead:
     """One range: fetches its slices, the next one while the last is used."""
 
     def __init__(
-        self, core: ClientCore[ConsumerSettings], wanted: Range, topic_id: UUID | None
+        self, core: ClientCore[ConsumerSettings], wanted: Range, topic_id: UUID | None = None
     ) -> None:
         self._core = core
         self._settings = core.settings

@@ -1,0 +1,125 @@
+"""Value by key: the newest one, however far back, and nothing that was never committed."""
+
+from collections.abc import Awaitable, Callable
+from typing import Any
+
+import pytest
+
+from lograft.client.consumer import Consumer
+from lograft.client.errors import TimedOut
+from lograft.client.producer import Producer
+from lograft.client.serializers import json_deserializer
+from lograft.testing import VirtualCluster
+from lograft.wire.messages import delete_records
+
+Scenario = Callable[[VirtualCluster, Producer, Consumer], Awaitable[None]]
+
+
+def play(
+    scenario: Scenario,
+    settings: dict[str, Any] | None = None,
+    producing: dict[str, Any] | None = None,
+) -> None:
+    async def main(cluster: VirtualCluster) -> None:
+        servers = ",".join(map(str, cluster.bootstrap()))
+        await cluster.test_client("admin").create_topic("t", partitions=3)
+        given = {"bootstrap.servers": servers}
+        runtime = cluster.client_runtime()
+        async with (
+            Producer({**given, **(producing or {})}, runtime=runtime) as producer,
+            Consumer({**given, **(settings or {})}, runtime=runtime) as consumer,
+        ):
+            await scenario(cluster, producer, consumer)
+
+    VirtualCluster(nodes=1, seed=6).play(main)
+
+
+async def value(consumer: Consumer, key: bytes | str) -> Any:
+    record = await consumer.get("t", key)
+    return None if record is None else record.value
+
+
+def test_the_newest_value_wins_near_and_far() -> None:
+    async def scenario(cluster: VirtualCluster, producer: Producer, consumer: Consumer) -> None:
+        await producer.send("t", b"old", key="near")
+        await producer.send("t", b"far back", key="far")
+        keys = [b"k%d" % (i % 50) for i in range(12_000)]
+        await producer.send_many("t", [b"%d" % i for i in range(12_000)], keys=keys)
+        await producer.flush()
+        await producer.send("t", b"new", key="near")
+        assert await value(consumer, "near") == b"new"
+        assert await value(consumer, "far") == b"far back"
+        assert await value(consumer, b"k7") == b"11957"
+        assert await consumer.get("t", b"nobody") is None
+        # A value that holds the key's bytes is no record of the key.
+        await producer.send("t", b"k7", key="near")
+        assert await value(consumer, "k7") == b"11957"
+
+    play(scenario, {"max.partition.fetch.bytes": 20_000}, {"compression.type": "lz4"})
+
+
+def test_a_tombstone_is_the_newest_too() -> None:
+    async def scenario(cluster: VirtualCluster, producer: Producer, consumer: Consumer) -> None:
+        await producer.send("t", b"1", key="k")
+        await producer.send("t", None, key="k")
+        record = await consumer.get("t", "k")
+        assert record is not None
+        assert (record.offset, record.key, record.value) == (1, b"k", None)
+
+    play(scenario)
+
+
+def test_what_was_aborted_is_not_there() -> None:
+    async def scenario(cluster: VirtualCluster, producer: Producer, consumer: Consumer) -> None:
+        async with producer.transaction():
+            await producer.send("t", b"kept", key="k")
+        await producer.begin_transaction()
+        await producer.send("t", b"dropped", key="k")
+        await producer.abort_transaction()
+        assert await value(consumer, "k") == b"kept"
+
+    play(scenario, {"isolation.level": "read_committed"}, {"transactional.id": "x"})
+
+
+def test_a_partition_of_ones_own_and_a_deserializer() -> None:
+    async def scenario(cluster: VirtualCluster, producer: Producer, consumer: Consumer) -> None:
+        for partition in range(3):
+            await producer.send("t", b"[%d]" % partition, key="k", partition=partition)
+        for partition in range(3):
+            record = await consumer.get("t", "k", partition=partition)
+            assert record is not None
+            assert record.value == [partition]
+
+    play(scenario, {"value.deserializer": json_deserializer})
+
+
+def test_what_was_deleted_is_not_waited_for() -> None:
+    async def scenario(cluster: VirtualCluster, producer: Producer, consumer: Consumer) -> None:
+        place = await producer.send("t", b"1", key="k")
+        await producer.send("t", b"2", key="other", partition=place.partition)
+        request = delete_records.DeleteRecordsRequest(
+            topics=[
+                delete_records.DeleteRecordsTopic(
+                    name="t",
+                    partitions=[
+                        delete_records.DeleteRecordsPartition(
+                            partition_index=place.partition, offset=1
+                        )
+                    ],
+                )
+            ],
+            timeout_ms=10_000,
+        )
+        route = cluster.client("deleter").partition("t", place.partition)
+        await route.request(request, 2, delete_records.DeleteRecordsResponse, timeout_ms=10_000)
+        assert await consumer.get("t", "k") is None
+
+    play(scenario)
+
+
+def test_a_topic_that_is_not_there_is_told() -> None:
+    async def scenario(cluster: VirtualCluster, producer: Producer, consumer: Consumer) -> None:
+        with pytest.raises(TimedOut, match="nothing"):
+            await consumer.get("nothing", "k")
+
+    play(scenario, {"allow.auto.create.topics": False, "default.api.timeout.ms": 3_000})
