@@ -120,15 +120,22 @@ class CoordinatorRuntime(Generic[C]):
 
     def _shard(self, index: int) -> Shard[C]:
         shard = self._shards.get(index)
-        if shard is None:
+        if shard is None and not self._is_appointed(index):
             raise NotCoordinator(f"this broker does not lead {self.topic}-{index}")
-        if not shard.is_loaded:
+        if shard is None or not shard.is_loaded:
             raise CoordinatorLoading(f"{self.topic}-{index} is being loaded")
         # What is only read is answered without asking the replicas: a broker that was cut off would
         # tell what was true before another took its place.
         if not self._has_lease() and len(shard.partition.assignment.replicas) > 1:
             raise NotCoordinator(f"another broker may lead {self.topic}-{index} by now")
         return shard
+
+    def _is_appointed(self, index: int) -> bool:
+        """Whether the metadata says that this broker leads the partition: its log may have to be
+        made or opened first. Clients that were sent here need not look for another."""
+        topic = self._image().topic(self.topic)
+        state = None if topic is None else topic.partitions.get(index)
+        return state is not None and state.leader == self._config().node_id and self._has_lease()
 
     # ── asking ───────────────────────────────────────────────────────────────────────────────
 

@@ -3,7 +3,11 @@
 import asyncio
 from functools import partial
 
+import pytest
+
 from lograft.broker.coordinator_runtime import LOADS_AT_ONCE
+from lograft.coordination.errors import CoordinatorLoading, NotCoordinator
+from lograft.model.types import OFFSETS_TOPIC
 from lograft.wire.messages.find_coordinator import FindCoordinatorRequest, FindCoordinatorResponse
 from tests.unit.api.offsets_bench import commit, fetch_all
 from tests.unit.broker.bench import Bench, StandInController, new_machine, run
@@ -40,3 +44,17 @@ def test_more_partitions_than_are_loaded_at_once() -> None:
     play(first, stop=False)
     machine.kill()
     play(second)
+
+
+def test_who_is_sent_here_too_early_need_not_look_elsewhere() -> None:
+    """The metadata names the coordinator before its log is there."""
+
+    async def scenario(bench: Bench) -> None:
+        bench.begin_topic(OFFSETS_TOPIC, 1, cleanup_policy="compact")
+        with pytest.raises(CoordinatorLoading):
+            bench.broker.groups.led_for("g")
+        bench.broker.coordinators.has_lease = lambda: False
+        with pytest.raises(NotCoordinator):
+            bench.broker.groups.led_for("g")
+
+    run(scenario)
