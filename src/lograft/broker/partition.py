@@ -23,6 +23,7 @@ from lograft.broker.errors import (
     PartitionOpening,
     UnknownLeaderEpoch,
 )
+from lograft.broker.flush_policy import FlushPolicy
 from lograft.broker.log_directory import LogDirectory
 from lograft.broker.waiting import LongPoll, OffsetWaits
 from lograft.model.errors import DiskFailed, ErrorCode, LograftError
@@ -58,8 +59,6 @@ if TYPE_CHECKING:
 
 #: Looked up once: acknowledgements are many.
 NO_ERROR: Final = ErrorCode.none
-#: flush.messages and flush.ms at or above this mean "never": Kafka's default is the largest long.
-FLUSH_NEVER: Final = 1 << 62
 
 
 class KeptOffsets(NamedTuple):
@@ -122,14 +121,9 @@ class Partition:
         "_commit_waits",
         "_durable_waits",
         "_end_told",
-        "_flush_messages",
-        "_flush_ms",
-        "_flush_timer",
-        "_flushes",
         "_host",
         "_low_waits",
         "_open_waits",
-        "_rolled_requested",
         "_uncommitted_bytes",
         "assignment",
         "config",
@@ -137,6 +131,7 @@ class Partition:
         "directory",
         "during_cut",
         "fetch_waits",
+        "flushing",
         "follower",
         "following",
         "index",
@@ -203,10 +198,7 @@ class Partition:
         self._uncommitted_bytes = 0
         #: Up to here long polls were told of transactions that ended.
         self._end_told = -1
-        self._flush_timer: asyncio.TimerHandle | None = None
-        #: The number of the last unflushed file for which a flush was asked.
-        self._rolled_requested = 0
-        self._set_flush_policy()
+        self.flushing = FlushPolicy(self)
 
     @property
     def topic_partition(self) -> TopicPartition:
@@ -249,7 +241,7 @@ class Partition:
 
     @property
     def flush_before_ack(self) -> bool:
-        return self._flush_messages == 1
+        return self.flushing.before_ack
 
     def __repr__(self) -> str:
         return f"<Partition {self.topic}-{self.index} epoch {self.leader_epoch}>"
@@ -285,8 +277,7 @@ class Partition:
         if self.assignment.mode is not ReplicationMode.isr and not self.is_switchable:
             replica = self.replica = self._host.make_switchable(self, replica)
             self.is_switchable = True
-        # In every other mode only what is on disk counts, so fetches and answers wait for it.
-        self._set_flush_policy()
+        self.flushing.set(self.config, self.assignment.mode)
         change, effects = replica.on_assignment(self.assignment, now_ms=self._host.now_ms())
         if change is RoleChange.UPDATED:
             self._host.role_changed(self)
@@ -354,26 +345,26 @@ class Partition:
 
     def on_config_changed(self, config: TopicConfig) -> None:
         self.config = config
-        self._set_flush_policy()
+        self.flushing.set(config, self.assignment.mode)
         log, replica = self.log, self.replica
         if log is None or replica is None:
             return
         log.config = config
         self.apply(self._host.configure(self, replica))
-        if self.flush_before_ack and log.durable_offset < log.end_offset:
-            self._request_flush()
+        if self.flush_before_ack:
+            self.flushing.request()
 
     def on_deleted(self) -> None:
         self.deleted = True
         self.leader = self.follower = None
-        self._cancel_flush_timer()
+        self.flushing.cancel()
         self._dismiss(lambda: NotLeader(f"{self.topic_partition} was deleted"))
         self._host.role_changed(self)
 
     def on_offline(self, reason: str) -> None:
         """Its log dir failed, or its log could not be opened: final until a restart."""
         self.offline = reason
-        self._cancel_flush_timer()
+        self.flushing.cancel()
         self._dismiss(lambda: PartitionOffline(reason))
         self._host.role_changed(self)
 
@@ -484,9 +475,9 @@ class Partition:
         if self.watchers:
             self._tell_watchers()
         if log.unflushed_files:
-            self._flush_rolled(log, directory)
-        if self._flushes:
-            self._consider_flush(log)
+            self.flushing.consider_rolled(log)
+        if self.flushing.is_on:
+            self.flushing.consider(log)
         return result
 
     def append_marker(self, end: TransactionEnd, *, now_ms: int) -> AppendResult:
@@ -538,9 +529,9 @@ class Partition:
             directory.changes += 1
         self._uncommitted_bytes += len(batches)
         if log.unflushed_files:
-            self._flush_rolled(log, directory)
-        if self._flushes:
-            self._consider_flush(log)
+            self.flushing.consider_rolled(log)
+        if self.flushing.is_on:
+            self.flushing.consider(log)
 
     # What the roles know.
 
@@ -578,38 +569,12 @@ class Partition:
             self._durable_waits.release(log.durable_offset)
         if self.following is not None:
             self.following.on_flushed()
-        if self._flushes and log.durable_offset < log.end_offset:
-            self._consider_flush(log)
-
-    def _set_flush_policy(self) -> None:
-        messages, period_ms = self.config.flush_messages, self.config.flush_ms
-        self._flush_messages = messages if messages < FLUSH_NEVER else 0
-        if self.assignment.mode is not ReplicationMode.isr:
-            self._flush_messages = 1
-        self._flush_ms = period_ms if period_ms < FLUSH_NEVER else -1
-        self._flushes = self._flush_messages > 0 or self._flush_ms >= 0
-
-    def _consider_flush(self, log: Log) -> None:
-        unflushed = log.end_offset - log.durable_offset
-        if self._flush_messages and unflushed >= self._flush_messages:
-            self._request_flush()
-        elif self._flush_ms >= 0 and unflushed and self._flush_timer is None:
-            self._flush_timer = asyncio.get_running_loop().call_later(
-                self._flush_ms / 1000, self._request_flush
-            )
-
-    def _flush_rolled(self, log: Log, directory: LogDirectory) -> None:
-        """Rolled segments shall not stay unflushed for long, or recovery would take long."""
-        newest = log.unflushed_files[-1][0]
-        if newest != self._rolled_requested:
-            self._rolled_requested = newest
-            directory.flusher.request_rolled(self)
+        if self.flushing.is_on and log.durable_offset < log.end_offset:
+            self.flushing.consider(log)
 
     def request_flush(self) -> None:
         """Everything appended so far shall be on disk soon."""
-        log = self.log
-        if log is not None and log.durable_offset < log.end_offset:
-            self._request_flush()
+        self.flushing.request()
 
     def append_control(self, batch: bytearray, *, epoch: Epoch, now_ms: int) -> Offset:
         """What Raft writes itself; returns the new end of the log."""
@@ -627,16 +592,6 @@ class Partition:
         self._uncommitted_bytes += len(batch)
         self._tell_watchers()
         return log.end_offset
-
-    def _request_flush(self) -> None:
-        self._cancel_flush_timer()
-        if self.directory is not None and not self.deleted:
-            self.directory.flusher.request(self)
-
-    def _cancel_flush_timer(self) -> None:
-        if self._flush_timer is not None:
-            self._flush_timer.cancel()
-            self._flush_timer = None
 
     # Waiting.
 
