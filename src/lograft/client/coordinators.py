@@ -23,6 +23,8 @@ R = TypeVar("R", bound=Message)
 
 #: Coordinators are asked on connections of their own: answers there may wait for others' logs.
 LANE: Final = "coordinator"
+#: Answers to JoinGroup and SyncGroup wait for the other members, heartbeats must not wait for them.
+JOIN_LANE: Final = "join"
 #: Since then a question names several keys.
 _MANY_KEYS_SINCE: Final = 4
 _MOVED: Final = frozenset((ErrorCode.not_coordinator, ErrorCode.coordinator_not_available))
@@ -42,27 +44,34 @@ class Coordinator:
         self.key = key
         self._node: int | None = None
 
-    async def link(self) -> Link:
+    async def link(self, lane: str = LANE) -> Link:
         """A connection to it; raises ClientError, mostly of those that pass."""
         if self._node is None:
             self._node = await self._find()
         try:
-            return await self._core.network.link(self._node, LANE)
+            return await self._core.network.link(self._node, lane)
         except ClientError:
             self.forget()
             raise
 
     async def ask(
-        self, request: Request, answer: type[R], *, at_least: int = 0, at_most: int | None = None
+        self,
+        request: Request,
+        answer: type[R],
+        *,
+        at_least: int = 0,
+        at_most: int | None = None,
+        lane: str = LANE,
+        timeout_ms: int | None = None,
     ) -> R:
-        """Asks it once."""
-        link = await self.link()
+        """Asks it once; `timeout_ms`: where that is not request.timeout.ms."""
+        link = await self.link(lane)
         try:
             return await link.ask(
                 request,
                 answer,
                 version=link.version_of(answer.KEY, at_least=at_least, at_most=at_most),
-                timeout_ms=self._core.settings.request_timeout_ms,
+                timeout_ms=timeout_ms or self._core.settings.request_timeout_ms,
             )
         except ClientError:
             self.forget()
@@ -71,10 +80,14 @@ class Coordinator:
     def forget(self) -> None:
         self._node = None
 
-    def raise_for(self, code: int, what: str, message: str | None = None) -> None:
-        """Raises the error of a code in its answer; a coordinator that has moved is forgotten."""
+    def heard(self, code: int) -> None:
+        """Of an error in its answer: a coordinator that has moved is forgotten."""
         if code in _MOVED:
             self.forget()
+
+    def raise_for(self, code: int, what: str, message: str | None = None) -> None:
+        """Raises the error of a code in its answer; a coordinator that has moved is forgotten."""
+        self.heard(code)
         if code:
             raise broker_error(code, what, message)
 

@@ -5,10 +5,11 @@ from collections.abc import Callable, Iterable, Mapping
 from typing import Final, NamedTuple
 from uuid import UUID
 
-from lograft.client.consuming.coordinator import Coordinator
 from lograft.client.consuming.settings import ConsumerSettings
+from lograft.client.coordinators import Coordinator
 from lograft.client.core import ClientCore
-from lograft.client.errors import BrokerError, ClientError, broker_error
+from lograft.client.errors import BrokerError, RebalanceInProgress, broker_error
+from lograft.client.retries import persist
 from lograft.client.types import OffsetAndMetadata, TopicPartition
 from lograft.model.errors import ErrorCode
 from lograft.model.types import ZERO_UUID
@@ -45,36 +46,32 @@ class Commits:
         self._turn = asyncio.Lock()
 
     async def commit(
-        self, offsets: Mapping[TopicPartition, OffsetAndMetadata], deadline_ms: int
+        self, offsets: Mapping[TopicPartition, OffsetAndMetadata], budget_ms: int
     ) -> None:
-        """Tries until the deadline. Raises CommitFailed, RebalanceInProgress, NotAuthorized …"""
+        """Tries for so long. Raises CommitFailed, RebalanceInProgress, NotAuthorized …"""
         if not offsets:
             return
+
+        async def attempt() -> None:
+            await self._commit_once(offsets)
+
         async with self._turn:
-            failures = 0
-            while True:
-                try:
-                    await self._commit_once(offsets)
-                    return
-                except ClientError as error:
-                    if not error.is_retriable or _is_rebalance(error):
-                        raise
-                    failures += 1
-                    await self._coordinator.back_off(failures, deadline_ms, error)
+            await persist(self._core, attempt, what=self._what("commit"), budget_ms=budget_ms)
 
     async def committed(
-        self, partitions: Iterable[TopicPartition], deadline_ms: int
+        self, partitions: Iterable[TopicPartition], budget_ms: int
     ) -> dict[TopicPartition, OffsetAndMetadata]:
-        """Of those that have something committed; tries until the deadline."""
-        failures = 0
-        while True:
-            try:
-                return await self.committed_once(set(partitions))
-            except ClientError as error:
-                if not error.is_retriable:
-                    raise
-                failures += 1
-                await self._coordinator.back_off(failures, deadline_ms, error)
+        """Of those that have something committed; tries for so long."""
+        wanted = set(partitions)
+
+        async def attempt() -> dict[TopicPartition, OffsetAndMetadata]:
+            return await self.committed_once(wanted)
+
+        what = self._what("reading committed offsets")
+        return await persist(self._core, attempt, what=what, budget_ms=budget_ms)
+
+    def _what(self, act: str) -> str:
+        return f"{act} of group {self._coordinator.key!r}"
 
     async def _commit_once(self, offsets: Mapping[TopicPartition, OffsetAndMetadata]) -> None:
         topics: dict[str, committing.OffsetCommitRequestTopic] = {}
@@ -95,7 +92,7 @@ class Commits:
         who = self._identity()
         answer = await self._coordinator.ask(
             committing.OffsetCommitRequest(
-                group_id=self._coordinator.group_id,
+                group_id=self._coordinator.key,
                 generation_id_or_member_epoch=who.epoch,
                 member_id=who.member_id,
                 group_instance_id=who.instance_id,
@@ -114,16 +111,23 @@ class Commits:
             for one in topic.partitions
             if one.error_code
         ]
-        for error in errors:
-            self._coordinator.heard(error.code)
         if errors:
-            raise next((error for error in errors if not error.is_retriable), errors[0])
+            worst = next((error for error in errors if not error.is_retriable), errors[0])
+            self._coordinator.heard(worst.code)
+            raise worst
 
     def _commit_error(
         self, code: int, topic: str, answer: committing.OffsetCommitResponse
     ) -> BrokerError:
-        what = f"offsets of {topic} are not committed for group {self._coordinator.group_id!r}"
-        return broker_error(code, what, answer.error_message or None)
+        what = f"offsets of {topic} are not committed for group {self._coordinator.key!r}"
+        error = broker_error(code, what, answer.error_message or None)
+        if isinstance(error, RebalanceInProgress):
+            # It passes when the program polls; trying again here would wait in vain.
+            error.is_retriable = False
+        elif code == ErrorCode.stale_member_epoch and self._identity().epoch > 0:
+            # The epoch has gone on while the commit was under way; the member is still in.
+            error.is_retriable = True
+        return error
 
     async def committed_once(
         self, partitions: set[TopicPartition]
@@ -163,7 +167,7 @@ class Commits:
     def _question(
         self, by_topic: Mapping[str, list[int]], version: int
     ) -> fetching.OffsetFetchRequest:
-        group_id = self._coordinator.group_id
+        group_id = self._coordinator.key
         if version < _MANY_GROUPS_SINCE:
             return fetching.OffsetFetchRequest(
                 group_id=group_id,
@@ -197,8 +201,11 @@ class Commits:
         if not code:
             return
         self._coordinator.heard(code)
-        what = f"committed offsets of group {self._coordinator.group_id!r}"
-        raise broker_error(code, f"{what} for topic {topic!r}" if topic else what)
+        what = f"committed offsets of group {self._coordinator.key!r}"
+        error = broker_error(code, f"{what} for topic {topic!r}" if topic else what)
+        if code == ErrorCode.stale_member_epoch and self._identity().epoch > 0:
+            error.is_retriable = True
+        raise error
 
     def _id_of(self, topic: str) -> UUID:
         known = self._core.metadata.cache.topic(topic)
@@ -206,7 +213,3 @@ class Commits:
 
     def _knows_ids(self, topics: Iterable[str]) -> bool:
         return all(self._id_of(topic) != ZERO_UUID for topic in topics)
-
-
-def _is_rebalance(error: ClientError) -> bool:
-    return getattr(error, "code", None) == ErrorCode.rebalance_in_progress

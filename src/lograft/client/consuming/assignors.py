@@ -1,0 +1,98 @@
+"""Who in a classic group reads what: decided by the member that leads it. Functions of what the
+members have told; every leader decides alike.
+"""
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Final, NamedTuple, TypeAlias
+
+from lograft.client.consuming.sticky import Claim, balanced
+from lograft.client.types import TopicPartition
+
+
+class Member(NamedTuple):
+    id: str
+    topics: frozenset[str]
+    #: Of static members.
+    instance_id: str | None = None
+    #: What it had, by its own word, and since which generation.
+    owned: frozenset[TopicPartition] = frozenset()
+    generation: int = -1
+
+    @property
+    def place(self) -> tuple[bool, str]:
+        """In the order of members: static ones first, whatever id they have this time."""
+        is_static = self.instance_id is not None
+        return not is_static, (self.instance_id if self.instance_id is not None else self.id)
+
+
+#: Partitions of each member; every member has an entry.
+Assignment: TypeAlias = dict[str, list[TopicPartition]]
+#: From the number of partitions of each topic, and the members.
+Assignor: TypeAlias = Callable[[Mapping[str, int], Sequence[Member]], Assignment]
+
+
+def by_range(partitions: Mapping[str, int], members: Sequence[Member]) -> Assignment:
+    """Topic by topic, each member a range; so the same partitions of topics that have equally many
+    go to the same member."""
+    assigned: Assignment = {member.id: [] for member in members}
+    for topic in sorted(partitions):
+        readers = [one for one in sorted(members, key=_place) if topic in one.topics]
+        if not readers:
+            continue
+        each, more = divmod(partitions[topic], len(readers))
+        first = 0
+        for index, reader in enumerate(readers):
+            count = each + (index < more)
+            assigned[reader.id] += [TopicPartition(topic, first + i) for i in range(count)]
+            first += count
+    return assigned
+
+
+def by_turns(partitions: Mapping[str, int], members: Sequence[Member]) -> Assignment:
+    """All partitions in order, one to each member in turn, past those that do not want it."""
+    assigned: Assignment = {member.id: [] for member in members}
+    line = sorted(members, key=_place)
+    turn = 0
+    for topic in sorted(partitions):
+        if not any(topic in member.topics for member in line):
+            continue
+        for index in range(partitions[topic]):
+            while topic not in line[turn % len(line)].topics:
+                turn += 1
+            assigned[line[turn % len(line)].id].append(TopicPartition(topic, index))
+            turn += 1
+    return assigned
+
+
+def by_sticking(partitions: Mapping[str, int], members: Sequence[Member]) -> Assignment:
+    """As even as can be, with as few moves as that takes."""
+    claims = [
+        Claim(member.id, member.topics, member.owned, member.generation)
+        for member in sorted(members, key=_place)
+    ]
+    return balanced(partitions, claims)
+
+
+def by_cooperative_sticking(partitions: Mapping[str, int], members: Sequence[Member]) -> Assignment:
+    """As `by_sticking`, in two steps: what is to move is given to nobody until its owner has let
+    go of it, and then joins again."""
+    assigned = by_sticking(partitions, members)
+    owners = {one: member.id for member in members for one in member.owned}
+    return {
+        member_id: [one for one in mine if owners.get(one, member_id) == member_id]
+        for member_id, mine in assigned.items()
+    }
+
+
+ASSIGNORS: Final[Mapping[str, Assignor]] = {
+    "range": by_range,
+    "roundrobin": by_turns,
+    "sticky": by_sticking,
+    "cooperative-sticky": by_cooperative_sticking,
+}
+#: Of those, the ones whose members keep what they have while they join.
+COOPERATIVE: Final = frozenset(("cooperative-sticky",))
+
+
+def _place(member: Member) -> tuple[bool, str]:
+    return member.place

@@ -1,0 +1,188 @@
+"""One attempt to join a classic group: JoinGroup, the leader's decision, SyncGroup."""
+
+import asyncio
+from collections.abc import Iterable, Mapping
+from typing import Final, NamedTuple
+
+from lograft.client.consuming.assignors import ASSIGNORS
+from lograft.client.consuming.group_messages import (
+    PROTOCOL_TYPE,
+    MemberUnreadable,
+    read_assignment,
+    read_member,
+    written_assignment,
+    written_subscription,
+)
+from lograft.client.consuming.settings import ConsumerSettings
+from lograft.client.coordinators import JOIN_LANE, Coordinator
+from lograft.client.core import ClientCore
+from lograft.client.errors import ClientError, TimedOut
+from lograft.client.types import TopicPartition
+from lograft.model.errors import ErrorCode
+from lograft.wire.messages.join_group import (
+    JoinGroupRequest,
+    JoinGroupRequestProtocol,
+    JoinGroupResponse,
+)
+from lograft.wire.messages.sync_group import (
+    SyncGroupRequest,
+    SyncGroupRequestAssignment,
+    SyncGroupResponse,
+)
+
+#: What an answer may take beyond the time that the coordinator gives the others to join.
+_LAPSE_MS: Final = 5_000
+#: How long the leader waits to hear of a topic that a member reads.
+_METADATA_WAIT_MS: Final = 3_000
+_FORGOTTEN: Final = frozenset((ErrorCode.unknown_member_id, ErrorCode.illegal_generation))
+
+
+class Joined(NamedTuple):
+    member_id: str
+    generation: int
+    partitions: set[TopicPartition]
+
+
+class Forgotten(Exception):
+    """The group does not know this member; it joins anew, under the id that it was given."""
+
+    def __init__(self, member_id: str = "") -> None:
+        super().__init__(member_id)
+        self.member_id = member_id
+
+
+class Joining:
+    def __init__(self, core: ClientCore[ConsumerSettings], coordinator: Coordinator) -> None:
+        self._core = core
+        self._settings = core.settings
+        self._coordinator = coordinator
+        self.topics: frozenset[str] = frozenset()
+        #: What this member has, or had, and since which generation.
+        self.owned: tuple[frozenset[TopicPartition], int] = frozenset(), -1
+        self.member: tuple[str, int] = "", -1
+        #: How many partitions each topic of the group had when we decided; None: others lead.
+        self._decided_on: Mapping[str, int] | None = None
+
+    def is_outdated(self) -> bool:
+        """Whether what we decided as leader fits the topics no longer."""
+        decided = self._decided_on
+        return decided is not None and decided != self._counts(decided)
+
+    async def once(self, assignors: Iterable[str], reason: str) -> Joined:
+        """Raises Forgotten, RebalanceInProgress, or what passes or does not."""
+        what = f"joining group {self._coordinator.key!r}"
+        answer = await self._ask_to_join(list(assignors), reason)
+        code = answer.error_code
+        if code == ErrorCode.member_id_required:
+            raise Forgotten(answer.member_id)
+        if code in _FORGOTTEN:
+            raise Forgotten
+        self._coordinator.raise_for(code, what)
+        self._decided_on = None
+        assignments: list[SyncGroupRequestAssignment] = []
+        assignor = answer.protocol_name or ""
+        if answer.leader == answer.member_id:
+            decided = await self._decide(answer, assignor)
+            if not answer.skip_assignment:
+                assignments = decided
+        sync = await self._coordinator.ask(
+            SyncGroupRequest(
+                group_id=self._coordinator.key,
+                generation_id=answer.generation_id,
+                member_id=answer.member_id,
+                group_instance_id=self._settings.group_instance_id,
+                protocol_type=PROTOCOL_TYPE,
+                protocol_name=assignor,
+                assignments=assignments,
+            ),
+            SyncGroupResponse,
+            lane=JOIN_LANE,
+            timeout_ms=self._patience_ms(),
+        )
+        if sync.error_code in _FORGOTTEN:
+            raise Forgotten
+        self._coordinator.raise_for(sync.error_code, what)
+        try:
+            partitions = read_assignment(sync.assignment)
+        except MemberUnreadable as error:
+            raise ClientError(f"{what}: its leader's assignment cannot be read: {error}") from None
+        return Joined(answer.member_id, answer.generation_id, partitions)
+
+    async def _ask_to_join(self, assignors: list[str], reason: str) -> JoinGroupResponse:
+        settings = self._settings
+        owned, generation = self.owned
+        request = JoinGroupRequest(
+            group_id=self._coordinator.key,
+            session_timeout_ms=settings.session_ms,
+            rebalance_timeout_ms=settings.max_poll_interval_ms,
+            member_id=self.member[0],
+            group_instance_id=settings.group_instance_id,
+            protocol_type=PROTOCOL_TYPE,
+            protocols=[
+                JoinGroupRequestProtocol(
+                    name=name,
+                    metadata=written_subscription(
+                        name, self.topics, owned, generation, settings.client_rack
+                    ),
+                )
+                for name in assignors
+            ],
+            reason=reason,
+        )
+        return await self._coordinator.ask(
+            request,
+            JoinGroupResponse,
+            # Static members are not known before.
+            at_least=5 if settings.group_instance_id is not None else 0,
+            lane=JOIN_LANE,
+            timeout_ms=self._patience_ms(),
+        )
+
+    def _patience_ms(self) -> int:
+        settings = self._settings
+        return max(settings.request_timeout_ms, settings.max_poll_interval_ms + _LAPSE_MS)
+
+    async def _decide(
+        self, answer: JoinGroupResponse, assignor: str
+    ) -> list[SyncGroupRequestAssignment]:
+        try:
+            members = [
+                read_member(one.member_id, one.group_instance_id, one.metadata, assignor)
+                for one in answer.members
+            ]
+        except MemberUnreadable as error:
+            raise ClientError(
+                f"group {self._coordinator.key!r} has a member whose subscription cannot be read:"
+                f" {error}"
+            ) from None
+        topics = {topic for member in members for topic in member.topics}
+        await self._learn(topics)
+        counts = self._counts(topics)
+        self._decided_on = counts
+        there = {topic: count for topic, count in counts.items() if count}
+        return [
+            SyncGroupRequestAssignment(member_id=member, assignment=written_assignment(partitions))
+            for member, partitions in ASSIGNORS[assignor](there, members).items()
+        ]
+
+    async def _learn(self, topics: set[str]) -> None:
+        """Makes the topics of all members known, as far as they exist."""
+        metadata = self._core.metadata
+
+        async def learn(topic: str) -> None:
+            deadline_ms = self._core.now_ms() + _METADATA_WAIT_MS
+            while metadata.use(topic) is None and not metadata.cache.error_of(topic):
+                try:
+                    await metadata.next_update(deadline_ms, f"topic {topic!r} is not known")
+                except TimedOut:
+                    return
+
+        await asyncio.gather(*map(learn, sorted(topics)))
+
+    def _counts(self, topics: Iterable[str]) -> dict[str, int]:
+        """0 where a topic is not there."""
+        cache = self._core.metadata.cache
+        found = {topic: cache.topic(topic) for topic in topics}
+        return {
+            topic: 0 if known is None else len(known.partitions) for topic, known in found.items()
+        }
