@@ -6,8 +6,10 @@ from typing import Annotated
 import typer
 
 from lograft import __version__
+from lograft.cli.bench_commands import bench
 from lograft.cli.config_commands import configs
 from lograft.cli.context_commands import context
+from lograft.cli.data_commands import consume, produce
 from lograft.cli.doctor_commands import doctor
 from lograft.cli.group_commands import groups
 from lograft.cli.options import SETTINGS
@@ -248,4 +250,7 @@ def metadata_shell(
     raise typer.Exit(run_shell(snapshot, command or []))
 
 
+app.command()(produce)
+app.command()(consume)
+app.command()(bench)
 app.command()(doctor)

@@ -1,11 +1,13 @@
-"""Commands as clients: one administrator for the time of a command."""
+"""Commands as clients: one administrator, producer or consumer for the time of a command."""
 
-import asyncio
-from collections.abc import Awaitable, Callable
-from typing import Final, TypeVar
+import logging
+import os
+from collections.abc import Awaitable, Callable, Coroutine
+from typing import Any, Final, TypeVar
 
 from lograft.cli.contexts import client_settings
 from lograft.client.admin import Admin
+from lograft.runtime import event_loop
 
 T = TypeVar("T")
 
@@ -23,10 +25,20 @@ def with_admin(
         "default.api.timeout.ms": PATIENCE_MS,
         **client_settings(servers, config_file),
     }
+    return run_admin(settings, work)
 
+
+def run_admin(settings: dict[str, Any], work: Callable[[Admin], Awaitable[T]]) -> T:
     async def main() -> T:
         async with Admin(settings) as admin:
             await admin.connect()
             return await work(admin)
 
-    return asyncio.run(main())
+    return run(main())
+
+
+def run(work: Coroutine[Any, Any, T]) -> T:
+    """An error is one sentence, told when the command ends: clients say nothing besides it."""
+    if not os.environ.get("LOGRAFT_TRACE"):
+        logging.getLogger("lograft.client").setLevel(logging.CRITICAL)
+    return event_loop.run(work)

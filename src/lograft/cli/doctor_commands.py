@@ -20,8 +20,7 @@ def doctor(
     Reads the settings, connects, checks every advertised address from here, the quorum and the
     partitions. Exit code 1 when something is wrong.
     """
-    import asyncio
-
+    from lograft.cli.connecting import run
     from lograft.cli.contexts import client_settings
     from lograft.cli.doctor import examine, lines, system_resolve
     from lograft.cli.output import show, show_json
@@ -39,7 +38,7 @@ def doctor(
         async with Admin(settings) as admin:
             return await examine(admin, system_resolve)
 
-    report = asyncio.run(work())
+    report = run(work())
     if json:
         show_json({"well": report.is_well, "findings": report.findings})
     else:

@@ -1,0 +1,121 @@
+"""What bytes look like, and what was meant by what was typed."""
+
+import json
+import re
+
+import pytest
+
+from lograft.cli.consuming import Filter, json_of, line_of, moment_of, parse_where
+from lograft.cli.producing import Line, ProduceOptions, lines_of
+from lograft.cli.values import as_json, shown, typed
+from lograft.client.types import ConsumerRecord
+from lograft.model.errors import InvalidInput
+
+RECORD = ConsumerRecord(
+    "t", 1, 5, 1_700_000_000_123, b"k", b'{"a": {"b": 2}}', (("h", b"x"), ("n", None))
+)
+
+
+@pytest.mark.parametrize(
+    ("data", "form", "text"),
+    [
+        (None, "auto", "null"),
+        (b"plain", "auto", "plain"),
+        (b'{"a": 1}', "auto", '{"a": 1}'),
+        (b"\x00\xff", "auto", "0x00ff"),
+        (b"bell\x07", "auto", "0x62656c6c07"),
+        ("é".encode(), "text", "é"),
+        (b'{"a": 1}', "json", '{"a":1}'),
+        (b"no json", "json", "no json"),
+        (b"ab", "hex", "6162"),
+        (b"ab", "base64", "YWI="),
+    ],
+)
+def test_shown(data: bytes | None, form: str, text: str) -> None:
+    assert shown(data, form) == text
+
+
+@pytest.mark.parametrize(
+    ("data", "value"),
+    [
+        (None, None),
+        (b"x", "x"),
+        (b"1", 1),
+        (b'{"a":[1]}', {"a": [1]}),
+        (b"\xff", "0xff"),
+        (b"0x", "0x3078"),
+    ],
+)
+def test_as_json(data: bytes | None, value: object) -> None:
+    assert as_json(data) == value
+
+
+@pytest.mark.parametrize(
+    ("text", "form", "data"),
+    [("é", "text", "é".encode()), ("0xff", "hex", b"\xff"), ("YWI=", "base64", b"ab")],
+)
+def test_typed(text: str, form: str, data: bytes) -> None:
+    assert typed(text, form) == data
+
+
+@pytest.mark.parametrize(("text", "form"), [("zz", "hex"), ("?", "base64"), ("{", "json")])
+def test_typed_wrongly(text: str, form: str) -> None:
+    with pytest.raises(InvalidInput, match=f"is no {form}"):
+        typed(text, form)
+
+
+def test_a_record_in_a_line_and_as_json() -> None:
+    assert line_of(RECORD, "auto", with_place=True) == (
+        't-1@5  2023-11-14T22:13:20.123Z  k  {"a": {"b": 2}}  [h=x, n=null]'
+    )
+    assert line_of(RECORD, "auto", with_place=False) == '{"a": {"b": 2}}'
+    assert moment_of(-1) == "-"
+    told = json.loads(json_of(RECORD))
+    assert (told["key"], told["value"], told["headers"]) == (
+        "k",
+        {"a": {"b": 2}},
+        {"h": "x", "n": None},
+    )
+
+
+def test_what_consume_prints_is_what_produce_reads() -> None:
+    (line,) = lines_of([json_of(RECORD)], ProduceOptions(form="record"))
+    assert line == Line(b"k", b'{"a":{"b":2}}', (("h", b"x"), ("n", None)), 1, RECORD.timestamp_ms)
+
+
+def test_lines() -> None:
+    options = ProduceOptions(key_separator="=>", null="NULL", headers=(("h", b"1"),), partition=2)
+    assert list(lines_of(["a=>b", "c=>NULL", "=>x"], options)) == [
+        Line(b"a", b"b", (("h", b"1"),), 2, None),
+        Line(b"c", None, (("h", b"1"),), 2, None),
+        Line(b"", b"x", (("h", b"1"),), 2, None),
+    ]
+    with pytest.raises(InvalidInput, match="there is no '=>' between a key and a value in 'ab'"):
+        list(lines_of(["ab"], options))
+    with pytest.raises(InvalidInput, match="line 2: "):
+        list(lines_of(["{}", "[]"], ProduceOptions(form="record")))
+
+
+@pytest.mark.parametrize(
+    ("wanted", "passes"),
+    [
+        (Filter(), True),
+        (Filter(key="k"), True),
+        (Filter(key="other"), False),
+        (Filter(grep=re.compile('"b": \\d')), True),
+        (Filter(grep=re.compile("z")), False),
+        (Filter(where=parse_where(["a.b=2"])), True),
+        (Filter(where=parse_where(["a.b=3"])), False),
+        (Filter(where=parse_where(["a.c.d=x"])), False),
+        (Filter(headers=(("h", "x"),)), True),
+        (Filter(headers=(("h", "y"),)), False),
+        (Filter(headers=(("z", "y"),)), False),
+    ],
+)
+def test_filters(wanted: Filter, passes: bool) -> None:
+    assert wanted.passes(RECORD) is passes
+
+
+def test_where_needs_a_sign() -> None:
+    with pytest.raises(InvalidInput, match=r"write it as in customer.country=FR"):
+        parse_where(["a.b"])
