@@ -54,8 +54,9 @@ chaos-figures: install  ## 20 minutes of it for isr, raft and Kafka each: docs/r
 	LOGRAFT_CHAOS_CLUSTERS=isr,raft,kafka LOGRAFT_CHAOS_CLUSTER_SECONDS=1200 \
 	LOGRAFT_CHAOS_RESULTS=docs/reliability $(BIN)/python -m pytest -q -m chaos --timeout 0 tests/chaos/test_clusters.py
 
-bench: install  ## Lograft beside Apache Kafka in one run, as ratios
+bench: install  ## Lograft beside Apache Kafka in one run, its client beside others, as ratios
 	$(BIN)/python -m bench
+	$(BIN)/python -m bench.clients
 
 clean:
 	rm -rf $(VENV) .cache build dist .mypy_cache .ruff_cache .hypothesis

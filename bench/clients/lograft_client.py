@@ -1,0 +1,135 @@
+"""Lograft's own client: records one by one in bulk calls, and as columns."""
+
+import asyncio
+import time
+from collections.abc import Callable, Coroutine
+from typing import Any, Final
+
+import pyarrow as pa
+
+from bench.clients.work import (
+    BATCH_BYTES,
+    LINGER_MS,
+    PARTITIONS,
+    STRIDE,
+    WAIT_SECONDS,
+    WARM_UP,
+    Client,
+    Figures,
+    Meter,
+    Order,
+    Work,
+    percentiles,
+)
+from lograft.client import Producer, TopicPartition
+from lograft.client.consumer import Consumer
+from lograft.runtime import event_loop
+
+#: Rows of a table; the batches of a bulk sender are as large as a request may be.
+ROWS: Final = 50_000
+TABLE_BATCH_BYTES: Final = 900_000
+ROUND_WAIT_MS: Final = 500
+
+
+def _running(work: Callable[[Order], Coroutine[Any, Any, Figures]]) -> Work:
+    return lambda order: event_loop.run(work(order))
+
+
+def _producer(order: Order, **settings: Any) -> Producer:
+    return Producer(
+        {"bootstrap.servers": order.servers, "linger.ms": LINGER_MS, "batch.size": BATCH_BYTES},
+        **settings,
+    )
+
+
+def _partitions(order: Order) -> list[TopicPartition]:
+    return [TopicPartition(order.topic, i) for i in range(PARTITIONS)]
+
+
+async def produce(order: Order) -> Figures:
+    values = order.values() * (STRIDE // 1_000)
+    async with _producer(order) as producer:
+        await producer.send_many(order.topic, values[:WARM_UP])
+        await producer.flush()
+        meter = Meter(order.seconds)
+        meter.start()
+        while meter.goes_on():
+            await producer.send_many(order.topic, values)
+            meter.count += len(values)
+        await producer.flush()
+        return meter.stop()
+
+
+async def produce_columns(order: Order) -> Figures:
+    rows = max(1_000, min(ROWS, (5 << 20) // order.size))
+    table = pa.table({"value": pa.array((order.values() * (rows // 1_000)), pa.binary())})
+    async with _producer(order) as producer:
+        await producer.send_arrow(order.topic, table.slice(0, WARM_UP))
+        meter = Meter(order.seconds)
+        meter.start()
+        while meter.goes_on():
+            await producer.enqueue_arrow(order.topic, table, batch_bytes=TABLE_BATCH_BYTES)
+            meter.count += table.num_rows
+        await producer.flush()
+        return meter.stop()
+
+
+async def consume(order: Order) -> Figures:
+    async with Consumer(bootstrap_servers=order.servers, max_poll_records=STRIDE) as consumer:
+        consumer.assign(_partitions(order))
+        consumer.seek_to_beginning()
+        await consumer.poll(timeout_ms=WAIT_SECONDS * 1000)
+        meter = Meter(order.seconds)
+        meter.start()
+        while meter.goes_on():
+            records = await consumer.poll(timeout_ms=ROUND_WAIT_MS)
+            if not records:
+                consumer.seek_to_beginning()
+            for batch in records.values():
+                for record in batch:
+                    assert record.value
+                meter.count += len(batch)
+        return meter.stop()
+
+
+async def consume_columns(order: Order) -> Figures:
+    async with Consumer(bootstrap_servers=order.servers) as consumer:
+        consumer.assign(_partitions(order))
+        consumer.seek_to_beginning()
+        await consumer.fetch_arrow(timeout_ms=WAIT_SECONDS * 1000)
+        meter = Meter(order.seconds)
+        meter.start()
+        while meter.goes_on():
+            table = await consumer.fetch_arrow(timeout_ms=ROUND_WAIT_MS)
+            if not table.num_rows:
+                consumer.seek_to_beginning()
+            meter.count += table.num_rows
+        return meter.stop()
+
+
+async def echo(order: Order) -> Figures:
+    value = order.values()[0]
+    latencies: list[float] = []
+    async with (
+        Producer(bootstrap_servers=order.servers, linger_ms=0) as producer,
+        Consumer(bootstrap_servers=order.servers, auto_offset_reset="latest") as consumer,
+    ):
+        consumer.assign([TopicPartition(order.topic, 0)])
+        await consumer.position(TopicPartition(order.topic, 0))
+        records = aiter(consumer)
+        await producer.send(order.topic, value, partition=0)
+        await anext(records)
+        cpu = time.process_time()
+        end = time.perf_counter() + order.seconds
+        while time.perf_counter() < end:
+            began = time.perf_counter()
+            delivery = await producer.enqueue(order.topic, value, partition=0)
+            async with asyncio.timeout(WAIT_SECONDS):
+                await anext(records)
+            latencies.append(time.perf_counter() - began)
+            await delivery
+        return percentiles(latencies, time.process_time() - cpu)
+
+
+LOGRAFT: Final = Client(_running(produce), _running(consume), _running(echo))
+LOGRAFT_ARROW: Final = Client(_running(produce_columns), _running(consume_columns))

@@ -1,0 +1,78 @@
+"""What each client is asked to do, and what it tells."""
+
+import random
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any, Final, NamedTuple
+
+LINGER_MS: Final = 5
+BATCH_BYTES: Final = 64 << 10
+PARTITIONS: Final = 3
+#: Messages differ, but making them should cost nothing.
+VALUES: Final = 1_000
+#: How many are sent between two looks at the clock.
+STRIDE: Final = 5_000
+WARM_UP: Final = 2_000
+WAIT_SECONDS: Final = 60
+
+
+class Order(NamedTuple):
+    servers: str
+    topic: str
+    #: Of a message.
+    size: int
+    seconds: float
+
+    def values(self) -> list[bytes]:
+        draw = random.Random(7)
+        return [draw.randbytes(self.size) for _ in range(VALUES)]
+
+
+@dataclass
+class Meter:
+    """Messages, wall time and CPU time between start and stop."""
+
+    seconds_max: float
+    count: int = 0
+
+    def start(self) -> None:
+        self._wall, self._cpu = time.perf_counter(), time.process_time()
+
+    def goes_on(self) -> bool:
+        return time.perf_counter() - self._wall < self.seconds_max
+
+    def stop(self) -> dict[str, float]:
+        wall = time.perf_counter() - self._wall
+        cpu = time.process_time() - self._cpu
+        return {
+            "messages_per_s": self.count / wall,
+            "cpu_us_per_message": cpu / self.count * 1e6,
+            "messages_per_cpu_s": self.count / cpu,
+        }
+
+
+def percentiles(latencies: list[float], cpu_seconds: float) -> dict[str, float]:
+    ordered = sorted(latencies)
+    return {
+        "p50_ms": ordered[len(ordered) // 2] * 1000,
+        "p99_ms": ordered[len(ordered) * 99 // 100] * 1000,
+        "cpu_us_per_message": cpu_seconds / len(ordered) * 1e6,
+    }
+
+
+Figures = dict[str, float]
+Work = Callable[[Order], Figures]
+
+
+class Client(NamedTuple):
+    produce: Work | None = None
+    consume: Work | None = None
+    #: One message at a time, there and back.
+    echo: Work | None = None
+
+
+def work_of(client: Client, workload: str) -> Work | None:
+    found: Any = getattr(client, workload.partition("-")[0])
+    work: Work | None = found
+    return work
