@@ -124,7 +124,7 @@ if TYPE_CHECKING:
         TopicReplaced,
     )
     from lograft.client.producer import Producer
-    from lograft.client.producing.batches import Delivery
+    from lograft.client.producing.deliveries import Deliveries, Delivery
     from lograft.client.producing.interceptors import Interceptor, Outgoing
     from lograft.client.producing.partitioner import Partitioner
 
@@ -146,7 +146,8 @@ _LAZY: Final = {
     "ConsumerInterceptor": "consuming.interceptors",
     "CreatedTopic": "admin",
     "DataLost": "consuming.ranges",
-    "Delivery": "producing.batches",
+    "Deliveries": "producing.deliveries",
+    "Delivery": "producing.deliveries",
     "DirectoryReplica": "admin",
     "EARLIEST": "admin",
     "Election": "admin",
@@ -224,6 +225,7 @@ __all__ = [
     "ConsumerRecord",
     "CreatedTopic",
     "DataLost",
+    "Deliveries",
     "Delivery",
     "DirectoryReplica",
     "Election",

@@ -18,7 +18,7 @@ from lograft.client import admin
 from lograft.client import producer as asynchronous
 from lograft.client.errors import TimedOut
 from lograft.client.faces import Face, awaited, called, entered
-from lograft.client.producing import batches
+from lograft.client.producing import deliveries as sent
 from lograft.client.types import Acknowledged, OffsetRange
 
 if TYPE_CHECKING:
@@ -33,7 +33,7 @@ class Delivery:
 
     __slots__ = ("_delivery", "_face")
 
-    def __init__(self, face: Face[Any], delivery: batches.Delivery) -> None:
+    def __init__(self, face: Face[Any], delivery: sent.Delivery) -> None:
         self._face = face
         self._delivery = delivery
 
@@ -76,9 +76,7 @@ class TableDelivery:
         return self._delivery.result()
 
 
-async def _wait(
-    delivery: "batches.Delivery | sending.TableDelivery", timeout_ms: int | None
-) -> None:
+async def _wait(delivery: "sent.Delivery | sending.TableDelivery", timeout_ms: int | None) -> None:
     try:
         async with asyncio.timeout(None if timeout_ms is None else timeout_ms / 1000):
             await delivery.wait()
@@ -86,7 +84,7 @@ async def _wait(
         raise TimedOut(f"what was sent has no known fate after {timeout_ms} ms") from None
 
 
-def _deliveries(face: Face[Any], deliveries: list[batches.Delivery]) -> list[Delivery]:
+def _deliveries(face: Face[Any], deliveries: sent.Deliveries) -> list[Delivery]:
     return [Delivery(face, delivery) for delivery in deliveries]
 
 

@@ -42,7 +42,7 @@ class ClientCore(Generic[S]):
         self.settings = settings
         #: Why a task of this client ended that should not have; a bug, told to whoever calls next.
         self.failure: BaseException | None = None
-        self._tasks = OwnedSpawn(self._on_failure)
+        self._tasks = OwnedSpawn(self.fail)
         self._workers: ThreadWorkers | None = None
         #: Tasks are the client's own, whoever's clock and network it uses.
         self.runtime = replace(runtime or self._system_runtime(), spawn=self._tasks)
@@ -97,6 +97,7 @@ class ClientCore(Generic[S]):
         context: ssl.SSLContext = tls_context(self.settings)
         return TlsTransport(self.runtime.transport, client=context)
 
-    def _on_failure(self, error: BaseException) -> None:
+    def fail(self, error: BaseException) -> None:
+        """A part of the client has met what it cannot deal with."""
         self.failure = error
         log.error("a part of the client has failed", exc_info=error)

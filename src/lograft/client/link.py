@@ -11,7 +11,7 @@ from lograft.wire.apis import API_VERSIONS_KEY, response_header_version, spec_of
 from lograft.wire.calls import Caller
 from lograft.wire.codec import read_all
 from lograft.wire.errors import WireError
-from lograft.wire.headers import frame_request, read_response_header
+from lograft.wire.headers import read_response_header, request_parts
 from lograft.wire.message import Message
 
 R = TypeVar("R", bound=Message)
@@ -87,9 +87,9 @@ class Link:
             version = self.version_of(answer.KEY)
         message = request if isinstance(request, Message) else request(version)
         number = self._next_number()
-        frame = frame_request(message, version, correlation_id=number, client_id=self._client_id)
+        parts = request_parts(message, version, number, self._client_id)
         waiting = _Waiting(self, number, answer, version, timeout_ms)
-        self._caller.ask(number, [frame], waiting)
+        self._caller.ask(number, parts, waiting)
         return waiting.future
 
     async def ask(
@@ -100,8 +100,7 @@ class Link:
     def post(self, request: Message, version: int) -> None:
         """A request that gets no answer: a produce with acks=0."""
         number = self._next_number()
-        frame = frame_request(request, version, correlation_id=number, client_id=self._client_id)
-        self._caller.post([frame])
+        self._caller.post(request_parts(request, version, number, self._client_id))
 
     def close(self, reason: str = "closed") -> None:
         self._caller.abort(reason)

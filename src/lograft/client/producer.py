@@ -9,21 +9,19 @@ import asyncio
 import logging
 from collections.abc import AsyncIterator, Iterable, Mapping
 from contextlib import asynccontextmanager
-from itertools import repeat
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Final, Unpack
 
 from lograft.client.core import ClientCore
-from lograft.client.errors import BufferFull, ClientError, TimedOut, WrongUse
-from lograft.client.metadata import Topic
+from lograft.client.errors import ClientError, TimedOut, WrongUse
 from lograft.client.producing.accumulator import Accumulator
-from lograft.client.producing.batches import Delivery, Headers
-from lograft.client.producing.interceptors import Interceptors, Outgoing
-from lograft.client.producing.partitioner import murmur2
+from lograft.client.producing.deliveries import Deliveries, Delivery
+from lograft.client.producing.intake import Intake
+from lograft.client.producing.interceptors import Outgoing
+from lograft.client.producing.record_parts import Headers
 from lograft.client.producing.sender import Sender
 from lograft.client.producing.settings import ProducerSettings
 from lograft.client.producing.transactions import Transactions
-from lograft.client.serializers import plain_serializer, serialized
 from lograft.client.types import (
     Acknowledged,
     GroupMetadata,
@@ -59,16 +57,7 @@ class Producer:
         self.settings = ProducerSettings.read(settings or {}, **keywords)
         self._runtime = runtime
         self._core: ClientCore[ProducerSettings] | None = None
-        self._interceptors = Interceptors(self.settings.interceptor_classes)
-        self._key_serializer = self.settings.key_serializer or plain_serializer
-        self._value_serializer = self.settings.value_serializer or plain_serializer
-        #: Nothing needs to be serialized that is bytes already.
-        self._takes_bytes = (
-            self._key_serializer is plain_serializer and self._value_serializer is plain_serializer
-        )
-        self._ignores_keys = self.settings.partitioner_ignore_keys
-        self._partitioner = self.settings.partitioner_class
-        self._batch_size = self.settings.batch_size
+        self._takes_plain = False
 
     async def start(self) -> None:
         """Opens the producer. Nobody is asked yet: brokers that are not there show when something
@@ -82,11 +71,12 @@ class Producer:
             metadata_max_idle_ms=settings.metadata_max_idle_ms,
             runtime=self._runtime,
         )
-        self._clock = core.runtime.clock
-        self._metadata = core.metadata
         self._accumulator = Accumulator(settings, core.runtime.clock, core.runtime.randomness)
         self._sender = Sender(core, self._accumulator)
         self._transactions = self._sender.transactions
+        self._intake = Intake(core, self._accumulator, self._sender.wake)
+        self._takes_plain = self._intake.takes_plain
+        self._wall_ms = core.runtime.clock.wall_ms
         self._sender.start()
 
     async def __aenter__(self) -> "Producer":
@@ -137,27 +127,9 @@ class Producer:
 
         A partition that the topic does not have is made where the broker makes partitions on
         demand; elsewhere the delivery fails after max.block.ms and names how many there are."""
+        self._open_core()
         record = Outgoing(topic, value, key, partition, timestamp_ms, headers)
-        core = self._open_core()
-        deadline_ms = core.now_ms() + self.settings.max_block_ms
-        if self._interceptors:
-            record = self._interceptors.on_send(record)
-        while True:
-            found = self._metadata.use(record.topic)
-            if found is None:
-                found = await self._metadata.topic(record.topic, deadline_ms=deadline_ms)
-            wanted = record.partition
-            if wanted is not None and found.partition(wanted) is None:
-                self._expect(found, wanted, deadline_ms)
-            try:
-                delivery = self._put(found, record)
-            except BufferFull:
-                self._sender.wake()
-                await self._accumulator.wait_for_room(deadline_ms)
-                core.check_open()
-            else:
-                self._accumulator.offer_room()
-                return delivery
+        return await self._intake.enqueue(record)
 
     def send_nowait(
         self,
@@ -172,41 +144,33 @@ class Producer:
         """Puts the record into the buffer now. Raises BufferFull when there is no room, and
         WrongUse while the topic is not known: `await producer.prepare(topic)` first."""
         self._open_core()
-        record = Outgoing(topic, value, key, partition, timestamp_ms, headers)
-        if self._interceptors:
-            record = self._interceptors.on_send(record)
-        found = self._metadata.use(record.topic)
-        if found is None:
-            raise WrongUse(f"topic {topic!r} is not known yet: await producer.prepare({topic!r})")
-        if partition is not None and found.partition(partition) is None:
-            raise WrongUse(
-                f"topic {topic!r} has {len(found.partitions)} partitions, so there is no partition"
-                f" {partition}"
-            )
-        return self._put(found, record)
+        if (
+            key is None
+            and partition is None
+            and not headers
+            and type(value) is bytes
+            and self._takes_plain
+        ):
+            if timestamp_ms is None:
+                timestamp_ms = self._wall_ms()
+            delivery = self._accumulator.append_plain(topic, timestamp_ms, value)
+            if delivery is not None:
+                return delivery
+        return self._intake.put(Outgoing(topic, value, key, partition, timestamp_ms, headers))
 
     async def prepare(self, topic: str) -> int:
         """Makes the topic known, so that `send_nowait` can take records for it; returns how many
         partitions it has."""
         core = self._open_core()
         deadline_ms = core.now_ms() + self.settings.max_block_ms
-        return len((await self._metadata.topic(topic, deadline_ms=deadline_ms)).partitions)
+        return len((await core.metadata.topic(topic, deadline_ms=deadline_ms)).partitions)
 
     async def send_many(
         self, topic: str, values: Iterable[Any], *, keys: Iterable[Any] | None = None
-    ) -> list[Delivery]:
+    ) -> Deliveries:
         """Puts all of them into the buffer, waiting for room as needed; their deliveries."""
         await self.prepare(topic)
-        deliveries = []
-        pairs: Iterable[tuple[Any, Any]]
-        pairs = zip(repeat(None), values) if keys is None else zip(keys, values, strict=True)
-        for key, value in pairs:
-            try:
-                delivery = self.send_nowait(topic, value, key=key)
-            except BufferFull:
-                delivery = await self.enqueue(topic, value, key=key)
-            deliveries.append(delivery)
-        return deliveries
+        return await self._intake.put_many(topic, values, keys)
 
     async def send_arrow(
         self,
@@ -239,62 +203,14 @@ class Producer:
         from lograft.client.columns.sending import TableSender  # needs the extra `arrow`
 
         core = self._open_core()
-        found = self._metadata.use(topic)
+        found = core.metadata.use(topic)
         if found is None or (partition is not None and found.partition(partition) is None):
             deadline_ms = core.now_ms() + self.settings.max_block_ms
             if partition is not None:
-                await self._metadata.partition(topic, partition, deadline_ms=deadline_ms)
-            found = await self._metadata.topic(topic, deadline_ms=deadline_ms)
+                await core.metadata.partition(topic, partition, deadline_ms=deadline_ms)
+            found = await core.metadata.topic(topic, deadline_ms=deadline_ms)
         sender = TableSender(core, self._accumulator, found, self._sender.wake)
         return await sender.enqueue(table, partition=partition, batch_bytes=batch_bytes)
-
-    def _expect(self, topic: Topic, partition: int, deadline_ms: int) -> None:
-        """The topic may grow to the partition that the program names, or have grown to it."""
-        if partition < 0:
-            raise WrongUse(f"there is no partition {partition}: they are numbered from 0")
-        queue = self._accumulator.topic(topic.name).partition(partition)
-        queue.missing_until_ms = max(deadline_ms, queue.missing_until_ms or 0)
-        self._metadata.is_old()
-
-    def _put(self, topic: Topic, record: Outgoing) -> Delivery:
-        name = record.topic
-        key, value = record.key, record.value
-        if key is not None and not (self._takes_bytes and type(key) is bytes):
-            key = serialized(self._key_serializer, name, key, "key")
-        if not (self._takes_bytes and type(value) is bytes):
-            value = serialized(self._value_serializer, name, value, "value")
-        accumulator = self._accumulator
-        queues = accumulator.topic(name)
-        partition = record.partition
-        is_sticky = False
-        if partition is None:
-            count = len(topic.partitions)
-            if self._partitioner is not None:
-                partition = self._partitioner(name, key, count)
-            elif key is not None and not self._ignores_keys:
-                partition = murmur2(key) % count
-            else:
-                partition = accumulator.choose(topic, queues)
-                is_sticky = True
-        timestamp = record.timestamp_ms
-        if timestamp is None:
-            timestamp = self._clock.wall_ms()
-        queue = queues.partition(partition)
-        before = accumulator.used_bytes
-        delivery, is_news = accumulator.append(queue, timestamp, key, value, record.headers)
-        if is_sticky:
-            queues.choice.add(accumulator.used_bytes - before, self._batch_size)
-        if is_news:
-            self._sender.wake()
-        if self._interceptors:
-            delivery.add_done_callback(self._tell_interceptors)
-        return delivery
-
-    def _tell_interceptors(self, delivery: Delivery) -> None:
-        try:
-            self._interceptors.on_acknowledgement(delivery.result(), None)
-        except Exception as error:
-            self._interceptors.on_acknowledgement(None, error)
 
     # ── transactions ─────────────────────────────────────────────────────────────────────────
 
@@ -388,6 +304,8 @@ class Producer:
             self._sender.end(
                 TimedOut(f"the producer was closed, and {timeout_ms} ms were not enough")
             )
+            self._takes_plain = False
+            self._sender.stop()
             await core.close()
 
     async def _finish(self) -> None:

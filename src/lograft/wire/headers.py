@@ -103,17 +103,27 @@ def read_response_header(frame: Buffer, header_version: int) -> tuple[int, int]:
 def frame_request(
     message: Message, version: int, *, correlation_id: int, client_id: str | None
 ) -> bytes:
-    """A whole request, size and all, for clients and tests."""
+    """A whole request, size and all."""
+    return b"".join(request_parts(message, version, correlation_id, client_id))
+
+
+def request_parts(
+    message: Message, version: int, correlation_id: int, client_id: str | None
+) -> list[Buffer]:
+    """A whole request, size and all; records in it are not copied."""
     head = write_request_header(message.KEY, version, correlation_id, client_id)
     parts: list[Part] = []
     tail = write_tail(message, version, parts)
+    if not parts:
+        return [_CORRELATION.pack(len(head) + len(tail)) + head + tail]
     pieces: list[Buffer] = [head]
     for part in parts:
         assert not isinstance(part, FileSlice), "a request lies in memory"
         pieces.append(part)
-    pieces.append(tail)
-    body = b"".join(pieces)
-    return _CORRELATION.pack(len(body)) + body
+    if tail:
+        pieces.append(tail)
+    pieces[0] = _CORRELATION.pack(sum(map(len, pieces))) + head
+    return pieces
 
 
 def frame_response(

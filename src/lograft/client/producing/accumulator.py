@@ -6,13 +6,19 @@ when somebody cannot wait: a flush, a producer that closes, a record that finds 
 
 import asyncio
 from collections import deque
-from collections.abc import Callable, Iterator
-from typing import Final
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any, Final
 
 from lograft.client.errors import BufferFull, RecordTooLargeToSend, TimedOut
 from lograft.client.metadata import Topic
-from lograft.client.producing.batches import Batch, Delivery, Headers, record_size_max
+from lograft.client.producing.batches import Batch
+from lograft.client.producing.deliveries import Deliveries, Delivery
 from lograft.client.producing.partitioner import StickyChoice
+from lograft.client.producing.record_parts import (
+    RECORD_OVERHEAD_MAX,
+    Headers,
+    record_size_max,
+)
 from lograft.client.producing.settings import ProducerSettings
 from lograft.model.seams import Buffer, Clock, Randomness
 from lograft.wire.batches import HEADER_SIZE
@@ -80,6 +86,7 @@ class Accumulator:
         self._randomness = randomness
         self._topics: dict[str, TopicQueues] = {}
         self._batch_size = max(settings.batch_size, HEADER_SIZE)
+        self._memory = settings.buffer_memory
         self._acks = settings.required_acks
         self._availability_timeout_ms = (
             settings.partitioner_availability_timeout_ms
@@ -91,6 +98,7 @@ class Accumulator:
         self._compresses = settings.codec != Codec.none
         #: Compressed size of what was sent lately, as a share of what it was before.
         self._ratio = 1.0
+        self._packed_limit = max(self._batch_size, settings.max_request_size)
         self._batch_number = 0
         #: Queues that hold batches.
         self.active: dict[PartitionQueue, None] = {}
@@ -123,22 +131,81 @@ class Accumulator:
         """The record's delivery, and whether the sender has to know: a batch has been opened or has
         become full. Raises BufferFull: nothing has happened then."""
         size = record_size_max(key, value, headers)
-        self.check_size(size)
-        self._require_room(size)
+        if size > self.record_bytes_max:
+            self.check_size(size)
+        if self.used_bytes + size > self._memory:
+            self._require_room(size)
         if self.admission is not None:
             self.admission()
         batch = queue.open
         is_news = False
-        if batch is None or self._estimate(batch.size_bytes) + size > self._batch_size:
+        if batch is None or batch.size_bytes + size > batch.limit_bytes:
             is_news = True
             batch = self._open(queue)
         batch.append(timestamp, key, value, headers)
         batch.reserved_bytes += size
         self.used_bytes += size
-        if self._estimate(batch.size_bytes) >= self._batch_size:
+        if batch.size_bytes >= batch.limit_bytes:
             queue.open = None
             is_news = True
         return Delivery(batch, batch.count - 1, self._acks), is_news
+
+    def append_plain(self, topic: str, timestamp: int, value: bytes) -> Delivery | None:
+        """A record without key, partition and headers, if there is room for it where the last one
+        of the topic went. None: it goes the general way."""
+        queues = self._topics.get(topic)
+        if queues is None or self.admission is not None:
+            return None
+        choice = queues.choice
+        queue = queues.partitions.get(choice.partition)
+        batch = None if queue is None else queue.open
+        if batch is None:
+            return None
+        size = len(value) + RECORD_OVERHEAD_MAX
+        if batch.size_bytes + size > batch.limit_bytes or self.used_bytes + size > self._memory:
+            return None
+        index = batch.count
+        batch.append(timestamp, None, value)
+        batch.reserved_bytes += size
+        self.used_bytes += size
+        choice.add(size, self._batch_size)
+        return Delivery(batch, index, self._acks)
+
+    def extend(
+        self,
+        topic: Topic,
+        queues: TopicQueues,
+        timestamp: int,
+        values: Sequence[Any],
+        start: int,
+        deliveries: Deliveries,
+    ) -> int:
+        """Records without key and headers, as many from `start` on as fit into one batch; returns
+        to where. None for one that has to go the general way: not bytes, too large, no room
+        for a whole batch."""
+        value = values[start]
+        if type(value) is not bytes:
+            return start
+        size = len(value) + RECORD_OVERHEAD_MAX
+        queue = queues.partition(self.choose(topic, queues))
+        batch = queue.open
+        if batch is not None and batch.size_bytes + size > batch.limit_bytes:
+            batch = queue.open = None
+        limit = self._limit_bytes() if batch is None else batch.limit_bytes
+        if HEADER_SIZE + size > limit or self.used_bytes + limit > self._memory:
+            return start
+        if self.admission is not None:
+            self.admission()
+        if batch is None:
+            batch = self._open(queue)
+        before, index = batch.size_bytes, batch.count
+        end = batch.extend(timestamp, values, start)
+        grown = batch.size_bytes - before
+        batch.reserved_bytes += grown
+        self.used_bytes += grown
+        queues.choice.add(grown, self._batch_size)
+        deliveries.add(batch, index, end - start)
+        return end
 
     def add(
         self,
@@ -182,8 +249,11 @@ class Accumulator:
             )
 
     def _open(self, queue: PartitionQueue) -> Batch:
-        batch = Batch(queue.topic, queue.partition, self._clock.mono_ms(), (self._batch_number,))
-        self._batch_number += 1
+        number = self._batch_number
+        batch = Batch(
+            queue.topic, queue.partition, self._clock.mono_ms(), (number,), self._limit_bytes()
+        )
+        self._batch_number = number + 1
         batch.is_transactional = self._is_transactional
         queue.batches.append(batch)
         queue.open = batch
@@ -191,9 +261,11 @@ class Accumulator:
         self.unfinished[batch] = None
         return batch
 
-    def _estimate(self, size: int) -> int:
-        """What a batch of that many bytes will be when it is compressed."""
-        return int(size * self._ratio) if self._compresses else size
+    def _limit_bytes(self) -> int:
+        """How large a batch may become that is batch.size when it is compressed."""
+        if not self._compresses:
+            return self._batch_size
+        return min(int(self._batch_size / self._ratio), self._packed_limit)
 
     async def wait_for_room(self, deadline_ms: int) -> None:
         """Until a batch has given its memory back; in the order of the calls. Raises TimedOut."""

@@ -1,16 +1,29 @@
 """Batches on their way to a broker, built as bytes in place.
 
-A record is written once, into the bytes of its batch. Whoever sent it holds a Delivery: the batch
-and the record's place in it, so that a thousand records share one future.
+A record is a few pieces of bytes until its batch is closed and joins them all: its value is copied
+once. Records of one time and length, as most that follow each other are, share what comes before
+and after the value.
 """
 
 import asyncio
-from collections.abc import Callable, Generator, Iterator, Sequence
-from typing import Any, Final
+from bisect import bisect_right
+from collections.abc import Callable, Iterator, Sequence
+from operator import itemgetter
+from typing import Final
 
 from crc32c import crc32c
 
-from lograft.client.errors import WrongUse
+from lograft.client.producing.record_parts import (
+    NO_HEADERS,
+    NULL,
+    PLACE_NO_KEY,
+    PLACE_STEPS,
+    RECORD_OVERHEAD_MAX,
+    SMALL_COUNT,
+    Headers,
+    header_bytes,
+    varint,
+)
 from lograft.client.types import Acknowledged
 from lograft.model.seams import Buffer
 from lograft.model.types import NO_PRODUCER_EPOCH, NO_PRODUCER_ID, NO_SEQUENCE
@@ -26,38 +39,8 @@ from lograft.wire.batches import (
 )
 from lograft.wire.compression import Codec, compress
 
-Headers = Sequence[tuple[str, bytes | None]]
-
-_NULL: Final = b"\x01"  # the length -1
-_NO_HEADERS: Final = b"\x00"
-
-
-def _varint(value: int) -> bytes:
-    """A zigzag number, as records hold them."""
-    value = ((value << 1) ^ (value >> 63)) & 0xFFFF_FFFF_FFFF_FFFF
-    data = bytearray()
-    while value > 0x7F:
-        data.append((value & 0x7F) | 0x80)
-        value >>= 7
-    data.append(value)
-    return bytes(data)
-
-
-#: The numbers that nearly all records are made of: lengths, deltas.
-_SMALL: Final = tuple(_varint(value) for value in range(16_384))
-_SMALL_COUNT: Final = len(_SMALL)
-
-
-def varint(value: int) -> bytes:
-    return _SMALL[value] if 0 <= value < _SMALL_COUNT else _varint(value)
-
-
-def record_size_max(key: bytes | None, value: bytes | None, headers: Headers) -> int:
-    """An upper bound of what a record adds to a batch."""
-    size = 32 + (len(key) if key else 0) + (len(value) if value else 0)
-    for name, content in headers:
-        size += 10 + 4 * len(name) + (len(content) if content else 0)
-    return size
+_EMPTY_HEADER: Final = bytes(HEADER_SIZE)
+_first: Final = itemgetter(0)
 
 
 class Batch:
@@ -70,8 +53,16 @@ class Batch:
         "_children",
         "_data",
         "_delivered",
+        "_head",
+        "_length_part",
         "_max_timestamp",
-        "_timestamps",
+        "_parts",
+        "_plain_bytes",
+        "_plain_length",
+        "_plain_until",
+        "_time_part",
+        "_times",
+        "_timestamp",
         "attempts",
         "base_offset",
         "base_timestamp",
@@ -80,6 +71,7 @@ class Batch:
         "error",
         "is_transactional",
         "last_error",
+        "limit_bytes",
         "log_append_time_ms",
         "order",
         "partition",
@@ -88,21 +80,46 @@ class Batch:
         "reserved_bytes",
         "retry_at_ms",
         "sequence",
+        "size_bytes",
         "topic",
     )
 
-    def __init__(self, topic: str, partition: int, created_ms: int, order: tuple[int, ...]) -> None:
+    def __init__(
+        self,
+        topic: str,
+        partition: int,
+        created_ms: int,
+        order: tuple[int, ...],
+        limit_bytes: int = 0,
+    ) -> None:
         self.topic = topic
         self.partition = partition
         self.created_ms = created_ms
         #: Batches of a partition are sent in this order, the first time and again. The parts of a
         #: batch that was split have a number more.
         self.order = order
-        self._buffer = bytearray(HEADER_SIZE)
-        self._data: bytes | None = None
-        self._timestamps: list[int] = []
+        #: How large it may become, not compressed.
+        self.limit_bytes = limit_bytes
+        #: Of its bytes so far, not compressed.
+        self.size_bytes = HEADER_SIZE
+        #: The pieces of its records while it is open, then one buffer.
+        self._parts: list[bytes] = [_EMPTY_HEADER]
+        self._buffer: bytearray | None = None
+        self._data: bytearray | None = None
         self.base_timestamp = -1
         self._max_timestamp = -1
+        #: Times of records: from which place on, and which.
+        self._times: list[tuple[int, int]] = []
+        self._timestamp = -1
+        #: How the last record began whose time this is.
+        self._time_part = b""
+        #: What the next record without key and headers shares with the last one, if its value is as
+        #: long: its first bytes, the length of its value, how many bytes it takes.
+        self._plain_length = -1
+        self._plain_until = 0
+        self._plain_bytes = 0
+        self._head = b""
+        self._length_part = b""
         self.count = 0
         #: What it takes of buffer.memory.
         self.reserved_bytes = 0
@@ -124,62 +141,118 @@ class Batch:
 
     # ── open ─────────────────────────────────────────────────────────────────────────────────
 
-    @property
-    def size_bytes(self) -> int:
-        """Of its bytes so far, not compressed; 0 when they have been given back."""
-        return len(self._buffer)
-
     def append(
         self, timestamp: int, key: bytes | None, value: bytes | None, headers: Headers = ()
-    ) -> int:
-        """Adds a record; returns how many bytes it takes."""
+    ) -> None:
+        """Adds a record."""
         count = self.count
-        if not count:
+        if timestamp != self._timestamp or not count:
+            self._set_time(timestamp)
+        if key is None and value is not None and not headers:
+            if len(value) != self._plain_length or count >= self._plain_until:
+                self._set_plain(len(value))
+            place = PLACE_NO_KEY[count] if count < SMALL_COUNT else varint(count) + NULL
+            self._parts += self._head, place, self._length_part, value, NO_HEADERS
+            self.size_bytes += self._plain_bytes
+            self.count = count + 1
+            return
+        key_length = NULL if key is None else varint(len(key))
+        value_length = NULL if value is None else varint(len(value))
+        key, value = key or b"", value or b""
+        head = b"".join((self._time_part, varint(count), key_length, key, value_length))
+        tail = header_bytes(headers) if headers else NO_HEADERS
+        length = len(head) + len(value) + len(tail)
+        length_part = varint(length)
+        self._parts += length_part, head, value, tail
+        self.size_bytes += len(length_part) + length
+        self.count = count + 1
+
+    def extend(self, timestamp: int, values: Sequence[bytes], start: int) -> int:
+        """Adds records without key and headers while they fit; from `start` on, returns to where.
+        Stops at what is not bytes."""
+        first = values[start] if start < len(values) else None
+        if type(first) is not bytes:
+            return start
+        if self.size_bytes + len(first) + RECORD_OVERHEAD_MAX > self.limit_bytes:
+            return start
+        if timestamp != self._timestamp or not self.count:
+            self._set_time(timestamp)
+        count, size, limit = self.count, self.size_bytes, self.limit_bytes
+        length, until = self._plain_length, self._plain_until
+        parts, places, tail = self._parts, PLACE_NO_KEY, NO_HEADERS
+        head, length_part, plain_bytes = self._head, self._length_part, self._plain_bytes
+        at = start
+        end = min(len(values), start + SMALL_COUNT - count)
+        while at < end:
+            value = values[at]
+            if type(value) is not bytes:
+                break
+            if len(value) != length or count >= until:
+                self.count = count
+                self._set_plain(len(value))
+                length, until = self._plain_length, self._plain_until
+                head, length_part, plain_bytes = self._head, self._length_part, self._plain_bytes
+            size += plain_bytes
+            if size > limit:
+                size -= plain_bytes
+                break
+            parts += head, places[count], length_part, value, tail
+            count += 1
+            at += 1
+        self.count, self.size_bytes = count, size
+        return at
+
+    def _set_time(self, timestamp: int) -> None:
+        if not self.count:
             self.base_timestamp = timestamp
         if timestamp > self._max_timestamp:
             self._max_timestamp = timestamp
-        delta = timestamp - self.base_timestamp
-        key_part = _NULL if key is None else varint(len(key)) + key
-        value_length = _NULL if value is None else varint(len(value))
-        head = b"\0%b%b%b%b" % (
-            _SMALL[delta] if 0 <= delta < _SMALL_COUNT else _varint(delta),
-            _SMALL[count] if count < _SMALL_COUNT else _varint(count),
-            key_part,
-            value_length,
-        )
-        tail = _header_bytes(headers) if headers else _NO_HEADERS
-        buffer = self._buffer
-        before = len(buffer)
-        if value is None:
-            buffer += varint(len(head) + len(tail)) + head + tail
-        else:
-            buffer += varint(len(head) + len(value) + len(tail)) + head + value + tail
-        self.count = count + 1
-        self._timestamps.append(timestamp)
-        return len(buffer) - before
+        self._times.append((self.count, timestamp))
+        self._timestamp = timestamp
+        self._time_part = b"\0" + varint(timestamp - self.base_timestamp)
+        self._plain_length = -1
+
+    def _set_plain(self, value_length: int) -> None:
+        count = self.count
+        place = varint(count) + NULL
+        self._length_part = varint(value_length)
+        length = len(self._time_part) + len(place) + len(self._length_part) + value_length + 1
+        first = varint(length)
+        self._head = first + self._time_part
+        self._plain_length = value_length
+        self._plain_bytes = len(first) + length
+        self._plain_until = next((step for step in PLACE_STEPS if count < step), count + 1)
 
     def fill(self, payload: Buffer, count: int, base_timestamp: int, max_timestamp: int) -> None:
         """Takes the bytes of all its records at once. Whoever gave them asks for `offsets`, not for
         the outcome of single records."""
         assert not self.count
-        self._buffer += payload
+        self._parts.append(payload)  # type: ignore[arg-type]
+        self.size_bytes += len(payload)
         self.count = count
         self.base_timestamp = base_timestamp
         self._max_timestamp = max_timestamp
 
     # ── closed ───────────────────────────────────────────────────────────────────────────────
 
-    def data(self, codec: Codec, level: int | None) -> bytes:
-        """The whole batch as bytes. Compressed once; the fields of the header that a retry may
-        change (producer and sequence) are written anew."""
+    def data(self, codec: Codec, level: int | None) -> bytearray:
+        """The whole batch as bytes, which nobody may change. A batch that gets another producer or
+        sequence is written anew: the old bytes may still be on their way."""
         if self._data is None:
-            buffer = self._buffer
+            buffer = self._joined()
             if codec != Codec.none:
                 payload = compress(codec, memoryview(buffer)[HEADER_SIZE:], level=level)
                 buffer = bytearray(HEADER_SIZE) + payload
             self._write_header(buffer, int(codec))
-            self._data = bytes(buffer)
+            self._data = buffer
         return self._data
+
+    def _joined(self) -> bytearray:
+        """Its bytes, not compressed."""
+        if self._buffer is None:
+            self._buffer = bytearray().join(self._parts)
+            self._parts = []
+        return self._buffer
 
     def _write_header(self, buffer: bytearray, attributes: int) -> None:
         if self.is_transactional:
@@ -212,6 +285,8 @@ class Batch:
             producer_epoch,
             sequence,
         ):
+            if self._data is self._buffer and self._buffer is not None:
+                self._buffer = self._buffer[:]
             self._data = None
         self.producer_id = producer_id
         self.producer_epoch = producer_epoch
@@ -219,8 +294,9 @@ class Batch:
 
     def records(self) -> list[Record]:
         """Its records again, to be put into smaller batches."""
-        self._write_header(self._buffer, int(Codec.none))
-        return read_records(self._buffer, bytes_max=len(self._buffer))
+        buffer = self._joined()[:]
+        self._write_header(buffer, int(Codec.none))
+        return read_records(buffer, bytes_max=len(buffer))
 
     # ── done ─────────────────────────────────────────────────────────────────────────────────
 
@@ -240,8 +316,7 @@ class Batch:
     def replace(self, children: "list[Batch]") -> None:
         """Its records go on in smaller batches; it is done when they are."""
         self._children = children
-        self._buffer = bytearray()
-        self._data = None
+        self._give_back()
         waits = len(children)
 
         def one_done() -> None:
@@ -274,7 +349,8 @@ class Batch:
         offset = self.base_offset + index if self.base_offset >= 0 else -1
         timestamp = self.log_append_time_ms
         if timestamp < 0:
-            timestamp = self._timestamps[index]
+            place = bisect_right(self._times, index, key=_first)
+            timestamp = self._times[place - 1][1]
         return Acknowledged(self.topic, self.partition, offset, timestamp, acks)
 
     def offsets(self) -> Iterator[tuple[int, int]]:
@@ -288,62 +364,14 @@ class Batch:
             raise self.error
         yield self.base_offset, self.count
 
+    def _give_back(self) -> None:
+        """Its bytes are not needed any more."""
+        self._parts = []
+        self._buffer = self._data = None
+
     def _finish(self) -> None:
-        self._buffer = bytearray()
-        self._data = None
+        self._give_back()
         self._delivered.set_result(None)
         callbacks, self._callbacks = self._callbacks, []
         for callback in callbacks:
             callback()
-
-
-class Delivery:
-    """The fate of one record: await it, or ask it."""
-
-    __slots__ = ("_acks", "_batch", "_index")
-
-    def __init__(self, batch: Batch, index: int, acks: int) -> None:
-        self._batch = batch
-        self._index = index
-        self._acks = acks
-
-    def __await__(self) -> Generator[Any, None, Acknowledged]:
-        if not self._batch.is_done:
-            yield from self._batch.wait().__await__()
-        return self.result()
-
-    def done(self) -> bool:
-        return self._batch.is_done
-
-    async def wait(self) -> None:
-        """Until its fate is known, whatever it is."""
-        if not self._batch.is_done:
-            await self._batch.wait()
-
-    def result(self) -> Acknowledged:
-        """Raises what the record failed with, or WrongUse while nobody knows."""
-        if not self._batch.is_done:
-            raise WrongUse("the record is still on its way: await the delivery, or ask done()")
-        return self._batch.outcome(self._index, self._acks)
-
-    def add_done_callback(self, callback: "Callable[[Delivery], object]") -> None:
-        """Called with this delivery when its fate is known, at once if it is."""
-        self._batch.on_done(lambda: _called(callback, self))
-
-
-def _called(callback: Callable[[Delivery], object], delivery: Delivery) -> None:
-    try:
-        callback(delivery)
-    except Exception as error:
-        asyncio.get_running_loop().call_exception_handler(
-            {"message": "a callback of a delivery failed", "exception": error}
-        )
-
-
-def _header_bytes(headers: Headers) -> bytes:
-    parts = [varint(len(headers))]
-    for name, content in headers:
-        raw = name.encode()
-        parts += (varint(len(raw)), raw)
-        parts += (_NULL,) if content is None else (varint(len(content)), content)
-    return b"".join(parts)

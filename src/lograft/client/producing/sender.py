@@ -70,18 +70,29 @@ class Sender:
             self._identity = IdempotentIdentity(core, accumulator, self)
         self.sequences = None if self._identity is None else self._identity.sequences
         self._growth = Growth(core)
-        self._wake = asyncio.Event()
+        self._turn: asyncio.Handle | None = None
+        self._timer: asyncio.TimerHandle | None = None
+        self._timer_at = 0.0
+        self._is_stopped = False
         self._in_flight: dict[int, int] = {}
         self._connecting: set[int] = set()
         self._is_fatal: Exception | None = None
         self._counts = {"batches_sent": 0, "records_sent": 0, "retries": 0, "batches_failed": 0}
 
     def start(self) -> None:
+        self._loop = asyncio.get_running_loop()
         self._core.metadata.on_update(self.wake)
-        self._core.runtime.spawn(self._run(), name="producer sender")
 
     def wake(self) -> None:
-        self._wake.set()
+        """There may be something to send: looked at in the loop's next turn."""
+        if self._turn is None and not self._is_stopped:
+            self._turn = self._loop.call_soon(self._take_turn)
+
+    def stop(self) -> None:
+        self._is_stopped = True
+        for handle in (self._turn, self._timer):
+            if handle is not None:
+                handle.cancel()
 
     def statistics(self) -> dict[str, int]:
         return dict(self._counts)
@@ -99,15 +110,31 @@ class Sender:
 
     # ── the loop ─────────────────────────────────────────────────────────────────────────────
 
-    async def _run(self) -> None:
-        while True:
-            self._wake.clear()
+    def _take_turn(self) -> None:
+        self._turn = None
+        try:
             wait_ms = self._send_what_is_ready()
-            try:
-                async with asyncio.timeout(None if wait_ms >= _FOREVER_MS else wait_ms / 1000):
-                    await self._wake.wait()
-            except TimeoutError:
-                pass
+        except BaseException as error:
+            self._core.fail(error)
+            self.end(error if isinstance(error, Exception) else ClientError(repr(error)))
+            raise
+        if wait_ms < _FOREVER_MS:
+            self._set_timer(wait_ms)
+
+    def _set_timer(self, wait_ms: int) -> None:
+        """A turn after that time at the latest. A timer that comes earlier is left as it is: the
+        turn it leads to finds nothing and sets the next."""
+        at = self._loop.time() + wait_ms / 1000
+        if self._timer is not None:
+            if self._timer_at <= at:
+                return
+            self._timer.cancel()
+        self._timer_at = at
+        self._timer = self._loop.call_at(at, self._on_timer)
+
+    def _on_timer(self) -> None:
+        self._timer = None
+        self.wake()
 
     def _send_what_is_ready(self) -> int:
         """How long until something else becomes ready by itself."""

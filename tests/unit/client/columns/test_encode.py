@@ -45,7 +45,7 @@ def batch() -> Batch:
 def whole(encoded: Encoded, codec: Codec = Codec.none) -> bytes:
     filled = batch()
     filled.fill(encoded.payload, encoded.count, encoded.base_timestamp, encoded.max_timestamp)
-    return filled.data(codec, None)
+    return bytes(filled.data(codec, None))
 
 
 @given(

@@ -1,13 +1,16 @@
 """Batches are what the plain writer writes; deliveries tell each record's fate."""
 
 import asyncio
+from typing import Any
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as some
 
 from lograft.client.errors import ClientError, WrongUse
-from lograft.client.producing.batches import Batch, Delivery, record_size_max
+from lograft.client.producing.batches import Batch
+from lograft.client.producing.deliveries import Deliveries, Delivery
+from lograft.client.producing.record_parts import record_size_max
 from lograft.wire.batches import HEADER_SIZE, Record, RecordHeader, build_batch
 from lograft.wire.compression import Codec
 
@@ -25,13 +28,14 @@ records = some.tuples(
 def test_bytes_are_those_of_the_plain_writer(
     given: list[tuple[int, bytes | None, bytes | None, tuple[RecordHeader, ...]]], codec: Codec
 ) -> None:
-    async def built() -> tuple[Batch, bytes]:
+    async def built() -> tuple[Batch, bytearray]:
         batch = Batch("t", 0, 0, (0,))
         batch.is_transactional = True
         batch.identify(7, 3, 11)
         for timestamp, key, value, headers in given:
-            size = batch.append(timestamp, key, value, headers)
-            assert size <= record_size_max(key, value, headers)
+            before = batch.size_bytes
+            batch.append(timestamp, key, value, headers)
+            assert batch.size_bytes - before <= record_size_max(key, value, headers)
         return batch, batch.data(codec, None)
 
     batch, data = asyncio.run(built())
@@ -45,6 +49,82 @@ def test_bytes_are_those_of_the_plain_writer(
         transactional=True,
     )
     assert batch.records() == plain
+
+
+@given(
+    some.lists(
+        some.tuples(some.integers(0, 3), some.lists(some.integers(0, 70), max_size=90)),
+        min_size=1,
+        max_size=5,
+    ),
+    some.integers(100, 3_000),
+)
+@settings(deadline=None, max_examples=60)
+def test_values_that_come_together_are_written_like_single_ones(
+    runs: list[tuple[int, list[int]]], limit: int
+) -> None:
+    async def scenario() -> None:
+        together, single = Batch("t", 0, 0, (0,), limit), Batch("t", 0, 0, (0,))
+        for time, sizes in runs:
+            values = [b"v" * size for size in sizes]
+            end = together.extend(100 + time, values, 0)
+            for value in values[:end]:
+                single.append(100 + time, None, value)
+            assert together.size_bytes <= limit
+            if end < len(values):
+                assert together.size_bytes + record_size_max(None, values[end], ()) > limit
+                break
+        if together.count:
+            assert together.count == single.count
+            assert together.data(Codec.none, None) == single.data(Codec.none, None)
+
+    asyncio.run(scenario())
+
+
+def test_what_is_not_bytes_stops_a_run() -> None:
+    async def scenario() -> None:
+        batch = Batch("t", 0, 0, (0,), 1_000)
+        mixed: list[Any] = [b"a", b"b", "text", b"c"]
+        assert batch.extend(1, mixed, 0) == 2
+        assert batch.extend(1, mixed, 3) == 4
+        assert [one.value for one in batch.records()] == [b"a", b"b", b"c"]
+
+    asyncio.run(scenario())
+
+
+def test_times_are_told_by_place() -> None:
+    async def scenario() -> None:
+        batch = Batch("t", 0, 0, (0,), 1_000)
+        for time in (5, 5, 9, 3, 3):
+            batch.append(time, None, b"v")
+        batch.acknowledge(10)
+        told = [batch.outcome(index, -1) for index in range(5)]
+        assert [one.timestamp_ms for one in told] == [5, 5, 9, 3, 3]
+        assert [one.offset for one in told] == [10, 11, 12, 13, 14]
+
+    asyncio.run(scenario())
+
+
+def test_deliveries_are_a_sequence_made_as_it_is_read() -> None:
+    async def scenario() -> None:
+        first, second = Batch("t", 0, 0, (0,), 1_000), Batch("t", 1, 0, (1,), 1_000)
+        first.extend(1, [b"a", b"b", b"c"], 0)
+        second.extend(1, [b"d"], 0)
+        deliveries = Deliveries(-1)
+        deliveries.add(first, 1, 2)
+        deliveries.add(second, 0, 1)
+        assert len(deliveries) == 3
+        assert not deliveries.done()
+        first.acknowledge(100)
+        second.acknowledge(7)
+        places = [(one.partition, one.offset) for one in await deliveries]
+        assert places == [(0, 101), (0, 102), (1, 7)]
+        assert [one.result().offset for one in deliveries[1:]] == [102, 7]
+        assert deliveries[-1].result().offset == 7
+        with pytest.raises(IndexError):
+            deliveries[3]
+
+    asyncio.run(scenario())
 
 
 def test_a_new_identity_changes_the_bytes() -> None:

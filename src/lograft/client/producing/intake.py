@@ -1,0 +1,187 @@
+"""From a record as the program gives it to a place in the buffer: interceptors, serializers,
+partitioner, accumulator."""
+
+import asyncio
+from collections.abc import Callable, Iterable, Sequence
+from itertools import islice, repeat
+from typing import Any, Final
+
+from lograft.client.core import ClientCore
+from lograft.client.errors import BufferFull, WrongUse
+from lograft.client.metadata import Topic
+from lograft.client.producing.accumulator import Accumulator
+from lograft.client.producing.deliveries import Deliveries, Delivery
+from lograft.client.producing.interceptors import Interceptors, Outgoing
+from lograft.client.producing.partitioner import murmur2
+from lograft.client.producing.settings import ProducerSettings
+from lograft.client.serializers import plain_serializer, serialized
+
+#: Of an iterable, looked at together.
+_VALUES_AT_ONCE: Final = 1_000
+#: After so many batches the sender and the answers get their turn.
+_BATCHES_PER_TURN: Final = 4
+#: Likewise, records that go one by one.
+_RECORDS_PER_TURN: Final = 500
+
+
+class Intake:
+    """`wake`: the sender has something new."""
+
+    def __init__(
+        self,
+        core: ClientCore[ProducerSettings],
+        accumulator: Accumulator,
+        wake: Callable[[], None],
+    ) -> None:
+        settings = core.settings
+        self._core = core
+        self._accumulator = accumulator
+        self._metadata = core.metadata
+        self._wake = wake
+        self._wall_ms = core.runtime.clock.wall_ms
+        self._max_block_ms = settings.max_block_ms
+        self._batch_size = settings.batch_size
+        self._acks = settings.required_acks
+        self._interceptors = Interceptors(settings.interceptor_classes)
+        self._has_interceptors = bool(settings.interceptor_classes)
+        self._key_serializer = settings.key_serializer or plain_serializer
+        self._value_serializer = settings.value_serializer or plain_serializer
+        self._ignores_keys = settings.partitioner_ignore_keys
+        self._partitioner = settings.partitioner_class
+        #: Nothing needs to be serialized that is bytes already.
+        self._takes_bytes = (
+            self._key_serializer is plain_serializer and self._value_serializer is plain_serializer
+        )
+        #: Bytes without a key go where the last ones went, and nobody looks at them.
+        self.takes_plain = (
+            self._takes_bytes and not self._has_interceptors and self._partitioner is None
+        )
+
+    def put(self, record: Outgoing) -> Delivery:
+        """Puts it into the buffer now, or raises BufferFull, or WrongUse for a place that is not
+        known."""
+        if self._has_interceptors:
+            record = self._interceptors.on_send(record)
+        topic, partition = record.topic, record.partition
+        found = self._metadata.use(topic)
+        if found is None:
+            raise WrongUse(f"topic {topic!r} is not known yet: await producer.prepare({topic!r})")
+        if partition is not None and found.partition(partition) is None:
+            raise WrongUse(
+                f"topic {topic!r} has {len(found.partitions)} partitions, so there is no partition"
+                f" {partition}"
+            )
+        return self._put(found, record)
+
+    async def enqueue(self, record: Outgoing) -> Delivery:
+        """Waits for metadata and for room, together at most max.block.ms."""
+        core = self._core
+        deadline_ms = core.now_ms() + self._max_block_ms
+        if self._has_interceptors:
+            record = self._interceptors.on_send(record)
+        wanted = record.partition
+        while True:
+            found = self._metadata.use(record.topic)
+            if found is None:
+                found = await self._metadata.topic(record.topic, deadline_ms=deadline_ms)
+            if wanted is not None and found.partition(wanted) is None:
+                self._expect(found, wanted, deadline_ms)
+            try:
+                delivery = self._put(found, record)
+            except BufferFull:
+                self._wake()
+                await self._accumulator.wait_for_room(deadline_ms)
+                core.check_open()
+            else:
+                self._accumulator.offer_room()
+                return delivery
+
+    async def put_many(
+        self, topic: str, values: Iterable[Any], keys: Iterable[Any] | None
+    ) -> Deliveries:
+        """Waits for room as needed."""
+        deliveries = Deliveries(self._acks)
+        if keys is None and self.takes_plain:
+            if isinstance(values, list | tuple):
+                await self._put_plain(topic, values, deliveries)
+                return deliveries
+            iterator = iter(values)
+            while chunk := list(islice(iterator, _VALUES_AT_ONCE)):
+                await self._put_plain(topic, chunk, deliveries)
+            return deliveries
+        pairs: Iterable[tuple[Any, Any]]
+        pairs = zip(repeat(None), values) if keys is None else zip(keys, values, strict=True)
+        for number, (key, value) in enumerate(pairs, 1):
+            deliveries.add_one(await self.enqueue(Outgoing(topic, value, key)))
+            if not number % _RECORDS_PER_TURN:
+                await asyncio.sleep(0)
+                self._core.check_open()
+        return deliveries
+
+    async def _put_plain(self, topic: str, values: Sequence[Any], deliveries: Deliveries) -> None:
+        """Values without keys: a batch at a time."""
+        accumulator = self._accumulator
+        queues = accumulator.topic(topic)
+        at, batches = 0, 0
+        while at < len(values):
+            found = self._metadata.use(topic)
+            end = at
+            if found is not None:
+                end = accumulator.extend(found, queues, self._wall_ms(), values, at, deliveries)
+            if end == at:
+                deliveries.add_one(await self.enqueue(Outgoing(topic, values[at])))
+                end += 1
+            at = end
+            batches += 1
+            self._wake()
+            if not batches % _BATCHES_PER_TURN:
+                await asyncio.sleep(0)
+                self._core.check_open()
+
+    def _expect(self, topic: Topic, partition: int, deadline_ms: int) -> None:
+        """The topic may grow to the partition that the program names, or have grown to it."""
+        if partition < 0:
+            raise WrongUse(f"there is no partition {partition}: they are numbered from 0")
+        queue = self._accumulator.topic(topic.name).partition(partition)
+        queue.missing_until_ms = max(deadline_ms, queue.missing_until_ms or 0)
+        self._metadata.is_old()
+
+    def _put(self, topic: Topic, record: Outgoing) -> Delivery:
+        name, value, key, partition, timestamp, headers = record
+        if key is not None and not (self._takes_bytes and type(key) is bytes):
+            key = serialized(self._key_serializer, name, key, "key")
+        if not (self._takes_bytes and type(value) is bytes):
+            value = serialized(self._value_serializer, name, value, "value")
+        accumulator = self._accumulator
+        queues = accumulator.topic(name)
+        is_sticky = False
+        if partition is None:
+            count = len(topic.partitions)
+            if self._partitioner is not None:
+                partition = self._partitioner(name, key, count)
+            elif key is not None and not self._ignores_keys:
+                partition = murmur2(key) % count
+            else:
+                partition = accumulator.choose(topic, queues)
+                is_sticky = True
+        if timestamp is None:
+            timestamp = self._wall_ms()
+        before = accumulator.used_bytes
+        delivery, is_news = accumulator.append(
+            queues.partition(partition), timestamp, key, value, headers
+        )
+        if is_sticky:
+            queues.choice.add(accumulator.used_bytes - before, self._batch_size)
+        if is_news:
+            self._wake()
+        if self._has_interceptors:
+            delivery.add_done_callback(self._tell_interceptors)
+        return delivery
+
+    def _tell_interceptors(self, delivery: Delivery) -> None:
+        try:
+            acknowledged = delivery.result()
+        except Exception as error:
+            self._interceptors.on_acknowledgement(None, error)
+        else:
+            self._interceptors.on_acknowledgement(acknowledged, None)
