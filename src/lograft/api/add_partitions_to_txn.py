@@ -16,6 +16,7 @@ from lograft.coordination.transaction import EPOCH_BUMP_SINCE, partitions_of
 from lograft.coordination.transaction_shard import TransactionShard
 from lograft.coordination.types import Outcome, Ticket
 from lograft.model.errors import ErrorCode, LograftError
+from lograft.model.types import INTERNAL_TOPICS
 from lograft.wire.message import Message
 from lograft.wire.messages.add_partitions_to_txn import (
     AddPartitionsToTxnPartitionResult,
@@ -120,8 +121,10 @@ def _unfit(
     found: dict[tuple[str, int], ErrorCode] = {}
     for topic in transaction.topics:
         known = image.topic(topic.name)
-        is_allowed = context.api_version >= BROKERS_SINCE or authorize(
-            context, WRITE, Resource.topic, topic.name
+        # Producers write no offsets of groups themselves: coordinators do it for them.
+        is_allowed = context.api_version >= BROKERS_SINCE or (
+            topic.name not in INTERNAL_TOPICS
+            and authorize(context, WRITE, Resource.topic, topic.name)
         )
         for index in topic.partitions:
             if not is_allowed:

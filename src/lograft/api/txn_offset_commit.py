@@ -49,6 +49,8 @@ async def handle(context: Context, request: TxnOffsetCommitRequest) -> TxnOffset
 
 
 async def _commit(context: Context, request: TxnOffsetCommitRequest) -> TxnOffsetCommitResponse:
+    if not request.group_id:
+        raise Refused(ErrorCode.invalid_group_id, "a group needs a name")
     groups, version = context.broker.groups, context.api_version
     producers = groups.led_for(request.group_id).leader_log().producers
     word = await _verify(context, request, producers)

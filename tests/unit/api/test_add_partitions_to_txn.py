@@ -1,6 +1,7 @@
 import pytest
 
 from lograft.model.errors import ErrorCode
+from lograft.model.types import OFFSETS_TOPIC
 from lograft.wire.messages.add_partitions_to_txn import (
     AddPartitionsToTxnRequest,
     AddPartitionsToTxnResponse,
@@ -41,6 +42,17 @@ def test_one_that_is_not_there_keeps_the_others_out(version: int) -> None:
         codes = await add(bench, producer, {"t": [0, 7], "u": [0]}, version=version)
         assert codes == {("t", 0): kept_out, ("t", 7): unknown, ("u", 0): unknown}
         assert (await describe(bench)).transaction_state == "Empty"
+
+    play(scenario)
+
+
+@pytest.mark.parametrize("version", range(4))
+def test_producers_do_not_write_to_internal_topics(version: int) -> None:
+    async def scenario(bench: Bench) -> None:
+        producer = await begin(bench)
+        refused, kept_out = ErrorCode.topic_authorization_failed, ErrorCode.operation_not_attempted
+        codes = await add(bench, producer, {"t": [0], OFFSETS_TOPIC: [0]}, version=version)
+        assert codes == {("t", 0): kept_out, (OFFSETS_TOPIC, 0): refused}
 
     play(scenario)
 

@@ -13,11 +13,17 @@ from tests.unit.broker.bench import Bench
 
 
 async def commit_in_transaction(
-    bench: Bench, version: int, positions: dict[int, int], *, topic: str = "t", epoch: int = 0
+    bench: Bench,
+    version: int,
+    positions: dict[int, int],
+    *,
+    topic: str = "t",
+    epoch: int = 0,
+    group: str = "g",
 ) -> dict[int, int]:
     request = TxnOffsetCommitRequest(
         transactional_id="x",
-        group_id="g",
+        group_id=group,
         producer_id=77,
         producer_epoch=epoch,
         topics=[
@@ -57,6 +63,14 @@ def test_they_count_when_the_transaction_is_committed(version: int, committed: b
         assert found == ({0: 5, 1: 6} if committed else {0: 1})
 
     run_coordinator(scenario, transaction_partition_verification_enable="false")
+
+
+def test_the_group_has_a_name() -> None:
+    async def scenario(bench: Bench) -> None:
+        nameless = ErrorCode.invalid_group_id
+        assert await commit_in_transaction(bench, 5, {0: 5}, group="") == {0: nameless}
+
+    play(scenario)
 
 
 def test_an_older_life_of_the_producer_is_fenced() -> None:
