@@ -6,6 +6,7 @@ from typing import NamedTuple
 
 from lograft.metadata.image import MetadataImage
 from lograft.metadata.types import ResourceType
+from lograft.model.broker_config_table import CONSUMER_ASSIGNORS
 from lograft.model.broker_configs import BrokerConfig
 
 
@@ -35,7 +36,7 @@ class ConsumerSettings(NamedTuple):
             number("consumer.assignment.interval.ms", config.group_consumer_assignment_interval_ms),
             config.group_consumer_regex_refresh_interval_ms,
             config.group_consumer_max_size,
-            config.group_consumer_assignors,
+            tuple(CONSUMER_ASSIGNORS[name] for name in config.group_consumer_assignors),
             may_upgrade=policy in ("upgrade", "bidirectional"),
             may_downgrade=policy in ("downgrade", "bidirectional"),
         )

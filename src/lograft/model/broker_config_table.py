@@ -28,6 +28,15 @@ HIGH, MEDIUM, LOW = Importance.HIGH, Importance.MEDIUM, Importance.LOW
 READ_ONLY, PER_BROKER = UpdateMode.READ_ONLY, UpdateMode.PER_BROKER
 CLUSTER_WIDE = UpdateMode.CLUSTER_WIDE
 
+#: What a setting may call an assignor of consumer groups, and the name that members ask for.
+CONSUMER_ASSIGNORS: Final = {
+    "uniform": "uniform",
+    "range": "range",
+    "consistent": "consistent",
+    "org.apache.kafka.coordinator.group.assignor.UniformAssignor": "uniform",
+    "org.apache.kafka.coordinator.group.assignor.RangeAssignor": "range",
+}
+
 # fmt: off
 KAFKA_CONFIGS: Final = (
     ConfigKey("add.partitions.to.txn.retry.backoff.max.ms", INT, "100", Between(0), HIGH, READ_ONLY),
@@ -85,7 +94,7 @@ KAFKA_CONFIGS: Final = (
     ConfigKey("fetch.purgatory.purge.interval.requests", INT, "1000", None, MEDIUM, READ_ONLY),
     ConfigKey("follower.fetch.last.tiered.offset.enable", BOOLEAN, "false", None, MEDIUM, CLUSTER_WIDE),
     ConfigKey("group.consumer.assignment.interval.ms", INT, "1000", Between(0), MEDIUM, CLUSTER_WIDE),
-    ConfigKey("group.consumer.assignors", LIST, "uniform,range", ListOf(may_be_empty=False), MEDIUM, READ_ONLY),
+    ConfigKey("group.consumer.assignors", LIST, "uniform,range", ListOf(tuple(CONSUMER_ASSIGNORS), may_be_empty=False), MEDIUM, READ_ONLY),
     ConfigKey("group.consumer.heartbeat.interval.ms", INT, "5000", Between(1), MEDIUM, READ_ONLY),
     ConfigKey("group.consumer.max.assignment.interval.ms", INT, "15000", Between(0), MEDIUM, READ_ONLY),
     ConfigKey("group.consumer.max.heartbeat.interval.ms", INT, "15000", Between(1), MEDIUM, READ_ONLY),
@@ -224,7 +233,7 @@ KAFKA_CONFIGS: Final = (
     ConfigKey("offsets.load.buffer.size", INT, "5242880", Between(1), HIGH, READ_ONLY),
     ConfigKey("offsets.retention.check.interval.ms", LONG, "600000", Between(1), HIGH, READ_ONLY),
     ConfigKey("offsets.retention.minutes", INT, "10080", Between(1), HIGH, READ_ONLY),
-    ConfigKey("offsets.topic.compression.codec", INT, "0", None, HIGH, READ_ONLY),
+    ConfigKey("offsets.topic.compression.codec", INT, "0", Between(0, 4), HIGH, READ_ONLY),
     ConfigKey("offsets.topic.num.partitions", INT, "50", Between(1), HIGH, READ_ONLY),
     ConfigKey("offsets.topic.replication.factor", SHORT, "3", Between(1), HIGH, READ_ONLY),
     ConfigKey("offsets.topic.segment.bytes", INT, "104857600", Between(1), HIGH, READ_ONLY),

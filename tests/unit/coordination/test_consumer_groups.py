@@ -9,6 +9,7 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
 from lograft.coordination.consumer_member import MemberState, each_partition
+from lograft.model.broker_config_table import CONSUMER_ASSIGNORS
 from lograft.model.errors import ErrorCode
 from tests.unit.coordination.consumer_client import Consumer, Shard
 
@@ -194,3 +195,15 @@ def test_many_members_settle_quickly(count: int) -> None:
             consumer.beat()
     assert shard.consumers().state_name == "Stable"
     assert {sum(map(len, one.has.values())) for one in consumers} == {1_000 // count}
+
+
+@pytest.mark.parametrize("given", CONSUMER_ASSIGNORS)
+def test_an_assignor_as_settings_call_it(given: str) -> None:
+    """Kafka's settings may have the name of its class."""
+    shard = Shard({"group.consumer.assignors": given})
+    topic_id = shard.create_topic("t", 3)
+    answer = Consumer(shard, "m").join(["t"], server_assignor=CONSUMER_ASSIGNORS[given])
+    assert answer.assignment is not None
+    assert [(one.topic_id, one.partitions) for one in answer.assignment.topic_partitions] == [
+        (topic_id, [0, 1, 2])
+    ]

@@ -183,6 +183,8 @@ def test_defaults() -> None:
         ),
         ({"group.share.max.session.timeout.ms": "1000"}, "group.share.session.timeout.ms"),
         ({"log.dirs": ""}, "log.dirs: The list must not be empty"),
+        ({"group.consumer.assignors": "uniform,fair"}, "assignors: String must be one of: uniform"),
+        ({"offsets.topic.compression.codec": "9"}, "codec: Value must be no more than 4"),
     ],
 )
 def test_contradictions_are_refused_in_one_sentence(
