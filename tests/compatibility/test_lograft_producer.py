@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from lograft.client import Producer, blocking
+from lograft.client import Producer, TopicPartition, WrongUse, blocking
 from lograft.client.types import Acknowledged
 from tests.compatibility import librdkafka
 from tests.compatibility.servers import Server
@@ -81,3 +81,41 @@ def test_threads_share_a_producer(server: Server, new_topic: NewName) -> None:
         assert mine == list(range(20))
         expected = [*(b"%d" % number for number in range(20)), b"last"]
         assert values_of(server, topic, partition) == expected
+
+
+def test_reading_without_await(server: Server, new_topic: NewName) -> None:
+    topic = new_topic()
+    librdkafka.create_topic(server.bootstrap, topic)
+    with (
+        blocking.Producer(bootstrap_servers=server.bootstrap) as producer,
+        blocking.Consumer(
+            bootstrap_servers=server.bootstrap, group_id=topic, auto_offset_reset="earliest"
+        ) as consumer,
+    ):
+        producer.send_many(topic, [b"%d" % number for number in range(30)])
+        producer.flush()
+        consumer.subscribe([topic])
+        seen = []
+        for record in consumer:
+            seen.append(record.value)
+            if len(seen) == 20:
+                break
+        consumer.commit()
+        partition = TopicPartition(topic, 0)
+        assert consumer.position(partition) == 20
+        while len(seen) < 30:
+            for records in consumer.poll(timeout_ms=60_000).values():
+                seen += [record.value for record in records]
+        assert seen == [b"%d" % number for number in range(30)]
+        refused: list[str] = []
+
+        def elsewhere() -> None:
+            try:
+                consumer.position(partition)
+            except WrongUse as error:
+                refused.append(str(error))
+
+        thread = threading.Thread(target=elsewhere)
+        thread.start()
+        thread.join()
+        assert "belongs to thread" in refused[0]

@@ -11,21 +11,22 @@ waits.
 """
 
 import asyncio
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from typing import TYPE_CHECKING, Any, Unpack
 
-from lograft.client import admin
+from lograft.client import admin, consumer
 from lograft.client import producer as asynchronous
+from lograft.client.consuming.ready import Ready
 from lograft.client.errors import TimedOut
-from lograft.client.faces import Face, awaited, called, entered
+from lograft.client.faces import Face, OwnedFace, awaited, called, entered
 from lograft.client.producing import deliveries as sent
-from lograft.client.types import Acknowledged, OffsetRange
+from lograft.client.types import Acknowledged, ConsumerRecord, OffsetRange
 
 if TYPE_CHECKING:
     from lograft.client.columns import sending
-    from lograft.client.keywords import AdminKeywords, ProducerKeywords
+    from lograft.client.keywords import AdminKeywords, ConsumerKeywords, ProducerKeywords
 
-__all__ = ["Admin", "Delivery", "Producer", "TableDelivery"]
+__all__ = ["Admin", "Consumer", "Delivery", "Producer", "TableDelivery"]
 
 
 class Delivery:
@@ -114,6 +115,67 @@ class Producer(Face[asynchronous.Producer]):
 
     def close(self, timeout_ms: int = asynchronous.CLOSE_TIMEOUT_MS) -> None:
         """Sends what is there, and fails what is not acknowledged when the time is up."""
+        self.finish(self._client.close(timeout_ms))
+
+
+class Consumer(OwnedFace[consumer.Consumer]):
+    """Belongs to the thread that opened it. Listeners are called in the client's thread."""
+
+    def __init__(
+        self, settings: Mapping[str, Any] | None = None, /, **keywords: "Unpack[ConsumerKeywords]"
+    ) -> None:
+        super().__init__(consumer.Consumer(settings, **keywords), "consumer")
+
+    subscribe = called(consumer.Consumer.subscribe)
+    subscribe_pattern = called(consumer.Consumer.subscribe_pattern)
+    unsubscribe = awaited(consumer.Consumer.unsubscribe)
+    subscription = called(consumer.Consumer.subscription)
+    assign = called(consumer.Consumer.assign)
+    assignment = called(consumer.Consumer.assignment)
+    pause = called(consumer.Consumer.pause)
+    resume = called(consumer.Consumer.resume)
+    paused = called(consumer.Consumer.paused)
+    group_metadata = called(consumer.Consumer.group_metadata)
+    poll = awaited(consumer.Consumer.poll)
+    fetch_arrow = awaited(consumer.Consumer.fetch_arrow)
+    seek = called(consumer.Consumer.seek)
+    seek_to_beginning = called(consumer.Consumer.seek_to_beginning)
+    seek_to_end = called(consumer.Consumer.seek_to_end)
+    position = awaited(consumer.Consumer.position)
+    beginning_offsets = awaited(consumer.Consumer.beginning_offsets)
+    end_offsets = awaited(consumer.Consumer.end_offsets)
+    offsets_for_times = awaited(consumer.Consumer.offsets_for_times)
+    lag = called(consumer.Consumer.lag)
+    commit = awaited(consumer.Consumer.commit)
+    commit_nowait = called(consumer.Consumer.commit_nowait)
+    committed = awaited(consumer.Consumer.committed)
+    get = awaited(consumer.Consumer.get)
+    topics = awaited(consumer.Consumer.topics)
+    partitions_for = awaited(consumer.Consumer.partitions_for)
+    statistics = called(consumer.Consumer.statistics)
+
+    def __iter__(self) -> Iterator[ConsumerRecord]:
+        return self
+
+    def __next__(self) -> ConsumerRecord:
+        """Records that lie ready are taken without a word to the client's thread, which moves
+        nothing of theirs while the program does not wait."""
+        self.check_caller(None)
+        found = self._client.__anext__()
+        if isinstance(found, Ready):
+            record: ConsumerRecord = found.value
+            return record
+
+        async def next_one() -> ConsumerRecord:
+            return await found
+
+        try:
+            return self.run(next_one())
+        except StopAsyncIteration:
+            raise StopIteration from None
+
+    def close(self, timeout_ms: int = consumer.CLOSE_TIMEOUT_MS) -> None:
+        """Leaves the group, after a last commit where positions are committed by themselves."""
         self.finish(self._client.close(timeout_ms))
 
 

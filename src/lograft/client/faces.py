@@ -14,7 +14,7 @@ from types import MethodType, TracebackType
 from typing import Any, Concatenate, Generic, ParamSpec, Protocol, Self, TypeVar, overload
 
 from lograft.client.errors import Closed, WrongUse
-from lograft.runtime.background_loop import BackgroundLoop
+from lograft.runtime.background_loop import BackgroundLoop, calling_thread
 
 P = ParamSpec("P")
 R = TypeVar("R")
@@ -98,6 +98,27 @@ class Face(Generic[C]):
         if not self._loop.is_running:
             return Closed(f"the {self._what} is closed")
         return None
+
+
+class OwnedFace(Face[C]):
+    """Belongs to the thread that opened it, and says so to others."""
+
+    def __init__(self, client: C, what: str) -> None:
+        super().__init__(client, what)
+        self._owner = ""
+
+    def start(self) -> None:
+        self._owner = calling_thread()
+        super().start()
+
+    def obstacle(self) -> WrongUse | None:
+        found = super().obstacle()
+        if found is None and (caller := calling_thread()) != self._owner:
+            found = WrongUse(
+                f"the {self._what} belongs to thread {self._owner}, and this is thread {caller}:"
+                " give each thread one of its own"
+            )
+        return found
 
 
 class Method(Generic[P, R]):

@@ -10,6 +10,12 @@ from lograft.runtime.event_loop import fastest_loop_factory
 T = TypeVar("T")
 
 
+def calling_thread() -> str:
+    """The thread that asks, by its name and number."""
+    thread = threading.current_thread()
+    return f"{thread.name!r} ({thread.ident})"
+
+
 class BackgroundLoop:
     """Started once, closed once. Any thread but its own may call it; a call that waits blocks its
     thread, and Ctrl-C there cancels what it waits for."""

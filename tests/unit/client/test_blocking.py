@@ -10,8 +10,9 @@ import pytest
 
 from lograft.client import blocking
 from lograft.client.admin import Admin
+from lograft.client.consumer import Consumer
 from lograft.client.errors import Closed, WrongUse
-from lograft.client.faces import Face, awaited, called, entered
+from lograft.client.faces import Face, OwnedFace, awaited, called, entered
 from lograft.client.producer import Producer
 
 
@@ -90,8 +91,35 @@ def test_it_says_when_it_cannot_be_used() -> None:
         counter.current()
 
 
+class OwnedCounter(OwnedFace[Counter]):
+    def __init__(self) -> None:
+        super().__init__(Counter(), "counter")
+
+    add = awaited(Counter.add)
+
+
+def test_what_belongs_to_a_thread_says_so_to_others() -> None:
+    raised: list[BaseException] = []
+
+    def use(counter: OwnedCounter) -> None:
+        try:
+            counter.add(1)
+        except WrongUse as error:
+            raised.append(error)
+
+    with OwnedCounter() as counter:
+        assert counter.add(1) == 1
+        other = threading.Thread(target=use, args=(counter,), name="other")
+        other.start()
+        other.join()
+        assert counter.add(1) == 2
+    assert "belongs to thread 'MainThread'" in str(raised[0])
+    assert "this is thread 'other'" in str(raised[0])
+
+
 @pytest.mark.parametrize(
-    ("asynchronous", "face"), [(Producer, blocking.Producer), (Admin, blocking.Admin)]
+    ("asynchronous", "face"),
+    [(Producer, blocking.Producer), (Consumer, blocking.Consumer), (Admin, blocking.Admin)],
 )
 def test_faces_have_the_words_of_the_asynchronous_clients(
     asynchronous: type[object], face: type[object]

@@ -115,7 +115,7 @@ def test_what_kafka_does_not_have_is_known(client: str) -> None:
     assert OURS[client].refused.keys() <= theirs
 
 
-@pytest.mark.parametrize("client", ["producer", "admin"])
+@pytest.mark.parametrize("client", OURS)
 def test_no_setting_is_taken_and_never_looked_at(client: str) -> None:
     text = "\n".join(path.read_text() for path in CLIENT_SOURCES)
     unread = [one.name for one in fields(OURS[client]) if not re.search(rf"\.{one.name}\b", text)]

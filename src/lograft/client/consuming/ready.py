@@ -7,12 +7,12 @@ T = TypeVar("T")
 
 
 class Ready(Generic[T]):
-    __slots__ = ("_value",)
+    __slots__ = ("value",)
 
     def __init__(self, value: T) -> None:
-        self._value = value
+        self.value = value
 
     def __await__(self) -> Generator[Any, None, T]:
         # A generator that never yields.
         yield from ()
-        return self._value
+        return self.value
