@@ -48,7 +48,7 @@ interop: install  ## other languages' clients and Kafka's own tools; LOGRAFT_INT
 		-m $(if $(filter full,$(LOGRAFT_INTEROP)),'interop or clients',interop)
 
 chaos: install  ## real nodes and clusters under kill, pause and partition while real clients write
-	$(BIN)/python -m pytest -q -m chaos --timeout 900 tests/chaos
+	$(BIN)/python -m pytest -q -m chaos --timeout 900 tests/chaos tests/spark
 
 chaos-figures: install  ## 20 minutes of it for isr, raft and Kafka each: docs/reliability/chaos.md
 	LOGRAFT_CHAOS_CLUSTERS=isr,raft,kafka LOGRAFT_CHAOS_CLUSTER_SECONDS=1200 \

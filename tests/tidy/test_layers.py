@@ -24,6 +24,7 @@ MAY_IMPORT = {
     "broker": CORES | {"storage"},
     "api": CORES | {"storage", "broker"},
     "client": {"model", "wire", "security", "net", "runtime"},
+    "spark": {"client", "model", "runtime"},
     "cli": EVERYTHING,
     "simulation": EVERYTHING,
     "testing": EVERYTHING,

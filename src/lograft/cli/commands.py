@@ -13,6 +13,7 @@ from lograft.cli.data_commands import consume, produce
 from lograft.cli.doctor_commands import doctor
 from lograft.cli.group_commands import groups
 from lograft.cli.options import SETTINGS
+from lograft.cli.pipeline_commands import pipeline
 from lograft.cli.quorum_commands import quorum
 from lograft.cli.reassign_commands import reassign
 from lograft.cli.topic_commands import topics
@@ -32,6 +33,7 @@ app.add_typer(reassign, name="reassign")
 app.add_typer(quorum, name="quorum")
 app.add_typer(transactions, name="transactions")
 app.add_typer(context, name="context")
+app.add_typer(pipeline, name="pipeline")
 
 ConfigFile = Annotated[
     str, typer.Option("--config", "-c", metavar="FILE", help="The node's .properties file.")

@@ -127,6 +127,7 @@ if TYPE_CHECKING:
     from lograft.client.producing.deliveries import Deliveries, Delivery
     from lograft.client.producing.interceptors import Interceptor, Outgoing
     from lograft.client.producing.partitioner import Partitioner
+    from lograft.client.producing.prepared import PreparedTransaction, complete_transactions
 
 #: Loaded when they are first used: the modules of this package that have them.
 _LAZY: Final = {
@@ -171,6 +172,7 @@ _LAZY: Final = {
     "Outgoing": "producing.interceptors",
     "PartitionDescription": "admin",
     "Partitioner": "producing.partitioner",
+    "PreparedTransaction": "producing.prepared",
     "Producer": "producer",
     "QuorumDescription": "admin",
     "QuorumReplica": "admin",
@@ -194,6 +196,7 @@ _LAZY: Final = {
     "broker_resource": "admin",
     "group_resource": "admin",
     "topic_resource": "admin",
+    "complete_transactions": "producing.prepared",
 }
 
 __all__ = [
@@ -264,6 +267,7 @@ __all__ = [
     "PartitionDescription",
     "PartitionInfo",
     "Partitioner",
+    "PreparedTransaction",
     "Producer",
     "ProducerFenced",
     "QuorumDescription",
@@ -301,6 +305,7 @@ __all__ = [
     "WrongMode",
     "WrongUse",
     "broker_resource",
+    "complete_transactions",
     "group_resource",
     "json_deserializer",
     "json_serializer",

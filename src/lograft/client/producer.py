@@ -18,6 +18,7 @@ from lograft.client.producing.accumulator import Accumulator
 from lograft.client.producing.deliveries import Deliveries, Delivery
 from lograft.client.producing.intake import Intake
 from lograft.client.producing.interceptors import Outgoing
+from lograft.client.producing.prepared import PreparedTransaction
 from lograft.client.producing.record_parts import Headers
 from lograft.client.producing.sender import Sender
 from lograft.client.producing.settings import ProducerSettings
@@ -230,6 +231,12 @@ class Producer:
     async def abort_transaction(self) -> None:
         """Nothing of the transaction counts; records that have not been sent fail."""
         await self._transactional().abort()
+
+    async def prepare_transaction(self) -> PreparedTransaction:
+        """Waits until all that was given is in the log, and leaves the transaction open: it
+        outlives this producer, until `complete_transactions` (of any process) ends it, its
+        transaction.timeout.ms is over, or another producer takes the transactional id."""
+        return await self._transactional().prepare()
 
     async def send_offsets(
         self,

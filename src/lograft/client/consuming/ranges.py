@@ -33,6 +33,7 @@ from lograft.client.types import TopicPartition
 from lograft.model.seams import FileSlice, Runtime
 from lograft.model.types import ZERO_UUID
 from lograft.wire.apis import FETCH_KEY
+from lograft.wire.batches import BatchHeader, iterate_headers
 from lograft.wire.messages.fetch import FetchResponse
 
 if TYPE_CHECKING:
@@ -145,13 +146,11 @@ class RangeReader:
         to be that one. Raises StartLost, EndBeyond, TopicReplaced, TimedOut, BatchCorrupt …"""
         from lograft.client.columns.decode import decode
 
-        if self._core is None:
-            raise WrongUse("the reader is not open: use `async with`, or await start()")
-        self._core.check_open()
+        core = self._open_core()
         if start < 0 or end < start:
             raise WrongUse(f"a range goes up from 0: start is {start}, end is {end}")
         wanted = Range(TopicPartition(topic, partition), start, end)
-        one = RangeRead(self._core, wanted, topic_id)
+        one = RangeRead(core, wanted, topic_id)
         try:
             async for fetched in one.slices():
                 batch = decode(
@@ -165,6 +164,28 @@ class RangeReader:
                     yield batch
         finally:
             one.close()
+
+    async def read_headers(
+        self, topic: str, partition: int, *, start: int, end: int, topic_id: UUID | None = None
+    ) -> AsyncIterator[BatchHeader]:
+        """The headers of all batches that reach into [start, end), markers and batches of aborted
+        transactions among them: what is in the log, not what a consumer sees."""
+        core = self._open_core()
+        wanted = Range(TopicPartition(topic, partition), start, end)
+        one = RangeRead(core, wanted, topic_id)
+        try:
+            async for fetched in one.slices():
+                for _, header in iterate_headers(fetched.slice.data):
+                    if header.last_offset >= start and header.base_offset < end:
+                        yield header
+        finally:
+            one.close()
+
+    def _open_core(self) -> ClientCore[ConsumerSettings]:
+        if self._core is None:
+            raise WrongUse("the reader is not open: use `async with`, or await start()")
+        self._core.check_open()
+        return self._core
 
 
 class RangeRead:

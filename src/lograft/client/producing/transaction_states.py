@@ -20,6 +20,7 @@ class State(Enum):
     OPEN = "a transaction is open"
     COMMITTING = "the transaction is being committed: call commit_transaction again"
     ABORTING = "the transaction is being aborted: call abort_transaction again"
+    PREPARED = "the transaction has been prepared: somebody else ends it"
     BROKEN = "the transaction cannot be committed: abort it"
     FENCED = "the producer cannot go on"
 
@@ -29,6 +30,7 @@ class Event(Enum):
     BEGIN = auto()
     COMMIT = auto()
     ABORT = auto()
+    PREPARED = auto()
     ENDED = auto()
     #: The transaction cannot be committed any more.
     BROKE = auto()
@@ -41,6 +43,7 @@ NEXT: Final = {
     (State.READY, Event.BEGIN): State.OPEN,
     (State.OPEN, Event.COMMIT): State.COMMITTING,
     (State.OPEN, Event.ABORT): State.ABORTING,
+    (State.OPEN, Event.PREPARED): State.PREPARED,
     (State.OPEN, Event.BROKE): State.BROKEN,
     (State.BROKEN, Event.BROKE): State.BROKEN,
     (State.BROKEN, Event.ABORT): State.ABORTING,

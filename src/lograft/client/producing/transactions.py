@@ -27,6 +27,7 @@ from lograft.client.errors import (
 from lograft.client.producing.accumulator import Accumulator, PartitionQueue
 from lograft.client.producing.batches import Batch
 from lograft.client.producing.identity import SenderCalls
+from lograft.client.producing.prepared import END_V1_MAX, PreparedTransaction
 from lograft.client.producing.sequences import Sequences
 from lograft.client.producing.settings import ProducerSettings
 from lograft.client.producing.transaction_offsets import commit_offsets
@@ -55,7 +56,6 @@ _FEATURE: Final = "transaction.version"
 #: The newest versions that mean the first protocol; later ones mean the second.
 _V1_PRODUCE_MAX: Final = 11
 _V1_ADD_PARTITIONS_MAX: Final = 3
-_V1_END_MAX: Final = 4
 #: Since then a producer that has a hole in its sequences can ask for its next epoch (KIP-360).
 _NEXT_EPOCH_SINCE: Final = 3
 
@@ -151,6 +151,24 @@ class Transactions:
         await self._accumulator.flush()
         self._raise_error()
         await self._end(commits=True)
+
+    async def prepare(self) -> PreparedTransaction:
+        """All that was given is in the log, and the transaction stays open: whoever has what is
+        returned here can end it."""
+        if self._state in (State.BROKEN, State.FENCED):
+            self._raise_error()
+        after(self._state, Event.PREPARED)
+        await self._accumulator.flush()
+        self._raise_error()
+        self._move(Event.PREPARED)
+        sequences = self.sequences
+        return PreparedTransaction(
+            self.transactional_id,
+            sequences.producer_id,
+            sequences.producer_epoch,
+            uses_v2=self._uses_v2,
+            is_empty=not (self._partitions or self._groups),
+        )
 
     async def abort(self) -> None:
         if self._state is State.FENCED:
@@ -349,7 +367,7 @@ class Transactions:
                 committed=commits,
             ),
             EndTxnResponse,
-            at_most=None if self._uses_v2 else _V1_END_MAX,
+            at_most=None if self._uses_v2 else END_V1_MAX,
         )
         never_began = not (commits or self._partitions or self._groups)
         if never_began and answer.error_code == ErrorCode.invalid_txn_state:

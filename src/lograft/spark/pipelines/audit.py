@@ -1,0 +1,238 @@
+"""What is in the log and who has read it: the log inspection, as tables and an HTML page.
+
+One pass over the records (keys, sizes, times), one over the headers of their batches (producers and
+their sequences), and the offsets of every group. Nothing is written but the report.
+"""
+
+from collections.abc import Sequence
+from datetime import UTC, datetime
+from typing import Any
+
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import functions as F
+
+from lograft.runtime.clock import SystemClock
+from lograft.spark.options import read_options
+from lograft.spark.pipelines.batch_headers import headers_of
+from lograft.spark.pipelines.folders import Folder
+from lograft.spark.pipelines.group_positions import GroupPosition, group_positions
+from lograft.spark.pipelines.report import Section, page
+from lograft.spark.pipelines.running import Watch
+from lograft.spark.pipelines.sequences import sequence_faults
+from lograft.spark.pipelines.settings import Settings
+
+_COLUMNS = "key,value,topic,partition,offset,timestamp"
+
+
+def audit(spark: SparkSession, settings: Settings, watch: Watch) -> list[Section]:
+    """The sections of the report, which is also written to `audit.folder`."""
+    asked = settings.audit
+    assert asked is not None
+    options = settings.source.batch_options()
+    records = spark.read.format("lograft").options(**options, columns=_COLUMNS).load()
+    measured = records.select(
+        "topic",
+        "partition",
+        "offset",
+        "timestamp",
+        F.coalesce(F.octet_length("value"), F.lit(0)).alias("bytes"),
+        "key",
+    ).persist()
+    try:
+        partitions = _partitions(measured)
+        positions = group_positions(settings.source)
+        sections = [
+            _partition_section(partitions),
+            _group_section(measured, positions),
+            _sequence_section(spark, settings),
+            _hot_key_section(measured, asked.hot_keys),
+            _size_section(measured),
+            _rate_section(measured),
+            _lateness_section(measured),
+        ]
+    finally:
+        measured.unpersist()
+    now = datetime.fromtimestamp(SystemClock().wall_ms() / 1000, UTC)
+    title = f"Audit of {', '.join(settings.source.topics)}"
+    html = page(title, f"{settings.source.bootstrap}, {now:%Y-%m-%d %H:%M:%S} UTC", sections)
+    folder = Folder(asked.folder)
+    with folder.files.open_output_stream(folder.inner("audit.html")) as file:
+        file.write(html.encode())
+    watch.say(f"report: {folder.path('audit.html')}")
+    return sections
+
+
+def _rows(frame: DataFrame) -> list[tuple[Any, ...]]:
+    return [tuple(row) for row in frame.collect()]
+
+
+def _partitions(measured: DataFrame) -> list[tuple[Any, ...]]:
+    grouped = measured.groupBy("topic", "partition").agg(
+        F.count("*"),
+        F.sum("bytes"),
+        F.min("offset"),
+        F.max("offset"),
+        (F.max("offset") - F.min("offset") + 1 - F.count("*")),
+        F.date_format(F.min("timestamp"), "yyyy-MM-dd HH:mm:ss"),
+        F.date_format(F.max("timestamp"), "yyyy-MM-dd HH:mm:ss"),
+    )
+    return _rows(grouped.orderBy("topic", "partition"))
+
+
+def _partition_section(rows: Sequence[tuple[Any, ...]]) -> Section:
+    return Section(
+        "Partitions",
+        "Offsets without a record are markers of transactions, or were compacted away.",
+        (
+            "topic",
+            "partition",
+            "records",
+            "bytes of values",
+            "first offset",
+            "last offset",
+            "offsets without a record",
+            "oldest",
+            "newest",
+        ),
+        rows,
+        [(f"{row[0]}-{row[1]}", float(row[2])) for row in rows],
+    )
+
+
+def _group_section(measured: DataFrame, positions: Sequence[GroupPosition]) -> Section:
+    """How far each group is, and how old the first record is that it has not read."""
+    rows: list[tuple[Any, ...]] = []
+    firsts = _times_of(measured, [one for one in positions if one.unread])
+    now_ms = SystemClock().wall_ms()
+    for one in positions:
+        time_ms = firsts.get((one.topic, one.partition, one.committed))
+        waits = None if time_ms is None else round((now_ms - time_ms) / 1000, 1)
+        unread = f"{one.committed} to {one.end - 1}" if one.unread else None
+        rows.append(
+            (one.group, one.topic, one.partition, one.committed, one.end, one.unread, unread, waits)
+        )
+    return Section(
+        "Groups",
+        "Unread ranges, and for how many seconds their first record has waited.",
+        (
+            "group",
+            "topic",
+            "partition",
+            "committed",
+            "end",
+            "unread",
+            "unread offsets",
+            "waiting, s",
+        ),
+        rows,
+        [(f"{one.group} {one.topic}-{one.partition}", float(one.unread)) for one in positions],
+    )
+
+
+def _times_of(
+    measured: DataFrame, positions: Sequence[GroupPosition]
+) -> dict[tuple[str, int, int], int]:
+    """When the first records at or behind some positions were made."""
+    if not positions:
+        return {}
+    spark = measured.sparkSession
+    wanted = spark.createDataFrame(
+        sorted({(one.topic, one.partition, one.committed) for one in positions}),
+        "topic string, partition int, committed bigint",
+    )
+    behind = measured.join(F.broadcast(wanted), ["topic", "partition"])
+    firsts = behind.filter("offset >= committed").groupBy("topic", "partition", "committed")
+    found = firsts.agg(F.min_by(F.unix_millis("timestamp"), "offset"))
+    return {(row[0], row[1], row[2]): row[3] for row in found.collect()}
+
+
+def _sequence_section(spark: SparkSession, settings: Settings) -> Section:
+    options = read_options(settings.source.batch_options(), is_streaming=False)
+    faults = sequence_faults(headers_of(spark, options))
+    return Section(
+        "Producers",
+        "Batches by producer id and epoch. A gap is a jump in the producer's sequence numbers, a"
+        " duplicate one that was there before; compaction leaves gaps too.",
+        (
+            "topic",
+            "partition",
+            "producer",
+            "epoch",
+            "batches",
+            "records",
+            "bytes",
+            "gaps",
+            "duplicates",
+        ),
+        _rows(faults.orderBy("topic", "partition", "producer_id", "producer_epoch").limit(500)),
+    )
+
+
+def _hot_key_section(measured: DataFrame, count: int) -> Section:
+    total = measured.count() or 1
+    grouped = measured.filter("key is not null").groupBy("topic", "key").count()
+    shown = F.expr("coalesce(try_validate_utf8(cast(key as string)), hex(key))")
+    top = grouped.orderBy(F.desc("count"), "topic", "key").limit(count)
+    rows = _rows(top.select("topic", shown, "count"))
+    shares = [(*row, round(100 * row[2] / total, 2)) for row in rows]
+    return Section(
+        "Hot keys",
+        "The keys with the most records: a partition is as fast as its hottest key allows.",
+        ("topic", "key", "records", "% of all"),
+        shares,
+        [(str(row[1]), float(row[2])) for row in rows],
+    )
+
+
+def _size_section(measured: DataFrame) -> Section:
+    power = F.when(F.col("bytes") == 0, -1).otherwise(F.floor(F.log2("bytes")).cast("int"))
+    grouped = measured.groupBy(power.alias("power")).agg(F.count("*"), F.sum("bytes"))
+    rows = []
+    for exponent, records, size in _rows(grouped.orderBy("power")):
+        label = "0" if exponent < 0 else f"{1 << exponent:,} to {(2 << exponent) - 1:,}"
+        rows.append((label, records, size))
+    return Section(
+        "Sizes",
+        "Records by the size of their values in bytes.",
+        ("bytes", "records", "bytes together"),
+        rows,
+        [(row[0], float(row[1])) for row in rows],
+    )
+
+
+def _rate_section(measured: DataFrame) -> Section:
+    minute = F.date_format(F.date_trunc("minute", "timestamp"), "yyyy-MM-dd HH:mm")
+    grouped = measured.groupBy(minute.alias("minute")).agg(F.count("*"), F.sum("bytes"))
+    newest = _rows(grouped.orderBy(F.desc("minute")).limit(60))
+    rows = list(reversed(newest))
+    return Section(
+        "Records a minute",
+        "By the records' own times; the last sixty minutes that have any.",
+        ("minute (UTC)", "records", "bytes"),
+        rows,
+        [(row[0], float(row[1])) for row in rows],
+    )
+
+
+def _lateness_section(measured: DataFrame) -> Section:
+    """How much older records are than one that was before them in their partition."""
+    newest = F.expr(
+        "max(unix_millis(timestamp)) over (partition by topic, partition order by offset"
+        " rows between unbounded preceding and current row)"
+    )
+    late = measured.select((newest - F.unix_millis("timestamp")).alias("late"))
+    quantiles = late.agg(
+        *(F.expr(f"percentile_approx(late, {one})") for one in (0.5, 0.9, 0.99, 0.999)),
+        F.max("late"),
+    )
+    values = _rows(quantiles)[0]
+    names = ("median", "90 %", "99 %", "99.9 %", "latest")
+    rows = [(name, value) for name, value in zip(names, values, strict=True) if value is not None]
+    return Section(
+        "Lateness",
+        "How many ms a record is older than the newest before it in its partition: what a watermark"
+        " has to allow for.",
+        ("records", "ms late, at most"),
+        rows,
+        [(name, float(value)) for name, value in rows],
+    )

@@ -1,0 +1,105 @@
+"""Which columns JSON values have: inferred once, and grown when new fields come. Pure.
+
+A column keeps its type for good, as files that were written have it; a record that does not fit is
+a dead letter. What is not the same everywhere in the sample becomes text, which holds anything.
+"""
+
+import json
+from collections.abc import Iterable
+from typing import Any, Final
+
+from pyspark.sql.types import (
+    ArrayType,
+    BooleanType,
+    DataType,
+    DoubleType,
+    LongType,
+    NullType,
+    StringType,
+    StructField,
+    StructType,
+)
+
+_LONG_MAX: Final = (1 << 63) - 1
+
+
+def inferred(values: Iterable[str]) -> StructType:
+    """Of JSON objects; others among them are passed over."""
+    merged: DataType = StructType([])
+    for value in values:
+        try:
+            parsed = json.loads(value)
+        except ValueError:
+            continue
+        if isinstance(parsed, dict):
+            merged = _merged(merged, _type_of(parsed))
+    settled = _settled(merged)
+    assert isinstance(settled, StructType)
+    return settled
+
+
+def grown(known: StructType, seen: StructType) -> StructType:
+    """`known` with the fields of `seen` that it does not have; what it has stays as it is."""
+    names = {one.name.lower(): one for one in seen.fields}
+    fields = [_grown_field(one, names.get(one.name.lower())) for one in known.fields]
+    old = {one.name.lower() for one in known.fields}
+    return StructType(fields + [one for one in seen.fields if one.name.lower() not in old])
+
+
+def _grown_field(known: StructField, seen: StructField | None) -> StructField:
+    if seen is None:
+        return known
+    if isinstance(known.dataType, StructType) and isinstance(seen.dataType, StructType):
+        return StructField(known.name, grown(known.dataType, seen.dataType))
+    return known
+
+
+def _type_of(value: Any) -> DataType:
+    match value:
+        case None:
+            return NullType()
+        case bool():
+            return BooleanType()
+        case int():
+            return LongType() if abs(value) <= _LONG_MAX else DoubleType()
+        case float():
+            return DoubleType()
+        case dict():
+            return StructType([StructField(name, _type_of(one)) for name, one in value.items()])
+        case list():
+            element: DataType = NullType()
+            for one in value:
+                element = _merged(element, _type_of(one))
+            return ArrayType(element)
+        case _:
+            return StringType()
+
+
+def _merged(one: DataType, other: DataType) -> DataType:
+    if one == other or isinstance(other, NullType):
+        return one
+    if isinstance(one, NullType):
+        return other
+    if isinstance(one, StructType) and isinstance(other, StructType):
+        others = {field.name: field.dataType for field in other.fields}
+        fields = [
+            StructField(field.name, _merged(field.dataType, others.pop(field.name, NullType())))
+            for field in one.fields
+        ]
+        return StructType(fields + [StructField(name, kind) for name, kind in others.items()])
+    if isinstance(one, ArrayType) and isinstance(other, ArrayType):
+        return ArrayType(_merged(one.elementType, other.elementType))
+    if {type(one), type(other)} == {LongType, DoubleType}:
+        return DoubleType()
+    return StringType()
+
+
+def _settled(kind: DataType) -> DataType:
+    """What was null everywhere is text."""
+    if isinstance(kind, NullType):
+        return StringType()
+    if isinstance(kind, StructType):
+        return StructType([StructField(one.name, _settled(one.dataType)) for one in kind.fields])
+    if isinstance(kind, ArrayType):
+        return ArrayType(_settled(kind.elementType))
+    return kind

@@ -1,0 +1,201 @@
+"""What a pipeline's file says, as typed values. Pure: text in, values or a sentence out.
+
+[source]
+bootstrap = "localhost:9092"
+topics = ["orders"]
+
+[spark]
+master = "local[*]"
+
+[lake]
+folder = "./lake/orders"
+"""
+
+import tomllib
+import types
+import typing
+from collections.abc import Mapping
+from dataclasses import MISSING, dataclass, field, fields
+from difflib import get_close_matches
+from typing import Any, TypeVar
+
+from lograft.model.errors import InvalidConfig
+
+T = TypeVar("T")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Source:
+    bootstrap: str
+    topics: tuple[str, ...]
+    #: earliest, latest, offsets as JSON, or a time in ms.
+    starting: str | int = "earliest"
+    max_offsets_per_trigger: int | None = None
+    max_bytes_per_trigger: int | None = None
+    #: A consumer group that shows how far the pipeline is.
+    progress_group: str | None = None
+    fail_on_data_loss: bool = True
+    #: Client settings, by Kafka's names.
+    kafka: Mapping[str, str] = field(default_factory=dict)
+
+    def options(self) -> dict[str, str]:
+        """For `format("lograft")`, without where to begin."""
+        options = {f"kafka.{name}": str(value) for name, value in self.kafka.items()}
+        options["kafka.bootstrap.servers"] = self.bootstrap
+        return options
+
+    def batch_options(self) -> dict[str, str]:
+        options = self.options() | {"subscribe": ",".join(self.topics)}
+        if isinstance(self.starting, int):
+            options["startingTimestamp"] = str(self.starting)
+            options["startingOffsetsByTimestampStrategy"] = "latest"
+        elif self.starting != "latest":
+            options["startingOffsets"] = self.starting
+        options["failOnDataLoss"] = str(self.fail_on_data_loss).lower()
+        return options
+
+    def stream_options(self) -> dict[str, str]:
+        options = self.batch_options()
+        if self.starting == "latest":
+            options["startingOffsets"] = "latest"
+        given = {
+            "maxOffsetsPerTrigger": self.max_offsets_per_trigger,
+            "maxBytesPerTrigger": self.max_bytes_per_trigger,
+            "progressGroup": self.progress_group,
+        }
+        return options | {name: str(value) for name, value in given.items() if value is not None}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Spark:
+    master: str = "local[*]"
+    #: A Spark Connect server (`sc://host`); wins over `master`.
+    remote: str | None = None
+    #: "available-now": all there is, then done. Else how often: "10 seconds".
+    trigger: str = "available-now"
+    conf: Mapping[str, str] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Lake:
+    folder: str
+    format: str = "parquet"
+    #: Columns with their types (`id BIGINT, name STRING`); None: inferred from the first records.
+    schema: str | None = None
+    #: Of the records' JSON: when they happened. None: the record's own time.
+    event_time: str | None = None
+    partition_by: tuple[str, ...] = ("date",)
+    #: Where records go that are not what the schema says. None: into a table beside this one.
+    dead_letter_topic: str | None = None
+    #: After so many batches their files are put together; 0: never.
+    compact_every: int = 20
+
+    def check(self) -> None:
+        if self.format not in ("parquet", "delta", "iceberg"):
+            raise InvalidConfig(
+                f"lake.format is {self.format!r}, but must be parquet, delta or iceberg"
+            )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Windows:
+    #: Checkpoints are kept here, and the table if there is no topic.
+    folder: str
+    #: Length of a window: "5 minutes"; with `slide`, windows overlap; `session_gap` instead makes
+    #: windows that last as long as there is activity.
+    window: str | None = None
+    slide: str | None = None
+    session_gap: str | None = None
+    schema: str | None = None
+    event_time: str | None = None
+    watermark: str = "10 minutes"
+    group_by: tuple[str, ...] = ()
+    #: Name → SQL: `revenue = "sum(price * quantity)"`.
+    aggregates: Mapping[str, str] = field(default_factory=lambda: {"records": "count(*)"})
+    #: append: a window is told once, when its watermark has passed. update, complete: as it grows.
+    mode: str = "append"
+    topic: str | None = None
+
+    def check(self) -> None:
+        if (self.window is None) == (self.session_gap is None):
+            raise InvalidConfig("windows needs either window or session_gap")
+        if self.slide is not None and self.window is None:
+            raise InvalidConfig("windows.slide needs windows.window")
+        if self.mode not in ("append", "update", "complete"):
+            raise InvalidConfig(
+                f"windows.mode is {self.mode!r}, but must be append, update or complete"
+            )
+        if self.mode == "update" and self.topic is None:
+            raise InvalidConfig("windows.mode update needs windows.topic: files cannot be updated")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Audit:
+    #: The report is written here.
+    folder: str
+    hot_keys: int = 20
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class State:
+    folder: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Settings:
+    source: Source
+    spark: Spark
+    lake: Lake | None = None
+    windows: Windows | None = None
+    audit: Audit | None = None
+    state: State | None = None
+
+
+def read_settings(text: str) -> Settings:
+    try:
+        given = tomllib.loads(text)
+    except tomllib.TOMLDecodeError as error:
+        raise InvalidConfig(f"this is not TOML: {error}") from None
+    return _read(Settings, {"spark": {}} | given, "")
+
+
+def _read(kind: type[T], given: Mapping[str, Any], where: str) -> T:
+    """A dataclass from a table of a file."""
+    kinds = typing.get_type_hints(kind)
+    known = {one.name: one for one in fields(kind)}  # type: ignore[arg-type]
+    for name in given:
+        if name not in known:
+            close = get_close_matches(name, known, n=1)
+            hint = f", did you mean {close[0]}?" if close else ""
+            raise InvalidConfig(
+                f"{where}{name} is not a setting{hint} Allowed are {', '.join(known)}"
+            )
+    values = {name: _value(kinds[name], one, f"{where}{name}") for name, one in given.items()}
+    for name, one in known.items():
+        if name not in values and one.default is MISSING and one.default_factory is MISSING:
+            raise InvalidConfig(f"{where}{name} must be set")
+    made = kind(**values)
+    if hasattr(made, "check"):
+        made.check()
+    return made
+
+
+def _value(kind: Any, value: Any, where: str) -> Any:
+    origin = typing.get_origin(kind)
+    if origin in (types.UnionType, typing.Union):
+        kinds = [one for one in typing.get_args(kind) if one is not types.NoneType]
+        fitting = [one for one in kinds if one is type(value)]
+        return _value(fitting[0] if fitting else kinds[0], value, where)
+    if origin is tuple:
+        if not isinstance(value, list) or not all(isinstance(one, str) for one in value):
+            raise InvalidConfig(f"{where} is {value!r}, but must be a list of strings")
+        return tuple(value)
+    if origin is Mapping:
+        if not isinstance(value, dict):
+            raise InvalidConfig(f"{where} is {value!r}, but must be a table")
+        return {str(name): str(one) for name, one in value.items()}
+    if isinstance(kind, type) and not isinstance(value, kind):
+        if isinstance(value, dict):
+            return _read(kind, value, f"{where}.")
+        raise InvalidConfig(f"{where} is {value!r}, but must be a {kind.__name__}")
+    return value

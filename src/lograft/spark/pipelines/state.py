@@ -1,0 +1,51 @@
+"""The latest value of every key as a table: what a compacted topic means, ready to be joined.
+
+Each micro-batch is joined with the table as it was and written as its next snapshot; readers see
+the one before until the new one is whole. A record without a value deletes its key.
+"""
+
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import functions as F
+from pyspark.sql.window import Window
+
+from lograft.spark.pipelines.folders import SnapshotTable
+from lograft.spark.pipelines.running import Watch, follow, stream_of
+from lograft.spark.pipelines.settings import Settings
+
+
+def state(spark: SparkSession, settings: Settings, watch: Watch) -> None:
+    asked = settings.state
+    assert asked is not None
+    table = StateTable(spark, SnapshotTable(asked.folder))
+    writer = stream_of(spark, settings).writeStream.foreachBatch(table.merge).queryName("state")
+    writer = writer.option("checkpointLocation", table.snapshots.path("_checkpoint"))
+    follow(writer, settings, watch)
+
+
+class StateTable:
+    def __init__(self, spark: SparkSession, snapshots: SnapshotTable) -> None:
+        self._spark = spark
+        self.snapshots = snapshots
+
+    def merge(self, records: DataFrame, batch_id: int) -> None:
+        """One micro-batch, for foreachBatch."""
+        if self.snapshots.has(batch_id):
+            return
+        news = records.filter(F.col("key").isNotNull()).select(
+            "topic", "key", "value", "partition", "offset", "timestamp"
+        )
+        # What comes later counts, whatever its time says: batches come in order, and in a batch a
+        # key is in one partition, in the order of its offsets.
+        newest = Window.partitionBy("topic", "key").orderBy(F.desc("_is_new"), F.desc("offset"))
+        known = self.current()
+        together = news.withColumn("_is_new", F.lit(True))
+        if known is not None:
+            together = together.unionByName(known.withColumn("_is_new", F.lit(False)))
+        latest = together.withColumn("_rank", F.row_number().over(newest))
+        rows = latest.filter("_rank = 1 and value is not null").drop("_rank", "_is_new")
+        rows.write.parquet(self.snapshots.staging(f"v-{batch_id}"))
+        self.snapshots.switch(batch_id)
+
+    def current(self) -> DataFrame | None:
+        path = self.snapshots.current_path()
+        return None if path is None else self._spark.read.parquet(path)

@@ -1,0 +1,131 @@
+"""The tables that a lake can be: plain Parquet files, Delta or Iceberg.
+
+Delta and Iceberg are written through `deltalake` and `pyiceberg` (no jar), which take a batch
+through the driver's memory: limit it with max_bytes_per_trigger. Both keep the number of the last
+batch in the table's own log, in the same step as its rows.
+"""
+
+from pathlib import Path
+from typing import Any, Final, Protocol
+
+from pyspark.sql import DataFrame, SparkSession
+
+from lograft.model.errors import InvalidConfig
+from lograft.spark.pipelines.folders import BatchTable
+
+#: How Delta and Iceberg call what we are, in their logs.
+_APPLICATION: Final = "lograft-lake"
+_BATCH_PROPERTY: Final = "lograft-batch"
+
+
+class TableWriter(Protocol):
+    def has(self, batch_id: int) -> bool: ...
+
+    def write(self, rows: DataFrame, batch_id: int) -> None: ...
+
+    def compact(self, spark: SparkSession) -> None: ...
+
+
+def table_writer(kind: str, folder: BatchTable, partition_by: tuple[str, ...]) -> TableWriter:
+    if kind == "parquet":
+        return ParquetWriter(folder, partition_by)
+    if kind == "delta":
+        return DeltaWriter(folder, partition_by)
+    return IcebergWriter(folder)
+
+
+class ParquetWriter:
+    def __init__(self, folder: BatchTable, partition_by: tuple[str, ...]) -> None:
+        self._folder = folder
+        self._partition_by = partition_by
+
+    def has(self, batch_id: int) -> bool:
+        return self._folder.has(batch_id)
+
+    def write(self, rows: DataFrame, batch_id: int) -> None:
+        staged = self._folder.staging(f"batch-{batch_id}")
+        rows.write.partitionBy(*self._partition_by).parquet(staged)
+        self._folder.add(batch_id)
+
+    def compact(self, spark: SparkSession) -> None:
+        """All batches but the largest ones become one, with one file for each part."""
+        batches = self._folder.batches()
+        if len(batches) < 2:
+            return
+        paths = [self._folder.path(f"batch={one}") for one in batches]
+        rows = spark.read.option("mergeSchema", "true").parquet(*paths)
+        staged = f"compact-{batches[-1]}"
+        parts = [name for name in self._partition_by if name in rows.columns]
+        together = rows.repartition(*parts) if parts else rows.coalesce(1)
+        together.write.partitionBy(*parts).parquet(self._folder.staging(staged))
+        self._folder.replace(batches, staged)
+
+
+class DeltaWriter:
+    def __init__(self, folder: BatchTable, partition_by: tuple[str, ...]) -> None:
+        try:
+            import deltalake  # type: ignore[import-not-found, unused-ignore]
+        except ImportError:
+            raise InvalidConfig("lake.format delta needs the package deltalake") from None
+        self._delta: Any = deltalake
+        self._place = folder.path("delta")
+        self._partition_by = partition_by
+
+    def has(self, batch_id: int) -> bool:
+        delta = self._delta
+        if not delta.DeltaTable.is_deltatable(self._place):
+            return False
+        last = delta.DeltaTable(self._place).transaction_version(_APPLICATION)
+        return last is not None and batch_id <= last
+
+    def write(self, rows: DataFrame, batch_id: int) -> None:
+        delta = self._delta
+        mark = delta.Transaction(app_id=_APPLICATION, version=batch_id)
+        delta.write_deltalake(
+            self._place,
+            rows.toArrow(),
+            mode="append",
+            schema_mode="merge",
+            partition_by=list(self._partition_by),
+            commit_properties=delta.CommitProperties(app_transactions=[mark]),
+        )
+
+    def compact(self, spark: SparkSession) -> None:
+        self._delta.DeltaTable(self._place).optimize.compact()
+
+
+class IcebergWriter:
+    """A table `lograft.lake` of a catalog in the folder itself."""
+
+    _NAME: Final = "lograft.lake"
+
+    def __init__(self, folder: BatchTable) -> None:
+        try:
+            from pyiceberg.catalog.sql import (  # type: ignore[import-not-found, unused-ignore]
+                SqlCatalog,
+            )
+        except ImportError:
+            raise InvalidConfig(
+                "lake.format iceberg needs the package pyiceberg[sql-sqlite]"
+            ) from None
+        place = Path(folder.root)
+        self._catalog: Any = SqlCatalog(
+            "lograft", uri=f"sqlite:///{place}/_catalog.db", warehouse=place.as_uri()
+        )
+        self._catalog.create_namespace_if_not_exists("lograft")
+
+    def has(self, batch_id: int) -> bool:
+        if not self._catalog.table_exists(self._NAME):
+            return False
+        snapshot = self._catalog.load_table(self._NAME).current_snapshot()
+        return snapshot is not None and batch_id <= int(snapshot.summary[_BATCH_PROPERTY] or -1)
+
+    def write(self, rows: DataFrame, batch_id: int) -> None:
+        arrow = rows.toArrow()
+        table = self._catalog.create_table_if_not_exists(self._NAME, schema=arrow.schema)
+        with table.update_schema() as update:
+            update.union_by_name(arrow.schema)
+        table.append(arrow, snapshot_properties={_BATCH_PROPERTY: str(batch_id)})
+
+    def compact(self, spark: SparkSession) -> None:
+        """Left to Iceberg's own maintenance."""

@@ -1,0 +1,104 @@
+"""Aggregates over event time: tumbling, sliding and session windows, into a topic or a table.
+
+A window of mode append is told once, when the watermark has passed its end; records that come
+later than that are not counted any more. With mode complete the table is always all windows so far.
+"""
+
+from pyspark.sql import Column, DataFrame, SparkSession
+from pyspark.sql import functions as F
+from pyspark.sql.types import StructType
+
+from lograft.model.errors import InvalidConfig
+from lograft.spark.pipelines.folders import BatchTable, Folder, SnapshotTable
+from lograft.spark.pipelines.json_values import fields_of, parsed, schema_of
+from lograft.spark.pipelines.running import Watch, follow, stream_of
+from lograft.spark.pipelines.settings import Settings, Windows
+
+_TIME = "_event_time"
+
+
+def windows(spark: SparkSession, settings: Settings, watch: Watch) -> None:
+    asked = settings.windows
+    assert asked is not None
+    folder = Folder(asked.folder)
+    frame = aggregated(stream_of(spark, settings), _schema(spark, settings, folder), asked)
+    writer = frame.writeStream.outputMode(asked.mode).queryName("windows")
+    writer = writer.option("checkpointLocation", folder.path("_checkpoint"))
+    if asked.topic is not None:
+        rows = as_records(frame, asked)
+        writer = rows.writeStream.outputMode(asked.mode).queryName("windows").format("lograft")
+        writer = writer.options(**settings.source.options(), topic=asked.topic)
+        writer = writer.option("delivery", "exactly-once")
+        writer = writer.option("checkpointLocation", folder.path("_checkpoint"))
+    elif asked.mode == "append":
+        writer = writer.foreachBatch(_Appended(BatchTable(folder.path("table"))).add)
+    else:
+        writer = writer.foreachBatch(_Replaced(SnapshotTable(folder.path("table"))).add)
+    follow(writer, settings, watch)
+
+
+def aggregated(records: DataFrame, schema: StructType, asked: Windows) -> DataFrame:
+    """The columns window_start, window_end, those grouped by, and the aggregates."""
+    rows = fields_of(parsed(records, schema), schema)
+    moment = F.col("_timestamp" if asked.event_time is None else asked.event_time)
+    timed = rows.withColumn(_TIME, moment.cast("timestamp")).withWatermark(_TIME, asked.watermark)
+    grouped = timed.groupBy(_window(asked).alias("_window"), *map(F.col, asked.group_by))
+    counted = grouped.agg(*(F.expr(sql).alias(name) for name, sql in asked.aggregates.items()))
+    return counted.select(
+        F.col("_window.start").alias("window_start"),
+        F.col("_window.end").alias("window_end"),
+        *asked.group_by,
+        *asked.aggregates,
+    )
+
+
+def _window(asked: Windows) -> Column:
+    if asked.session_gap is not None:
+        return F.session_window(_TIME, asked.session_gap)
+    assert asked.window is not None
+    return F.window(_TIME, asked.window, asked.slide or asked.window)
+
+
+def as_records(frame: DataFrame, asked: Windows) -> DataFrame:
+    """JSON, with the window and its group as the key: a compacted topic keeps the newest."""
+    key = F.to_json(F.struct("window_start", *asked.group_by))
+    return frame.select(key.alias("key"), F.to_json(F.struct("*")).alias("value"))
+
+
+def _schema(spark: SparkSession, settings: Settings, folder: Folder) -> StructType:
+    """Declared, or inferred once from what is in the topics now, and kept."""
+    asked = settings.windows
+    assert asked is not None
+    if asked.schema is not None:
+        return StructType.fromDDL(asked.schema)
+    stored = folder.read_json("_schema.json")
+    if stored is not None:
+        return StructType.fromJson(stored)
+    reading = spark.read.format("lograft").options(**settings.source.batch_options())
+    found = schema_of(reading.option("columns", "value").load())
+    if not found.fields:
+        raise InvalidConfig(
+            "there are no JSON records in the topics to infer a schema from: set windows.schema"
+        )
+    folder.write_json(found.jsonValue(), "_schema.json")
+    return found
+
+
+class _Appended:
+    def __init__(self, table: BatchTable) -> None:
+        self._table = table
+
+    def add(self, rows: DataFrame, batch_id: int) -> None:
+        if not self._table.has(batch_id):
+            rows.coalesce(1).write.parquet(self._table.staging(f"batch-{batch_id}"))
+            self._table.add(batch_id)
+
+
+class _Replaced:
+    def __init__(self, table: SnapshotTable) -> None:
+        self._table = table
+
+    def add(self, rows: DataFrame, batch_id: int) -> None:
+        if not self._table.has(batch_id):
+            rows.coalesce(1).write.parquet(self._table.staging(f"v-{batch_id}"))
+            self._table.switch(batch_id)

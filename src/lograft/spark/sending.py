@@ -1,0 +1,42 @@
+"""What a task of the sink does with its rows, at least once: send them, and be done when all are
+acknowledged."""
+
+import asyncio
+from collections.abc import Iterator
+from typing import Final
+
+import pyarrow as pa
+
+from lograft.client.producer import Producer
+from lograft.spark.options import WriteOptions
+from lograft.spark.rows import by_topic
+
+#: Tasks send columns: batches as large as brokers take, instead of what suits single records.
+_BATCH_BYTES: Final = 1 << 20
+BULK: Final = {"max.request.size": str(4 << 20), "buffer.memory": str(64 << 20)}
+
+
+def send_rows(options: WriteOptions, batches: Iterator[pa.RecordBatch]) -> int:
+    """How many were sent; all of them are acknowledged."""
+
+    async def send() -> int:
+        async with Producer(BULK | dict(options.client)) as producer:
+            return await send_all(producer, options, batches)
+
+    return asyncio.run(send())
+
+
+async def send_all(
+    producer: Producer, options: WriteOptions, batches: Iterator[pa.RecordBatch]
+) -> int:
+    rows = 0
+    deliveries = []
+    for batch in batches:
+        for topic, records in by_topic(batch, options.topic):
+            deliveries.append(
+                await producer.enqueue_arrow(topic, records, batch_bytes=_BATCH_BYTES)
+            )
+        rows += batch.num_rows
+    for delivery in deliveries:
+        await delivery
+    return rows

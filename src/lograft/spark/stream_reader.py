@@ -1,0 +1,194 @@
+"""A topic as a stream. One reader lives in a process beside the driver as long as its query runs;
+its copies in tasks only read.
+
+Offsets come from Spark's checkpoint and go there; what is remembered here (ids of topics, the end
+of an availableNow run, when the last batch was given) is lost with the process and can be.
+"""
+
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+from pyspark.sql.datasource import DataSourceStreamReader, InputPartition
+
+from lograft.runtime.clock import SystemClock
+from lograft.spark.cluster import Cluster, TopicSeen
+from lograft.spark.data_loss import DataLossRule
+from lograft.spark.offsets import EARLIEST, LATEST, OffsetJson, Offsets, from_json, to_json
+from lograft.spark.options import ReadOptions
+from lograft.spark.planning import Range, backlog, limited, rows_in_bytes, split
+from lograft.spark.ranges import RangePartition, read_range
+from lograft.spark.spark_versions import (
+    ReadAllAvailable,
+    ReadLimit,
+    ReadMaxRows,
+    SupportsTriggerAvailableNow,
+)
+
+
+class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
+    def __init__(self, options: ReadOptions) -> None:
+        self._options = options
+        self._clock = SystemClock()
+        self._rule = DataLossRule(options.fails_on_data_loss)
+        self._cluster: Cluster | None = None
+        self._topics: dict[str, TopicSeen] = {}
+        #: Topics whose id changed in this run, until a batch has begun them anew.
+        self._replaced: set[str] = set()
+        #: Where an availableNow run ends; None: nowhere.
+        self._target: Offsets | None = None
+        self._latest: Offsets = {}
+        #: What the progress group says.
+        self._told: Offsets = {}
+        #: When a batch with news was last given, by the monotonic clock.
+        self._last_news_ms = self._clock.mono_ms()
+
+    # ── offsets ──────────────────────────────────────────────────────────────────────────────
+
+    def initialOffset(self) -> OffsetJson:
+        options = self._options
+        topics = self._look()
+        self._rule.check_there(options.subscription, topics)
+        cluster = self._asked()
+        return to_json(
+            cluster.resolve(
+                "startingOffsets",
+                options.start,
+                cluster.partitions(topics),
+                or_latest=options.late_start_is_latest,
+            )
+        )
+
+    def latestOffset(
+        self, start: OffsetJson | None = None, limit: ReadLimit | None = None
+    ) -> OffsetJson:
+        """`limit` is None before Spark 4.2, which takes all there is."""
+        latest = self._available()
+        if start is None:
+            return to_json(latest)
+        self._tell_progress(from_json(start))
+        begin = self._with_new_partitions(from_json(start), latest)
+        for one, offset in begin.items():
+            # A partition that is gone or was cut stays where it was until partitions() tells.
+            if one in latest and latest[one] < offset and one.topic not in self._replaced:
+                self._rule.end(one, offset, latest=latest[one])
+        if limit is None or isinstance(limit, ReadAllAvailable):
+            return to_json(latest)
+        return to_json(self._admitted(begin, latest, from_json(start)))
+
+    def reportLatestOffset(self) -> OffsetJson | None:
+        return to_json(self._latest) if self._latest else None
+
+    def getDefaultReadLimit(self) -> ReadLimit:
+        """The limits are ours to keep; Spark only needs to hear that there are some."""
+        options = self._options
+        if not options.limits_triggers:
+            return ReadAllAvailable()
+        return ReadMaxRows(options.trigger_offsets_max or (1 << 62))
+
+    def prepareForTriggerAvailableNow(self) -> None:
+        self._target = None
+        self._target = self._available()
+
+    def _available(self) -> Offsets:
+        topics = self._look()
+        cluster = self._asked()
+        latest = self._latest = cluster.ends(LATEST, cluster.partitions(topics))
+        if self._target is None:
+            return latest
+        return {one: min(offset, latest.get(one, offset)) for one, offset in self._target.items()}
+
+    def _admitted(self, begin: Offsets, latest: Offsets, start: Offsets) -> Offsets:
+        options = self._options
+        ready = backlog(begin, latest)
+        if ready < (options.trigger_offsets_min or 0) and self._may_wait():
+            return start
+        rows = ready
+        if options.trigger_offsets_max is not None:
+            rows = min(rows, options.trigger_offsets_max)
+        if options.trigger_bytes_max is not None and ready:
+            sizes = self._asked().row_bytes(begin, latest)
+            rows = min(rows, rows_in_bytes(options.trigger_bytes_max, begin, latest, sizes))
+        if ready:
+            self._last_news_ms = self._clock.mono_ms()
+        return limited(begin, latest, rows)
+
+    def _may_wait(self) -> bool:
+        """An availableNow run has nothing to wait for."""
+        waited_ms = self._clock.mono_ms() - self._last_news_ms
+        return self._target is None and waited_ms < self._options.trigger_delay_ms_max
+
+    def _with_new_partitions(self, start: Offsets, latest: Offsets) -> Offsets:
+        """`start`, and partitions that came since, from their beginning."""
+        new = [one for one in latest if one not in start]
+        return {**start, **self._asked().ends(EARLIEST, new)} if new else start
+
+    # ── tasks ────────────────────────────────────────────────────────────────────────────────
+
+    def partitions(self, start: OffsetJson, end: OffsetJson) -> Sequence[InputPartition]:
+        begins, ends = from_json(start), from_json(end)
+        if begins == ends:
+            return []
+        options, rule, cluster = self._options, self._rule, self._asked()
+        topics = self._topics or self._look()
+        rule.gone(begins.keys() - ends.keys())
+        there = cluster.partitions(topics)
+        rule.gone(ends.keys() - there)
+        moved = [one for one in sorted(ends) if one in there and ends[one] != begins.get(one)]
+        first = cluster.ends(EARLIEST, moved)
+        ranges = []
+        for one in moved:
+            begin = begins.get(one, first[one])
+            if ends[one] < begin or one.topic in self._replaced:
+                begin = first[one]
+            begin = rule.start(one, begin, earliest=first[one])
+            ranges.append(Range(*one, begin, ends[one], topics[one.topic].id))
+        self._replaced.clear()
+        return [
+            RangePartition(one)
+            for one in split(
+                ranges,
+                partitions_min=options.partitions_min,
+                records_max=options.partition_records_max,
+            )
+        ]
+
+    def read(self, partition: InputPartition) -> Iterator[Any]:
+        assert isinstance(partition, RangePartition)
+        return read_range(self._options, partition.range)
+
+    def commit(self, end: OffsetJson) -> None:
+        """Spark tells a batch's end here only when the next one begins; `latestOffset` hears of
+        the last one too, so progress is told there."""
+
+    def stop(self) -> None:
+        if self._cluster is not None:
+            self._cluster.close()
+            self._cluster = None
+
+    def _tell_progress(self, done: Offsets) -> None:
+        group = self._options.progress_group
+        if group is not None and done != self._told:
+            self._asked().tell_progress(group, done, self._topics)
+            self._told = done
+
+    # ── the cluster ──────────────────────────────────────────────────────────────────────────
+
+    def _asked(self) -> Cluster:
+        if self._cluster is None:
+            self._cluster = Cluster(self._options)
+        return self._cluster
+
+    def _look(self) -> dict[str, TopicSeen]:
+        cluster = self._asked()
+        seen = cluster.topics()
+        ids = {name: topic.id for name, topic in self._topics.items()}
+        if not ids and self._options.progress_group is not None:
+            there = cluster.partitions(seen)
+            ids = cluster.told_ids(self._options.progress_group, there)
+        for name, topic in seen.items():
+            before = ids.get(name, topic.id)
+            if before != topic.id:
+                self._rule.replaced(name, before, topic.id)
+                self._replaced.add(name)
+        self._topics = seen
+        return seen

@@ -1,0 +1,78 @@
+"""One node and one Spark for all tests of the source, the sink and the pipelines: both are slow to
+start."""
+
+import itertools
+import os
+import sys
+import warnings
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+from tests.compatibility.servers import Server
+from tests.spark.topics import Topics
+
+with warnings.catch_warnings():  # it imports parts of the library that Python calls outdated
+    warnings.simplefilter("ignore")
+    from pyspark.sql import SparkSession
+
+#: Short transactions, and nothing that cleans up in the middle of a test.
+SETTINGS = {
+    "auto.create.topics.enable": "false",
+    "log.initial.task.delay.ms": "3600000",
+    "transaction.abort.timed.out.transaction.cleanup.interval.ms": "200",
+}
+_serials = itertools.count()
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    for item in items:
+        if Path(__file__).parent in item.path.parents:
+            item.add_marker(pytest.mark.spark)
+            item.add_marker(pytest.mark.timeout(300))
+
+
+@pytest.fixture(scope="session")
+def node(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
+    folder = tmp_path_factory.mktemp("node")
+    with Server.of("lograft", folder, settings=SETTINGS).started() as server:
+        yield server
+
+
+@pytest.fixture(scope="session")
+def topics(node: Server) -> Topics:
+    return Topics(node.bootstrap)
+
+
+@pytest.fixture(scope="session")
+def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
+    os.environ["PYSPARK_PYTHON"] = sys.executable
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        session = (
+            SparkSession.builder.master("local[2]")
+            .config("spark.ui.enabled", "false")
+            .config("spark.sql.shuffle.partitions", "2")
+            # Many small queries: compiling them thoroughly takes longer than running them.
+            .config("spark.driver.extraJavaOptions", "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC")
+            .config("spark.sql.codegen.wholeStage", "false")
+            .config("spark.sql.session.timeZone", "UTC")
+            .config("spark.sql.warehouse.dir", str(tmp_path_factory.mktemp("warehouse")))
+            .getOrCreate()
+        )
+        session.sparkContext.setLogLevel("ERROR")
+        yield session
+        session.stop()
+
+
+@pytest.fixture
+def new_topic(topics: Topics) -> Callable[[int], str]:
+    """Creates topics with names that no other test uses; `partitions` of each."""
+
+    def create(partitions: int = 2) -> str:
+        name = f"topic-{next(_serials)}"
+        topics.create(name, partitions)
+        return name
+
+    return create

@@ -1,0 +1,165 @@
+"""The ready pipelines on a real node."""
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+
+import pyarrow.parquet as pq
+import pytest
+from confluent_kafka import Consumer, Producer, TopicPartition
+from pyspark.sql import SparkSession
+
+from lograft.spark.lag import Lag
+from lograft.spark.pipelines.folders import SnapshotTable
+from lograft.spark.pipelines.running import Watch, run_settings
+from lograft.spark.pipelines.settings import (
+    Audit,
+    Lake,
+    Settings,
+    Source,
+    Spark,
+    State,
+    Windows,
+)
+from tests.spark.topics import PATIENCE_SECONDS, Topics
+
+NewTopic = Callable[..., str]
+
+
+class Running:
+    """Pipelines over one topic, in the session of all tests."""
+
+    def __init__(self, spark: SparkSession, topics: Topics, topic: str, folder: Path) -> None:
+        self.spark = spark
+        self.topics = topics
+        self.topic = topic
+        self.folder = folder
+        self.told: list[Lag] = []
+        self.said: list[str] = []
+
+    def run(self, name: str, section: Lake | Windows | Audit | State, **source: int | str) -> None:
+        asked = Source(bootstrap=self.topics.bootstrap, topics=(self.topic,), **source)  # type: ignore[arg-type]
+        settings = Settings(source=asked, spark=Spark(), **{name: section})  # type: ignore[arg-type]
+        watch = Watch(tell=self.told.append, say=self.said.append)
+        run_settings(name, settings, spark=self.spark, watch=watch)
+
+    def fill(self, *values: object, partition: int = 0, timestamp_ms: int = 0) -> None:
+        texts = [one if isinstance(one, str) else json.dumps(one) for one in values]
+        self.topics.fill(self.topic, texts, partition=partition, timestamp_ms=timestamp_ms)
+
+    def table(self, *inside: str) -> list[dict[str, object]]:
+        path = str(self.folder.joinpath(*inside))
+        frame = self.spark.read.option("mergeSchema", "true").parquet(path)
+        return [row.asDict() for row in frame.collect()]
+
+
+@pytest.fixture
+def running(spark: SparkSession, topics: Topics, new_topic: NewTopic, tmp_path: Path) -> Running:
+    return Running(spark, topics, new_topic(2), tmp_path)
+
+
+def test_lake_takes_new_fields_and_sets_bad_records_aside(
+    running: Running, new_topic: NewTopic
+) -> None:
+    dead = new_topic(1)
+    lake = Lake(folder=str(running.folder), dead_letter_topic=dead, compact_every=0)
+    day = 1_700_000_000_000
+    running.fill(*({"id": number} for number in range(20)), timestamp_ms=day)
+    running.run("lake", lake, max_offsets_per_trigger=10)
+    assert len(running.told) == 2
+    assert running.told[-1].total == 0
+    later = day + 86_400_000
+    running.fill({"id": 20, "price": 1.5}, {"id": "no number"}, "no json", timestamp_ms=later)
+    running.run("lake", lake)
+    rows = running.table()
+    assert sorted(row["id"] for row in rows) == list(range(21))  # type: ignore[type-var]
+    assert {(row["id"], row["price"]) for row in rows if row["price"]} == {(20, 1.5)}
+    assert {str(row["date"]) for row in rows} == {"2023-11-14", "2023-11-15"}
+    assert running.said == ["new fields: price"]
+
+    consumer = Consumer({"bootstrap.servers": running.topics.bootstrap, "group.id": "unused"})
+    consumer.assign([TopicPartition(dead, 0, 0)])
+    letters = [consumer.poll(PATIENCE_SECONDS) for _ in range(2)]
+    consumer.close()
+    reasons = {
+        bytes(one.value() or b""): dict(one.headers() or [])["dead-letter.reason"]  # type: ignore[arg-type]
+        for one in letters
+        if one is not None
+    }
+    assert reasons == {
+        b'{"id": "no number"}': b"the value is not what the schema says",
+        b"no json": b"the value is not JSON",
+    }
+
+
+def test_lake_puts_small_files_together_and_keeps_every_record(running: Running) -> None:
+    lake = Lake(folder=str(running.folder), schema="id BIGINT", compact_every=3)
+    for partition in (0, 1):
+        numbers = range(partition, 40, 2)
+        running.fill(*({"id": number} for number in numbers), partition=partition)
+    running.run("lake", lake, max_offsets_per_trigger=10)
+    assert sorted(row["id"] for row in running.table()) == list(range(40))  # type: ignore[type-var]
+    files = list(running.folder.glob("batch=*/**/*.parquet"))
+    assert len(files) == 1
+    assert pq.read_metadata(files[0]).num_rows == 40
+
+
+def test_windows_into_a_table(running: Running) -> None:
+    def clicks(minute: int, user: str, count: int) -> None:
+        moment = 1_700_000_040_000 + minute * 60_000
+        running.fill(*[{"user": user, "ms": 1}] * count, timestamp_ms=moment)
+
+    clicks(0, "a", 3)
+    clicks(0, "b", 2)
+    clicks(1, "a", 4)
+    clicks(30, "a", 1)
+    windows = Windows(
+        folder=str(running.folder),
+        window="1 minute",
+        watermark="5 minutes",
+        group_by=("user",),
+        aggregates={"clicks": "count(*)", "spent": "sum(ms)"},
+        mode="complete",
+    )
+    running.run("windows", windows)
+    current = SnapshotTable(str(running.folder / "table")).current_path()
+    assert current is not None
+    rows = running.table(str(Path(current).relative_to(running.folder)))
+    counted = sorted((row["user"], row["clicks"], row["spent"]) for row in rows)
+    assert counted == [("a", 1, 1), ("a", 3, 3), ("a", 4, 4), ("b", 2, 2)]
+
+
+def test_state_is_the_latest_value_of_every_key(running: Running) -> None:
+    history = {"one": ["1", "2"], "two": ["1"]}
+
+    producer = Producer({"bootstrap.servers": running.topics.bootstrap})
+    for key, values in history.items():
+        for value in values:
+            producer.produce(running.topic, key=key, value=value)
+    producer.flush(PATIENCE_SECONDS)
+    state = State(folder=str(running.folder))
+    running.run("state", state)
+    producer.produce(running.topic, key="two", value=None)
+    producer.produce(running.topic, key="three", value="3")
+    producer.flush(PATIENCE_SECONDS)
+    running.run("state", state)
+    current = SnapshotTable(str(running.folder)).current_path()
+    assert current is not None
+    rows = running.table(Path(current).name)
+    found = {bytes(row["key"]): bytes(row["value"]) for row in rows}  # type: ignore[call-overload]
+    assert found == {b"one": b"2", b"three": b"3"}
+
+
+def test_audit_sees_unread_ranges_hot_keys_and_sequences(running: Running) -> None:
+    group = f"readers-of-{running.topic}"
+    running.fill("same", "same", "same", "x" * 100, partition=0)
+    consumer = Consumer({"bootstrap.servers": running.topics.bootstrap, "group.id": group})
+    consumer.commit(offsets=[TopicPartition(running.topic, 0, 1)], asynchronous=False)
+    consumer.close()
+    running.run("audit", Audit(folder=str(running.folder)))
+    html = (running.folder / "audit.html").read_text()
+    assert f"<td>{group}</td><td>{running.topic}</td>" in html
+    assert "<td>1 to 3</td>" in html, "the offsets that the group has not read"
+    assert "<td>same</td><td class=n>3</td><td class=n>75</td>" in html
+    assert "64 to 127" in html
+    assert running.said[-1].startswith("report: ")

@@ -1,0 +1,94 @@
+"""The sink on a real node, at least once: what Spark wrote, a stock client reads."""
+
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+from confluent_kafka import Consumer, Message, TopicPartition
+from pyspark.errors import PySparkException
+from pyspark.sql import SparkSession
+
+from tests.spark.topics import PATIENCE_SECONDS, Topics
+
+NewTopic = Callable[..., str]
+
+
+def records_of(topics: Topics, topic: str, partitions: int, count: int) -> Iterator[Message]:
+    """So many records of a topic, by a stock consumer that sees committed ones only."""
+    consumer = Consumer(
+        {
+            "bootstrap.servers": topics.bootstrap,
+            "group.id": "unused",
+            "isolation.level": "read_committed",
+            "enable.auto.commit": False,
+        }
+    )
+    consumer.assign([TopicPartition(topic, index, 0) for index in range(partitions)])
+    try:
+        for _ in range(count):
+            message = consumer.poll(PATIENCE_SECONDS)
+            assert message is not None, "fewer records than expected"
+            assert message.error() is None, message.error()
+            yield message
+    finally:
+        consumer.close()
+
+
+def test_a_table_becomes_records(spark: SparkSession, topics: Topics, new_topic: NewTopic) -> None:
+    one, other = new_topic(2), new_topic(1)
+    frame = spark.sql(
+        f"""
+        select cast(id as string) key, cast('v' as binary) value, cast(id % 2 as int) partition,
+               array(named_struct('key', 'n', 'value', cast('x' as binary))) headers,
+               '{one}' topic, 'passed over' note
+        from range(1000)
+        union all select null, null, null, null, '{other}', null
+        """
+    )
+    base = {"kafka.bootstrap.servers": topics.bootstrap}
+    frame.write.format("lograft").options(**base).mode("append").save()
+    found = list(records_of(topics, one, 2, 1000))
+    assert sorted(int(bytes(record.key() or b"-1")) for record in found) == list(range(1000))
+    assert all(record.partition() == int(record.key() or b"0") % 2 for record in found)
+    assert found[0].headers() == [("n", b"x")]
+    empty = next(records_of(topics, other, 1, 1))
+    assert (empty.key(), empty.value(), empty.headers()) == (None, None, None)
+
+
+def test_a_stream_from_topic_to_topic(
+    spark: SparkSession, topics: Topics, new_topic: NewTopic, tmp_path: Path
+) -> None:
+    origin, target = new_topic(2), new_topic(2)
+    topics.fill(origin, [f"{number}" for number in range(500)])
+    base = {"kafka.bootstrap.servers": topics.bootstrap}
+    reading = spark.readStream.format("lograft").options(**base)
+    stream = reading.option("subscribe", origin).option("startingOffsets", "earliest").load()
+    query = (
+        stream.selectExpr("key", "concat(cast(value as string), '!') value")
+        .writeStream.format("lograft")
+        .options(**base, topic=target, checkpointLocation=str(tmp_path))
+        .trigger(availableNow=True)
+        .start()
+    )
+    query.awaitTermination(PATIENCE_SECONDS)
+    found = [bytes(one.value() or b"") for one in records_of(topics, target, 2, 500)]
+    assert sorted(found) == sorted(b"%d!" % number for number in range(500))
+
+
+@pytest.mark.parametrize(
+    ("query", "words"),
+    [
+        ("select 'k' key", "there is no column value among key"),
+        ("select 'v' value", "no topic"),
+        ("select 1.5D value, 't' topic", "column value is double, but must be string or binary"),
+        ("select 'v' value, 't' topic, 'h' headers", "column headers is string"),
+        ("select 'v' value, 't' topic, '1' partition", "partition is string, but must be integer"),
+        ("select 'v' value, cast(null as string) topic", "a row has null as its topic"),
+    ],
+)
+def test_tables_that_are_no_records_are_refused(
+    spark: SparkSession, topics: Topics, query: str, words: str
+) -> None:
+    writing = spark.sql(query).write.format("lograft").mode("append")
+    with pytest.raises(PySparkException, match=words):
+        writing.option("kafka.bootstrap.servers", topics.bootstrap).save()

@@ -1,0 +1,107 @@
+"""Exactly once without Spark: tasks that stage and drivers that publish die at every point, and
+the batch comes again. What a reader of committed records sees is every row, once."""
+
+from collections.abc import Callable
+
+import pyarrow as pa
+import pytest
+
+from lograft.client.errors import ProducerFenced
+from lograft.client.producing.prepared import PreparedTransaction
+from lograft.spark.options import WriteOptions, write_options
+from lograft.spark.staging import Slot, discard, publish, stage
+from tests.spark.reading import committed_values
+from tests.spark.topics import Topics
+
+NewTopic = Callable[..., str]
+TASKS = 3
+
+
+class Sink:
+    """One query that writes to one topic; task `t` of batch `b` has the rows "b.t.0" to "b.t.9"."""
+
+    def __init__(self, topics: Topics, topic: str) -> None:
+        self._topics = topics
+        self._topic = topic
+        given = {"kafka.bootstrap.servers": topics.bootstrap, "topic": topic}
+        self.options: WriteOptions = write_options(given | {"delivery": "exactly-once"})
+
+    def rows(self, batch: int, task: int) -> list[str]:
+        return [f"{batch}.{task}.{row}" for row in range(10)]
+
+    def write(self, batch: int, task: int) -> PreparedTransaction | None:
+        table = pa.record_batch({"value": pa.array(self.rows(batch, task))})
+        count, staged = stage(self.options, Slot(self._topic, task), batch, iter([table]))
+        assert (count == 0) == (staged is None)
+        return staged
+
+    def write_all(self, batch: int) -> list[PreparedTransaction]:
+        staged = [self.write(batch, task) for task in range(TASKS)]
+        return [one for one in staged if one is not None]
+
+    def seen(self) -> list[str]:
+        return committed_values(self._topics, self._topic, 2)
+
+    def expected(self, *batches: int) -> list[str]:
+        return sorted(
+            row for batch in batches for task in range(TASKS) for row in self.rows(batch, task)
+        )
+
+
+@pytest.fixture
+def sink(topics: Topics, new_topic: NewTopic) -> Sink:
+    return Sink(topics, new_topic(2))
+
+
+def test_staged_rows_are_seen_when_they_are_published(sink: Sink) -> None:
+    for batch in (0, 1):
+        staged = sink.write_all(batch)
+        assert len(staged) == TASKS
+        publish(sink.options, staged)
+        publish(sink.options, staged)  # asked for again, it does no harm
+    assert sink.seen() == sink.expected(0, 1)
+
+
+def test_a_task_that_is_tried_again_takes_the_place_of_the_first(sink: Sink) -> None:
+    first = sink.write(0, 0)
+    again = sink.write_all(0)
+    assert first is not None
+    with pytest.raises(ProducerFenced):
+        publish(sink.options, [first])
+    publish(sink.options, again)
+    assert sink.seen() == sink.expected(0)
+
+
+def test_a_driver_that_died_before_its_commit_leaves_nothing(sink: Sink) -> None:
+    lost = sink.write_all(0)
+    publish(sink.options, sink.write_all(0))
+    with pytest.raises(ProducerFenced):
+        publish(sink.options, lost[:1])  # a driver that was only thought dead
+    assert sink.seen() == sink.expected(0)
+
+
+@pytest.mark.parametrize("published", range(TASKS + 1))
+def test_a_commit_that_died_half_way_is_finished_by_the_same_batch(
+    sink: Sink, published: int
+) -> None:
+    publish(sink.options, sink.write_all(0))
+    publish(sink.options, sink.write_all(1)[:published])
+    again = sink.write_all(1)
+    assert len(again) == TASKS - published, "what is in is not written again"
+    publish(sink.options, again)
+    publish(sink.options, sink.write_all(2))
+    assert sink.seen() == sink.expected(0, 1, 2)
+
+
+def test_an_aborted_batch_can_come_again(sink: Sink) -> None:
+    staged = sink.write_all(0)
+    discard(sink.options, staged)
+    discard(sink.options, staged)
+    publish(sink.options, sink.write_all(0))
+    assert sink.seen() == sink.expected(0)
+
+
+def test_tasks_without_rows_need_no_transaction(sink: Sink) -> None:
+    empty = pa.record_batch({"value": pa.array([], pa.string())})
+    assert stage(sink.options, Slot("nobody", 0), 0, iter([empty])) == (0, None)
+    assert stage(sink.options, Slot("nobody", 0), 0, iter([])) == (0, None)

@@ -1,0 +1,83 @@
+"""Tables of files: what is published is whole, and known when it comes again."""
+
+from pathlib import Path
+
+import pytest
+
+from lograft.spark.pipelines.folders import BatchTable, SnapshotTable
+
+
+def stage(table: BatchTable | SnapshotTable, name: str, text: str) -> None:
+    folder = Path(table.staging(name))
+    folder.mkdir(parents=True)
+    (folder / "part").write_text(text)
+
+
+def contents(folder: Path) -> list[str]:
+    return sorted(file.read_text() for file in folder.glob("batch=*/part"))
+
+
+def reopened(folder: Path) -> list[str]:
+    """As whoever opens the table next finds it."""
+    BatchTable(str(folder))
+    return contents(folder)
+
+
+def test_a_batch_is_known_when_it_comes_again(tmp_path: Path) -> None:
+    table = BatchTable(str(tmp_path / "table"))
+    assert not table.has(0)
+    stage(table, "batch-0", "zero")
+    assert not table.has(0), "staged is not published"
+    table.add(0)
+    assert BatchTable(str(tmp_path / "table")).has(0)
+    assert not table.has(1)
+
+
+def test_batches_that_were_put_together_stay_known(tmp_path: Path) -> None:
+    table = BatchTable(str(tmp_path))
+    for number in range(3):
+        stage(table, f"batch-{number}", str(number))
+        table.add(number)
+    stage(table, "compact-2", "012")
+    table.replace([0, 1, 2], "compact-2")
+    assert contents(tmp_path) == ["012"]
+    assert table.has(1)
+    assert not table.has(3)
+
+
+@pytest.mark.parametrize("removed", range(4))
+def test_a_crash_while_batches_are_put_together_is_finished_later(
+    tmp_path: Path, removed: int
+) -> None:
+    table = BatchTable(str(tmp_path))
+    for number in range(3):
+        stage(table, f"batch-{number}", str(number))
+        table.add(number)
+    stage(table, "compact-2", "012")
+    table.write_json({"batches": [0, 1, 2], "staged": "compact-2"}, "_compaction.json")
+    for number in range(removed):
+        table.remove(f"batch={number}")
+    assert reopened(tmp_path) == ["012"]
+    assert reopened(tmp_path) == ["012"]
+
+
+def test_a_crash_after_the_last_step_changes_nothing(tmp_path: Path) -> None:
+    table = BatchTable(str(tmp_path))
+    stage(table, "batch-2", "012")
+    table.add(2)
+    table.write_json({"batches": [0, 1, 2], "staged": "compact-2"}, "_compaction.json")
+    assert BatchTable(str(tmp_path)).batches() == [2]
+    assert contents(tmp_path) == ["012"]
+
+
+def test_the_current_snapshot_is_whole_and_old_ones_go(tmp_path: Path) -> None:
+    table = SnapshotTable(str(tmp_path))
+    assert table.current_path() is None
+    for version in range(4):
+        stage(table, f"v-{version}", str(version))
+        table.switch(version)
+        assert table.has(version)
+    current = table.current_path()
+    assert current is not None
+    assert (Path(current) / "part").read_text() == "3"
+    assert sorted(one.name for one in tmp_path.glob("v*")) == ["v2", "v3"]

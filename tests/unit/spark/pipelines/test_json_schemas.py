@@ -1,0 +1,32 @@
+"""Columns of JSON values: inferred once, grown later."""
+
+from pyspark.sql.types import StructType
+
+from lograft.spark.pipelines.json_schemas import grown, inferred
+
+
+def ddl(schema: StructType) -> str:
+    return schema.simpleString().removeprefix("struct<").removesuffix(">")
+
+
+def test_types_are_those_of_all_records_together() -> None:
+    values = [
+        '{"id": 1, "price": 2, "ok": true, "tags": ["a"], "who": {"name": "x"}}',
+        '{"id": 9223372036854775807, "price": 2.5, "tags": [], "who": {"age": 7}, "note": null}',
+        "not json",
+        "[1]",
+    ]
+    assert ddl(inferred(values)) == (
+        "id:bigint,price:double,ok:boolean,tags:array<string>,"
+        "who:struct<name:string,age:bigint>,note:string"
+    )
+
+
+def test_what_differs_becomes_text() -> None:
+    assert ddl(inferred(['{"a": 1, "b": [1]}', '{"a": "x", "b": {}}'])) == "a:string,b:string"
+
+
+def test_new_fields_come_behind_and_old_ones_keep_their_types() -> None:
+    known = inferred(['{"id": 1, "who": {"name": "x"}}'])
+    seen = inferred(['{"ID": "one", "who": {"age": 7}, "price": 0.5}'])
+    assert ddl(grown(known, seen)) == "id:bigint,who:struct<name:string,age:bigint>,price:double"

@@ -1,0 +1,29 @@
+"""The HTML of a report."""
+
+from lograft.spark.pipelines.report import Section, chart, page, shown
+
+
+def test_a_page_shows_tables_and_bars_and_escapes_what_it_shows() -> None:
+    section = Section("Keys", "a note", ("key", "n"), [("<b>", 1200), ("x", None)], [("<b>", 2.0)])
+    html = page("Title & more", "here", [section])
+    assert "<title>Title &amp; more</title>" in html
+    assert "<td>&lt;b&gt;</td><td class=n>1,200</td>" in html
+    assert "<td>–</td>" in html
+    assert html.count("<rect ") == 1
+    assert "<b>" not in html
+
+
+def test_bars_are_as_long_as_their_share() -> None:
+    svg = chart([("all", 10.0), ("half", 5.0), ("none", 0.0)])
+    assert 'width="360.0"' in svg
+    assert 'width="180.0"' in svg
+    assert 'width="0.0"' in svg
+
+
+def test_numbers_are_shown_for_people() -> None:
+    assert [shown(one) for one in (1234567, 0.123, 250.4, True)] == [
+        "1,234,567",
+        "0.12",
+        "250",
+        "yes",
+    ]

@@ -1,0 +1,57 @@
+"""What the file of a pipeline may say."""
+
+import pytest
+
+from lograft.model.errors import InvalidConfig
+from lograft.spark.pipelines.settings import read_settings
+
+SOURCE = '[source]\nbootstrap = "here:9092"\ntopics = ["a", "b"]\n'
+
+
+def test_a_small_file_is_enough() -> None:
+    settings = read_settings(SOURCE + '[lake]\nfolder = "/x"\n')
+    assert settings.source.topics == ("a", "b")
+    assert settings.spark.master == "local[*]"
+    assert settings.lake is not None
+    assert settings.lake.partition_by == ("date",)
+    assert settings.windows is None
+
+
+def test_where_a_stream_begins() -> None:
+    assert read_settings(SOURCE).source.stream_options() == {
+        "kafka.bootstrap.servers": "here:9092",
+        "subscribe": "a,b",
+        "startingOffsets": "earliest",
+        "failOnDataLoss": "true",
+    }
+    timed = read_settings(SOURCE + "starting = 1700000000000\nmax_bytes_per_trigger = 9\n")
+    options = timed.source.stream_options()
+    assert options["startingTimestamp"] == "1700000000000"
+    assert options["maxBytesPerTrigger"] == "9"
+    assert "startingOffsets" not in options
+
+
+def test_client_settings_get_their_prefix() -> None:
+    settings = read_settings(SOURCE + 'kafka = {"client.id" = "me", "request.timeout.ms" = 5}\n')
+    options = settings.source.options()
+    assert options["kafka.client.id"] == "me"
+    assert options["kafka.request.timeout.ms"] == "5"
+
+
+@pytest.mark.parametrize(
+    ("text", "words"),
+    [
+        ("[source", "this is not TOML"),
+        ('[source]\ntopics = ["a"]\n', r"source\.bootstrap must be set"),
+        (SOURCE + "topcs = 1\n", "did you mean topics"),
+        (SOURCE + "max_offsets_per_trigger = 'x'\n", "must be a int"),
+        (SOURCE + '[lake]\nfolder = "/x"\nformat = "csv"\n', "parquet, delta or iceberg"),
+        (SOURCE + '[windows]\nfolder = "/x"\n', "either window or session_gap"),
+        (SOURCE + '[windows]\nfolder = "/x"\nwindow = "1 minute"\nmode = "x"\n', "append, update"),
+        (SOURCE + '[windows]\nfolder = "/x"\nwindow = "1 h"\nmode = "update"\n', "needs windows.t"),
+        ('[source]\nbootstrap = "h:1"\ntopics = "a"\n', "must be a list of strings"),
+    ],
+)
+def test_what_is_wrong_is_named(text: str, words: str) -> None:
+    with pytest.raises(InvalidConfig, match=words):
+        read_settings(text)
