@@ -1,4 +1,5 @@
-"""Brings Apache Kafka's jars into `.cache/kafka/<version>`: `python -m tools.kafka_jars`.
+"""Brings Apache Kafka's jars into `.cache/kafka/<version>`: `python -m tools.kafka_jars`; and those
+of Spark's Kafka connector into `.cache/spark`.
 
 Maven finds them by artifact name (tools/kafka/pom.xml). A finished folder carries a marker, so a
 second call costs nothing and an interrupted one starts again.
@@ -8,6 +9,7 @@ import fcntl
 import shutil
 import subprocess
 import sys
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Final
 
@@ -25,14 +27,23 @@ class JarsMissing(Exception):
 
 def kafka_jars(version: str = KAFKA_VERSION) -> Path:
     """The folder with the jars of one release, fetched on first use."""
-    folder = CACHE / version
+    pom = REPOSITORY / "tools" / "kafka" / "pom.xml"
+    return jars(CACHE / version, pom, f"-Dkafka.version={version}")
+
+
+def spark_connector_jars() -> Path:
+    """The folder with the jars of Spark's own Kafka connector."""
+    return jars(CACHE.parent / "spark" / "connector", REPOSITORY / "tools" / "spark" / "pom.xml")
+
+
+def jars(folder: Path, pom: Path, *settings: str) -> Path:
     if is_complete(folder):
         return folder
     folder.parent.mkdir(parents=True, exist_ok=True)
-    with (folder.parent / f".{version}.lock").open("w") as lock:
+    with (folder.parent / f".{folder.name}.lock").open("w") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)
         if not is_complete(folder):
-            fetch(version, folder)
+            fetch(folder, pom, settings)
     return folder
 
 
@@ -40,7 +51,7 @@ def is_complete(folder: Path) -> bool:
     return (folder / ".complete").exists()
 
 
-def fetch(version: str, folder: Path) -> None:
+def fetch(folder: Path, pom: Path, settings: Sequence[str]) -> None:
     ensure_program("mvn", package="maven")
     ensure_program("java", package="default-jre-headless")
     command = [
@@ -48,15 +59,15 @@ def fetch(version: str, folder: Path) -> None:
         "--batch-mode",
         "--quiet",
         "--file",
-        str(REPOSITORY / "tools" / "kafka" / "pom.xml"),
-        f"-Dkafka.version={version}",
+        str(pom),
+        *settings,
         "-DincludeScope=runtime",
         f"-DoutputDirectory={folder}",
         "dependency:copy-dependencies",
     ]
     done = subprocess.run(command, capture_output=True, text=True, timeout=FETCH_SECONDS_MAX)
     if done.returncode != 0:
-        raise JarsMissing(f"Maven could not fetch Kafka {version}:\n{done.stdout[-2000:]}")
+        raise JarsMissing(f"Maven could not fetch {folder.name}:\n{done.stdout[-2000:]}")
     (folder / ".complete").touch()
 
 

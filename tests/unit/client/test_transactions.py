@@ -11,6 +11,7 @@ from lograft.client.coordinators import Coordinator, Kind
 from lograft.client.errors import ClientError, ProducerFenced, TransactionFailed, WrongUse
 from lograft.client.producer import Producer
 from lograft.client.producing import transactions
+from lograft.client.producing.prepared import PreparedTransaction, complete_transactions
 from lograft.client.retries import persist
 from lograft.client.types import GroupMetadata, OffsetAndMetadata, TopicPartition
 from lograft.simulation.client import Refused
@@ -331,5 +332,58 @@ def test_cancelled_in_the_middle_the_block_is_aborted() -> None:
         async with producer.transaction():
             await producer.send("t", b"kept", partition=0)
         assert await committed(cluster, 0) == ["kept"]
+
+    play(scenario)
+
+
+async def complete(
+    cluster: VirtualCluster, *prepared: PreparedTransaction, commits: bool = True
+) -> None:
+    settings = {"bootstrap.servers": ",".join(map(str, cluster.bootstrap()))}
+    runtime = cluster.client_runtime("driver")
+    await complete_transactions(settings, prepared, commits=commits, runtime=runtime)
+
+
+def test_a_prepared_transaction_is_ended_by_somebody_else() -> None:
+    async def scenario(cluster: VirtualCluster, producer: Producer) -> None:
+        await producer.begin_transaction()
+        await producer.enqueue("t", b"kept", partition=0)
+        kept = await producer.prepare_transaction()
+        with pytest.raises(WrongUse, match="somebody else ends it"):
+            await producer.send("t", b"too late", partition=0)
+        await producer.close()
+        await complete(cluster, kept)
+        await complete(cluster, kept)  # asked for again, it does no harm
+        async with producer_of(cluster) as other:
+            await other.begin_transaction()
+            await other.enqueue("t", b"dropped", partition=0)
+            dropped = await other.prepare_transaction()
+        await complete(cluster, dropped, commits=False)
+        assert await committed(cluster, 0) == ["kept"]
+
+    play(scenario)
+
+
+def test_a_prepared_transaction_ends_with_its_transactional_id_taken_over() -> None:
+    async def scenario(cluster: VirtualCluster, producer: Producer) -> None:
+        await producer.begin_transaction()
+        await producer.enqueue("t", b"lost", partition=0)
+        lost = await producer.prepare_transaction()
+        async with producer_of(cluster) as newer:
+            await newer.init_transactions()
+            with pytest.raises(ProducerFenced):
+                await complete(cluster, lost)
+            await complete(cluster, lost, commits=False)
+        assert await committed(cluster, 0) == []
+
+    play(scenario)
+
+
+def test_an_empty_prepared_transaction_is_ended_without_a_word() -> None:
+    async def scenario(cluster: VirtualCluster, producer: Producer) -> None:
+        await producer.begin_transaction()
+        prepared = await producer.prepare_transaction()
+        assert prepared.is_empty
+        await complete(cluster, prepared)
 
     play(scenario)

@@ -2,7 +2,7 @@
 
 from itertools import pairwise
 
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from lograft.model.types import TopicPartition
@@ -23,6 +23,7 @@ def test_what_is_below_the_limit_is_taken_whole() -> None:
     assert limited({A: 0}, {A: 5, B: 5}, 10) == {A: 5, B: 5}
 
 
+@settings(deadline=None)
 @given(
     st.dictionaries(
         st.sampled_from([A, B, C]),
@@ -63,6 +64,7 @@ def test_tasks_are_cut_smaller_when_asked() -> None:
     assert all(one.size <= 4 for one in split(ranges, partitions_min=None, records_max=4))
 
 
+@settings(deadline=None)
 @given(st.integers(1, 1000), st.integers(1, 50), st.integers(1, 50))
 def test_cut_ranges_join_again(size: int, parts: int, records_max: int) -> None:
     cut = split([Range("t", 0, 7, 7 + size)], partitions_min=parts, records_max=records_max)
