@@ -82,7 +82,7 @@ def test_lake_takes_new_fields_and_sets_bad_records_aside(
     letters = [consumer.poll(PATIENCE_SECONDS) for _ in range(2)]
     consumer.close()
     reasons = {
-        bytes(one.value() or b""): dict(one.headers() or [])["dead-letter.reason"]  # type: ignore[arg-type]
+        bytes(one.value() or b""): dict(one.headers() or [])["dead-letter.reason"]
         for one in letters
         if one is not None
     }

@@ -16,7 +16,6 @@ from lograft.client.consuming.ranges import RangeReader
 from lograft.client.consuming.settings import ConsumerSettings
 from lograft.client.core import ClientCore
 from lograft.client.errors import ClientError, TimedOut, broker_error
-from lograft.client.types import OffsetAndMetadata
 from lograft.model.errors import ErrorCode, InvalidConfig
 from lograft.model.types import TopicPartition
 from lograft.spark.offsets import (
@@ -121,19 +120,9 @@ class Cluster:
         says it."""
         return self._run(self._row_bytes(start, end))
 
-    def tell_progress(self, group: str, offsets: Offsets, topics: Mapping[str, TopicSeen]) -> None:
-        """Commits how far the query is, for others to see. Beside each offset stands the id of its
-        topic: so a later run knows whether the topic is still that one."""
-        places = {
-            one: OffsetAndMetadata(offset, str(topics[one.topic].id))
-            for one, offset in offsets.items()
-            if one.topic in topics
-        }
-        self._run(self._commit(group, places))
-
-    def told_ids(self, group: str, partitions: Iterable[TopicPartition]) -> dict[str, UUID]:
-        """The ids of the topics that an earlier run has read."""
-        return self._run(self._told_ids(group, list(partitions)))
+    def tell_progress(self, group: str, offsets: Offsets) -> None:
+        """Commits how far the query is, for others to see; nothing is ever read from there."""
+        self._run(self._commit(group, offsets))
 
     # ── asking ───────────────────────────────────────────────────────────────────────────────
 
@@ -200,22 +189,11 @@ class Cluster:
         found = await OffsetLookup(core).look_up(wanted, deadline_ms)
         return {one: answer.offset for one, answer in found.items()}
 
-    async def _commit(self, group: str, places: dict[TopicPartition, OffsetAndMetadata]) -> None:
-        await (await self._committing(group)).commit(places)
-
-    async def _told_ids(self, group: str, partitions: list[TopicPartition]) -> dict[str, UUID]:
-        committed = await (await self._committing(group)).committed(partitions)
-        return {
-            one.topic: UUID(place.metadata)
-            for one, place in committed.items()
-            if place is not None and place.metadata
-        }
-
-    async def _committing(self, group: str) -> Consumer:
+    async def _commit(self, group: str, offsets: Offsets) -> None:
         if self._committer is None:
             self._committer = Consumer({**self._options.client, "group.id": group})
             await self._committer.start()
-        return self._committer
+        await self._committer.commit(offsets)
 
     async def _row_bytes(
         self, start: Mapping[TopicPartition, int], end: Mapping[TopicPartition, int]

@@ -168,7 +168,8 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     def _tell_progress(self, done: Offsets) -> None:
         group = self._options.progress_group
         if group is not None and done != self._told:
-            self._asked().tell_progress(group, done, self._topics)
+            there = {one: offset for one, offset in done.items() if one.topic in self._topics}
+            self._asked().tell_progress(group, there)
             self._told = done
 
     # ── the cluster ──────────────────────────────────────────────────────────────────────────
@@ -179,16 +180,11 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         return self._cluster
 
     def _look(self) -> dict[str, TopicSeen]:
-        cluster = self._asked()
-        seen = cluster.topics()
-        ids = {name: topic.id for name, topic in self._topics.items()}
-        if not ids and self._options.progress_group is not None:
-            there = cluster.partitions(seen)
-            ids = cluster.told_ids(self._options.progress_group, there)
+        seen = self._asked().topics()
         for name, topic in seen.items():
-            before = ids.get(name, topic.id)
-            if before != topic.id:
-                self._rule.replaced(name, before, topic.id)
+            before = self._topics.get(name, topic)
+            if before.id != topic.id:
+                self._rule.replaced(name, before.id, topic.id)
                 self._replaced.add(name)
         self._topics = seen
         return seen

@@ -6,6 +6,7 @@ from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 from pyspark.sql.types import StringType, StructField, StructType
 
+from lograft.model.errors import InvalidConfig
 from lograft.spark.pipelines.json_schemas import inferred
 
 #: Where a record is from, beside its fields.
@@ -13,6 +14,14 @@ PLACE: Final = ("_topic", "_partition", "_offset", "_timestamp", "_key")
 _CORRUPT: Final = "_corrupt_record"
 #: So many records say what fields there are.
 SAMPLE: Final = 2_000
+
+
+def declared(text: str) -> StructType:
+    """Of a setting: `id BIGINT, name STRING`."""
+    schema = StructType.fromDDL(text)
+    if not isinstance(schema, StructType):
+        raise InvalidConfig(f"schema is {text!r}, but must be columns: id BIGINT, name STRING")
+    return schema
 
 
 def schema_of(records: DataFrame) -> StructType:

@@ -14,6 +14,7 @@ from lograft.spark.pipelines.folders import BatchTable
 from lograft.spark.pipelines.json_schemas import grown
 from lograft.spark.pipelines.json_values import (
     dead_letters,
+    declared,
     fields_of,
     parsed,
     schema_of,
@@ -71,7 +72,7 @@ class _LakeTable:
 
     def _known_schema(self) -> StructType | None:
         if self._asked.schema is not None:
-            return StructType.fromDDL(self._asked.schema)
+            return declared(self._asked.schema)
         stored = self.folder.read_json(_SCHEMA)
         return None if stored is None else StructType.fromJson(stored)
 

@@ -14,7 +14,7 @@ from lograft.spark.lag import Lag, lag_of
 from lograft.spark.pipelines.catalogue import PIPELINES
 from lograft.spark.pipelines.settings import Settings, Spark, read_settings
 
-_LOOK_SECONDS: Final = 0.5
+_LOOK_SECONDS: Final = 1
 
 
 @dataclass(frozen=True, slots=True)

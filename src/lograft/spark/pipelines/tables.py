@@ -48,12 +48,13 @@ class ParquetWriter:
         self._folder.add(batch_id)
 
     def compact(self, spark: SparkSession) -> None:
-        """All batches but the largest ones become one, with one file for each part."""
+        """All batches become one, with one file for each part."""
         batches = self._folder.batches()
         if len(batches) < 2:
             return
         paths = [self._folder.path(f"batch={one}") for one in batches]
-        rows = spark.read.option("mergeSchema", "true").parquet(*paths)
+        reading = spark.read.option("mergeSchema", "true").option("basePath", self._folder.place)
+        rows = reading.parquet(*paths).drop("batch")
         staged = f"compact-{batches[-1]}"
         parts = [name for name in self._partition_by if name in rows.columns]
         together = rows.repartition(*parts) if parts else rows.coalesce(1)

@@ -10,7 +10,7 @@ from pyspark.sql.types import StructType
 
 from lograft.model.errors import InvalidConfig
 from lograft.spark.pipelines.folders import BatchTable, Folder, SnapshotTable
-from lograft.spark.pipelines.json_values import fields_of, parsed, schema_of
+from lograft.spark.pipelines.json_values import declared, fields_of, parsed, schema_of
 from lograft.spark.pipelines.running import Watch, follow, stream_of
 from lograft.spark.pipelines.settings import Settings, Windows
 
@@ -70,7 +70,7 @@ def _schema(spark: SparkSession, settings: Settings, folder: Folder) -> StructTy
     asked = settings.windows
     assert asked is not None
     if asked.schema is not None:
-        return StructType.fromDDL(asked.schema)
+        return declared(asked.schema)
     stored = folder.read_json("_schema.json")
     if stored is not None:
         return StructType.fromJson(stored)
