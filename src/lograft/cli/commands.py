@@ -22,6 +22,10 @@ from lograft.cli.transaction_commands import transactions
 app = typer.Typer(
     name="lograft",
     help="A distributed log and message queue that speaks Apache Kafka's protocol.",
+    epilog="Kafka's own tools, with Kafka's flags: lograft kafka-topics, kafka-configs,"
+    " kafka-consumer-groups, kafka-console-producer, kafka-console-consumer,"
+    " kafka-reassign-partitions, kafka-metadata-quorum, kafka-storage, kafka-server-start,"
+    " kafka-dump-log, kafka-metadata-shell.",
     **(SETTINGS | {"add_completion": True}),
 )
 storage = typer.Typer(help="Prepare and look at data folders.", **SETTINGS)

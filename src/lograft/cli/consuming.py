@@ -60,11 +60,18 @@ class ConsumeOptions:
     #: A Parquet file instead of lines.
     output: str | None = None
     wanted: Filter = Filter()
+    #: Of a group, which gives it partitions.
+    is_member: bool = False
 
 
 async def run(settings: Mapping[str, Any], options: ConsumeOptions) -> None:
-    """Shows everything. With a group, what was shown is committed at the end, or at Ctrl-C."""
+    """Shows everything. With a group, what was shown is committed; one that follows is a member of
+    it and shares the partitions with the others."""
     async with Consumer(settings) as consumer:
+        if options.is_member:
+            consumer.subscribe([options.topic])
+            await _show(records(consumer, None, options.wanted, options.count_max, {}), options)
+            return
         info = (await consumer.topics()).get(options.topic)
         if info is None:
             raise InvalidInput(
@@ -83,16 +90,21 @@ async def run(settings: Mapping[str, Any], options: ConsumeOptions) -> None:
             await _into_file(consumer, options, ends)
             return
         seen: dict[TopicPartition, int] = {}
+        found = records(consumer, ends, options.wanted, options.count_max, seen)
         try:
-            async for record in records(consumer, ends, options.wanted, options.count_max, seen):
-                text = json_of(record) if options.as_json else None
-                print(
-                    text or line_of(record, options.form, with_place=options.with_place),
-                    flush=options.follow,
-                )
+            await _show(found, options)
         finally:
             if consumer.settings.group_id is not None:
                 await consumer.commit(seen)
+
+
+async def _show(found: AsyncIterator[ConsumerRecord], options: ConsumeOptions) -> None:
+    async for record in found:
+        text = json_of(record) if options.as_json else None
+        print(
+            text or line_of(record, options.form, with_place=options.with_place),
+            flush=options.follow,
+        )
 
 
 async def _begin(

@@ -152,7 +152,11 @@ def consume(
         int | None, typer.Option("--max", "-n", min=1, metavar="N", help="At most so many.")
     ] = None,
     group: Annotated[
-        str | None, typer.Option(metavar="NAME", help="Go on where this group is, and commit.")
+        str | None,
+        typer.Option(
+            metavar="NAME",
+            help="Go on where this group is, and commit; with --follow as a member of it.",
+        ),
     ] = None,
     key: Annotated[str | None, typer.Option("--key", "-k", help="Only with this key.")] = None,
     grep: Annotated[
@@ -191,12 +195,18 @@ def consume(
 
     if format_ not in FORMATS:
         raise typer.BadParameter(f"--format is one of {', '.join(FORMATS)}")
+    is_member = group is not None and follow
+    if is_member and (partition or from_ not in (None, "beginning", "end")):
+        raise typer.BadParameter(
+            "a group that is followed says which partitions and where: leave --partition and --from"
+            " out"
+        )
     settings = {
         "client.id": "lograft-consume",
         "isolation.level": "read_committed" if committed else "read_uncommitted",
         "allow.auto.create.topics": "false",
         **client_settings(bootstrap_server, command_config),
-        **({} if group is None else {"group.id": group, "enable.auto.commit": "false"}),
+        **({} if group is None else _group_settings(group, from_, is_member=is_member)),
         **pairs_of(setting),
     }
     options = consuming.ConsumeOptions(
@@ -210,10 +220,19 @@ def consume(
         as_json=json,
         output=output,
         wanted=_filter(key, grep, where, header),
+        is_member=is_member,
     )
     if output is not None and follow:
         raise typer.BadParameter("--output ends at the end of the log: leave --follow out")
     run(consuming.run(settings, options))
+
+
+def _group_settings(group: str, start: str | None, *, is_member: bool) -> dict[str, str]:
+    return {
+        "group.id": group,
+        "enable.auto.commit": "true" if is_member else "false",
+        "auto.offset.reset": "latest" if start == "end" else "earliest",
+    }
 
 
 def _filter(

@@ -37,6 +37,12 @@ def _chosen(arguments: list[str]) -> Callable[[], None]:
         from lograft.cli.serving import serve_file
 
         return partial(serve_file, arguments[1])
+    if arguments and arguments[0].startswith("kafka-"):
+        from lograft.cli.kafka.tools import TOOLS, run_tool
+
+        name = arguments[0].removesuffix(".sh")
+        if name in TOOLS:
+            return partial(run_tool, name, arguments[1:])
     from lograft.cli.commands import app
 
     return app

@@ -7,7 +7,7 @@ from typing import Any, NamedTuple
 
 from lograft.cli.values import typed
 from lograft.client.producer import Producer
-from lograft.client.producing.batches import Delivery
+from lograft.client.producing.deliveries import Delivery
 from lograft.client.types import Acknowledged
 from lograft.model.errors import InvalidInput
 

@@ -2,6 +2,7 @@
 
 import logging
 import sys
+from collections.abc import Mapping
 from typing import TYPE_CHECKING, Final
 
 from lograft.model.broker_configs import BrokerConfig, broker_config, unknown_settings
@@ -28,9 +29,9 @@ def read_properties(path: str) -> dict[str, str]:
         raise InvalidInput(f"{path}: {error}") from None
 
 
-def read_config(path: str) -> BrokerConfig:
+def read_config(path: str, overrides: Mapping[str, str] | None = None) -> BrokerConfig:
     """The settings of a file; those that nobody knows are named on stderr."""
-    properties = read_properties(path)
+    properties = read_properties(path) | dict(overrides or {})
     try:
         config = broker_config(properties)
     except InvalidInput as error:
@@ -89,8 +90,9 @@ def start_embedded(data: str, port: int) -> None:
     _run(config)
 
 
-def serve_file(path: str) -> None:
-    _run(read_config(path))
+def serve_file(path: str, overrides: Mapping[str, str] | None = None) -> None:
+    """`overrides` win over what the file says."""
+    _run(read_config(path, overrides))
 
 
 def _run(config: BrokerConfig) -> None:

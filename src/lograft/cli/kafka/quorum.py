@@ -1,0 +1,169 @@
+"""kafka-metadata-quorum: describe the quorum of controllers, add and remove its voters."""
+
+import argparse
+import sys
+from collections.abc import Sequence
+
+from lograft.cli.connecting import run_admin
+from lograft.cli.kafka.tools import Parser, settings_of
+from lograft.cli.serving import read_config
+from lograft.client.admin import Admin, QuorumDescription, QuorumReplica
+from lograft.client.errors import ClientError
+from lograft.model.errors import InvalidInput
+from lograft.model.types import ZERO_UUID
+from lograft.model.uuids import uuid_from_text, uuid_to_text
+from lograft.runtime.clock import SystemClock
+from lograft.runtime.disk import RealDisk
+from lograft.storage.log_dirs import read_meta_properties
+
+
+def run(arguments: Sequence[str]) -> int:
+    parser = Parser("kafka-metadata-quorum", "Describe the quorum and change its voters.")
+    parser.add_connection(controllers=True)
+    actions = parser.add_subparsers(
+        dest="action", required=True, parser_class=argparse.ArgumentParser
+    )
+    describe = actions.add_parser("describe")
+    kind = describe.add_mutually_exclusive_group(required=True)
+    kind.add_argument("--status", action="store_true")
+    kind.add_argument("--replication", action="store_true")
+    describe.add_argument("--human-readable", action="store_true")
+    add = actions.add_parser("add-controller")
+    add.add_argument("--dry-run", action="store_true")
+    remove = actions.add_parser("remove-controller")
+    remove.add_argument("--controller-id", "-i", type=int, required=True)
+    remove.add_argument("--controller-directory-id", "-d", required=True)
+    remove.add_argument("--dry-run", action="store_true")
+    given = parser.parse_args(list(arguments))
+    works = {"describe": _describe, "add-controller": _add, "remove-controller": _remove}
+    settings = settings_of(parser, given)
+    if given.action == "add-controller":
+        # The file is the new controller's own: only the servers are ours.
+        settings = {name: one for name, one in settings.items() if name.startswith("bootstrap.")}
+    try:
+        run_admin(settings, lambda admin: works[given.action](admin, given))
+    except (ClientError, InvalidInput) as error:
+        print(error, file=sys.stderr)
+        return 1
+    return 0
+
+
+async def _describe(admin: Admin, given: argparse.Namespace) -> None:
+    quorum = await admin.describe_quorum()
+    if given.replication:
+        print("\n".join(replication_lines(quorum, _ages(quorum, given.human_readable))))
+    else:
+        cluster = None
+        if not admin.settings.asks_controllers:
+            cluster = (await admin.describe_cluster()).cluster_id
+        print("\n".join(status_lines(quorum, cluster, SystemClock().wall_ms())))
+
+
+def status_lines(quorum: QuorumDescription, cluster: str | None, now_ms: int) -> list[str]:
+    leader = next(one for one in quorum.voters if one.node == quorum.leader)
+    lag = max(leader.end_offset - one.end_offset for one in quorum.voters)
+    slowest = min(one.last_caught_up_ms for one in quorum.voters)
+    if lag == 0:
+        lag_ms = 0
+    else:
+        lag_ms = -1 if slowest < 0 else max(0, leader.last_caught_up_ms - slowest)
+    rows = [
+        ("ClusterId", cluster or ""),
+        ("LeaderId", str(quorum.leader)),
+        ("LeaderEpoch", str(quorum.leader_epoch)),
+        ("HighWatermark", str(quorum.high_watermark)),
+        ("MaxFollowerLag", str(lag)),
+        ("MaxFollowerLagTimeMs", str(lag_ms)),
+        ("CurrentVoters", f"[{', '.join(_node(one, quorum) for one in quorum.voters)}]"),
+        ("CurrentObservers", f"[{', '.join(_node(one, quorum) for one in quorum.observers)}]"),
+    ]
+    return [f"{name + ':':<24}{value}" for name, value in rows]
+
+
+def _node(one: QuorumReplica, quorum: QuorumDescription) -> str:
+    text = f'{{"id": {one.node}'
+    if one.directory != ZERO_UUID:
+        text += f', "directoryId": "{uuid_to_text(one.directory)}"'
+    if ends := quorum.addresses.get(one.node):
+        listed = ", ".join(f'"{name}://{address}"' for name, address in ends.items())
+        text += f', "endpoints": [{listed}]'
+    return text + "}"
+
+
+def replication_lines(quorum: QuorumDescription, ages: dict[int, tuple[str, str]]) -> list[str]:
+    leader = next(one for one in quorum.voters if one.node == quorum.leader)
+    voters = [one for one in quorum.voters if one is not leader]
+    rows = [
+        ["NodeId", "DirectoryId", "LogEndOffset", "Lag", "LastFetchTimestamp",
+         "LastCaughtUpTimestamp", "Status"]
+    ]  # fmt: skip
+    for status, replicas in (
+        ("Leader", [leader]),
+        ("Follower", voters),
+        ("Observer", quorum.observers),
+    ):
+        for one in replicas:
+            fetched, caught_up = ages[one.node]
+            rows.append(
+                [
+                    str(one.node),
+                    uuid_to_text(one.directory),
+                    str(one.end_offset),
+                    str(leader.end_offset - one.end_offset),
+                    fetched,
+                    caught_up,
+                    status,
+                ]
+            )
+    widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
+    return [
+        "".join(f"{text:<{width}}\t" for text, width in zip(row, widths, strict=True))
+        for row in rows
+    ]
+
+
+def _ages(quorum: QuorumDescription, human: bool) -> dict[int, tuple[str, str]]:
+    now_ms = SystemClock().wall_ms()
+
+    def said(moment_ms: int) -> str:
+        if moment_ms < 0:
+            return "-1" if not human else "-"
+        return f"{max(0, now_ms - moment_ms)} ms ago" if human else str(moment_ms)
+
+    return {
+        one.node: (said(one.last_fetch_ms), said(one.last_caught_up_ms))
+        for one in (*quorum.voters, *quorum.observers)
+    }
+
+
+async def _add(admin: Admin, given: argparse.Namespace) -> None:
+    """Who it is, its own properties and its formatted folder say."""
+    if given.command_config is None:
+        raise InvalidInput("You must specify the configuration file of the controller to be added.")
+    config = read_config(given.command_config)
+    meta = read_meta_properties(RealDisk(), config.metadata_log_dir)
+    if meta is None or meta.directory_id is None:
+        raise InvalidInput(
+            f"{config.metadata_log_dir} is not formatted: use `lograft kafka-storage format`"
+        )
+    directory = meta.directory_id
+    listeners = {one.name: one.address for one in config.advertised_controller_listeners}
+    ends = ", ".join(f"{name}://{address}" for name, address in listeners.items())
+    if not given.dry_run:
+        await admin.add_voter(config.node_id, directory, listeners)
+    verb = "DRY RUN of adding" if given.dry_run else "Added"
+    print(
+        f"{verb} controller {config.node_id} with directory id {uuid_to_text(directory)} and"
+        f" endpoints: {ends}"
+    )
+
+
+async def _remove(admin: Admin, given: argparse.Namespace) -> None:
+    directory = uuid_from_text(given.controller_directory_id)
+    if not given.dry_run:
+        await admin.remove_voter(given.controller_id, directory)
+    verb = "DRY RUN of removing" if given.dry_run else "Removed"
+    print(
+        f"{verb} KRaft controller {given.controller_id} with directory id"
+        f" {given.controller_directory_id}"
+    )
