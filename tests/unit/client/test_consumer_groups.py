@@ -69,6 +69,7 @@ def play(scenario: Scenario, *, nodes: int = 1, seed: int = 3) -> None:
         "group.consumer.heartbeat.interval.ms": "1000",
         "group.consumer.min.heartbeat.interval.ms": "500",
         "group.consumer.assignment.interval.ms": "0",
+        "group.consumer.assignors": "uniform,consistent",
     }
     VirtualCluster(nodes=nodes, seed=seed, properties=properties).play(main)
 
@@ -128,6 +129,8 @@ def test_members_share_the_partitions_and_take_over_where_others_stopped(
         assert sorted(got, key=int) == [b"%d" % i for i in range(80)]
         await first.close()
         assert await until(shared([second]), [second]) == []
+        # What the first has read is committed: nothing comes again.
+        assert await second.poll(timeout_ms=2_000) == {}
 
     play(scenario)
 
@@ -399,5 +402,28 @@ def test_psb_topics_are_every_groups() -> None:
         for consumer in pair:
             consumer.subscribe(["t"], mode="psb")
             await until(shared([consumer]), [consumer])
+
+    play(scenario)
+
+
+def test_the_server_assigns_by_its_ring_if_it_is_asked_to() -> None:
+    async def scenario(cluster: VirtualCluster, makes: Makes) -> None:
+        ring = {**CONSUMER, "group.remote.assignor": "consistent"}
+        trio = [await makes.consumer(ring) for _ in range(3)]
+
+        def is_complete() -> bool:
+            parts = [consumer.assignment() for consumer in trio]
+            return sum(map(len, parts)) == PARTITIONS and set().union(*parts) == ALL
+
+        await until(is_complete, trio)
+        before = {one: i for i, consumer in enumerate(trio) for one in consumer.assignment()}
+        await trio.pop().close()
+        await until(is_complete, trio)
+        after = {one: i for i, consumer in enumerate(trio) for one in consumer.assignment()}
+        # Only what the last one had has moved.
+        assert all(after[one] == owner for one, owner in before.items() if owner < 2)
+        unknown = await makes.consumer({**CONSUMER, "group.remote.assignor": "nobody"})
+        with pytest.raises(BrokerError, match="UNSUPPORTED_ASSIGNOR"):
+            await unknown.poll()
 
     play(scenario)

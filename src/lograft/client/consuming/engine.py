@@ -112,9 +112,12 @@ class Engine:
         self._modes = None
         if self._serving is not None:
             await asyncio.shield(self._serving)
-        membership, self.membership = self.membership, None
-        if membership is not None:
-            await membership.leave(reason, timeout_ms)
+        if self.membership is not None:
+            # It is asked who commits until the last.
+            try:
+                await self.membership.leave(reason, timeout_ms)
+            finally:
+                self.membership = None
             self.handover.raise_failure()
         self.subscription.assign(())
 

@@ -46,7 +46,7 @@ def written_subscription(
             subscribing.TopicPartition(topic=topic, partitions=indexes)
             for topic, indexes in _by_topic(owned if keeps else ()).items()
         ],
-        generation_id=generation if keeps else -1,
+        generation_id=generation,
         rack_id=rack or None,
     )
     return _VERSION.pack(_VERSION_MAX) + codec.write(message, _VERSION_MAX)
