@@ -6,9 +6,18 @@ from typing import Any
 
 import pytest
 
-from lograft.client.errors import BufferFull, ClientError, RecordTooLarge, TimedOut, WrongUse
+from lograft.client.errors import (
+    BufferFull,
+    ClientError,
+    RecordTooLarge,
+    SerializationFailed,
+    TimedOut,
+    WrongUse,
+)
 from lograft.client.producer import Producer
+from lograft.client.producing.deliveries import Delivery
 from lograft.client.producing.interceptors import Outgoing
+from lograft.client.serializers import json_serializer
 from lograft.client.types import Acknowledged
 from lograft.testing import VirtualCluster
 
@@ -218,3 +227,88 @@ def test_closing_drains_and_then_refuses() -> None:
             await producer.send("t", b"late")
 
     play(scenario, {"linger.ms": 10_000})
+
+
+def test_a_callback_that_raises_is_reported_and_breaks_nothing(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    called: list[int] = []
+
+    def on_done(delivery: Delivery) -> None:
+        called.append(delivery.result().offset)
+        raise RuntimeError("on purpose")
+
+    async def scenario(cluster: VirtualCluster, producer: Producer) -> None:
+        for number in range(3):
+            delivery = await producer.enqueue("t", b"%d" % number, partition=0)
+            delivery.add_done_callback(on_done)
+        await producer.flush()
+        # At once where the fate is known, and no better there.
+        delivery.add_done_callback(on_done)
+        assert (await producer.send("t", b"after", partition=0)).offset == 3
+
+    play(scenario)
+    assert called == [0, 1, 2, 2]
+    reported = [one for one in caplog.records if "of a delivery failed" in one.message]
+    assert len(reported) == 4
+
+
+def test_closing_fails_what_is_not_acknowledged_in_time() -> None:
+    async def scenario(cluster: VirtualCluster, producer: Producer) -> None:
+        await producer.send("t", b"before", partition=0)
+        cluster.pause(1)
+        sent = await producer.enqueue("t", b"sent", partition=0)
+        await asyncio.sleep(1)
+        waiting = await producer.enqueue("t", b"waiting", partition=0)
+        began = cluster.loop.time()
+        await producer.close(timeout_ms=2_000)
+        assert 1.9 < cluster.loop.time() - began < 2.5
+        for one in (sent, waiting):
+            with pytest.raises(TimedOut, match="2000 ms were not enough"):
+                one.result()
+        await producer.close()
+        cluster.resume(1)
+
+    play(scenario, {"max.in.flight.requests.per.connection": 1, "request.timeout.ms": 60_000})
+
+
+def test_a_serializer_that_raises_fails_its_record_only() -> None:
+    async def scenario(cluster: VirtualCluster, producer: Producer) -> None:
+        with pytest.raises(SerializationFailed, match=r"the value for topic 't' cannot be"):
+            await producer.send("t", {1, 2}, partition=0)
+        await producer.send("t", {"a": [1, None]}, partition=0)
+        await producer.send("t", None, partition=0)
+        assert await stored(cluster, 0) == [b'{"a":[1,null]}', b""]
+
+    play(scenario, {"value.serializer": json_serializer})
+
+
+def test_many_values_of_all_kinds_keep_their_order() -> None:
+    async def scenario(cluster: VirtualCluster, producer: Producer) -> None:
+        await cluster.test_client("second").create_topic("one", partitions=1)
+        values: list[bytes | str] = [
+            f"{number}" if number % 7 == 3 else b"%d" % number * (number % 40 + 1)
+            for number in range(600)
+        ]
+        values[300] = b"large" * 1_000  # larger than a batch
+        generated = (value for value in values)
+        deliveries = await producer.send_many("one", generated)
+        assert [one.offset for one in await deliveries] == list(range(600))
+        expected = [value.encode() if isinstance(value, str) else value for value in values]
+        assert await cluster.test_client("reader").read("one", 0) == expected
+
+    play(scenario, {"batch.size": 700, "buffer.memory": 9_000})
+
+
+def test_many_values_with_keys_go_where_their_keys_say() -> None:
+    async def scenario(cluster: VirtualCluster, producer: Producer) -> None:
+        keys = [b"key%d" % (number % 5) for number in range(50)]
+        deliveries = await producer.send_many("t", [b"v"] * 50, keys=keys)
+        places: dict[bytes, set[int]] = {}
+        for key, one in zip(keys, await deliveries, strict=True):
+            places.setdefault(key, set()).add(one.partition)
+        assert all(len(found) == 1 for found in places.values())
+        with pytest.raises(ValueError, match="longer"):
+            await producer.send_many("t", [b"v"] * 3, keys=keys[:2])
+
+    play(scenario)

@@ -1,7 +1,7 @@
 """The fate of records that were sent: a batch and places in it, so that a thousand records share
 one future."""
 
-import asyncio
+import logging
 from bisect import bisect_right
 from collections.abc import Callable, Generator, Iterator, Sequence
 from typing import Any, overload
@@ -9,6 +9,8 @@ from typing import Any, overload
 from lograft.client.errors import WrongUse
 from lograft.client.producing.batches import Batch
 from lograft.client.types import Acknowledged
+
+log = logging.getLogger("lograft.client")
 
 
 class Delivery:
@@ -48,10 +50,8 @@ class Delivery:
 def _called(callback: Callable[[Delivery], object], delivery: Delivery) -> None:
     try:
         callback(delivery)
-    except Exception as error:
-        asyncio.get_running_loop().call_exception_handler(
-            {"message": "a callback of a delivery failed", "exception": error}
-        )
+    except Exception:
+        log.exception("callback %r of a delivery failed", callback)
 
 
 class Deliveries(Sequence[Delivery]):
