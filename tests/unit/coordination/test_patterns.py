@@ -1,0 +1,26 @@
+import pytest
+
+from lograft.coordination.patterns import PATTERN_LENGTH_MAX, NoPattern, whole_match
+
+
+def test_a_whole_text_matches_or_not() -> None:
+    matches = whole_match("orders-.*|bills")
+    assert matches("orders-1")
+    assert matches("bills")
+    assert not matches("my-orders-1")
+
+
+def test_a_long_list_of_names_is_a_pattern() -> None:
+    names = [f"{index * 7919 % 10_007:05}-orders-of-customers" for index in range(350)]
+    pattern = "|".join(names)
+    assert len(pattern) < PATTERN_LENGTH_MAX
+    assert all(map(whole_match(pattern), names))
+
+
+@pytest.mark.parametrize(
+    "pattern",
+    ["(", r"(a)\1", "a(?=b)", "x" * (PATTERN_LENGTH_MAX + 1), r"(\pL?){300}q", "(.{0,40}x){99}"],
+)
+def test_what_is_none_or_would_take_long(pattern: str) -> None:
+    with pytest.raises(NoPattern):
+        whole_match(pattern)
