@@ -1,4 +1,4 @@
-# The front door. Every target does all of its own set-up; `make demo` and `make test` need Python 3.11+ only.
+# The front door. Every target does all of its own set-up; `make demo` and `make test` need Python 3.11+, and Java 17 for Spark.
 PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
@@ -18,8 +18,8 @@ $(INSTALLED): pyproject.toml constraints.txt
 	touch $@
 
 NODES ?= 1
-demo: install  ## records through a real client; NODES=3: on a cluster whose leaders are killed
-	$(BIN)/python examples/$(if $(filter 3,$(NODES)),cluster_demo,demo).py
+demo: install  ## a shop streams into a node, Spark makes tables of it; NODES=3: a cluster whose leaders are killed
+	$(BIN)/python -m examples.$(if $(filter 3,$(NODES)),cluster_demo,demo)
 
 test: check  ## everything that needs only PyPI, under ten minutes
 	$(BIN)/python -X dev -bb -m pytest -q -n 2 --dist loadfile -m 'not interop and not chaos'

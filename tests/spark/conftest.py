@@ -48,6 +48,7 @@ def topics(node: Server) -> Topics:
 @pytest.fixture(scope="session")
 def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
     os.environ["PYSPARK_PYTHON"] = sys.executable
+    os.environ["SPARK_LOCAL_IP"] = "127.0.0.1"
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         session = (

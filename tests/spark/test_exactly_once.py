@@ -38,7 +38,7 @@ class Copy:
             capture_output=True,
             text=True,
             timeout=240,
-            env=os.environ | {"PYSPARK_PYTHON": sys.executable},
+            env=os.environ | {"PYSPARK_PYTHON": sys.executable, "SPARK_LOCAL_IP": "127.0.0.1"},
         )
         self.output = done.stdout + done.stderr
         return done.returncode

@@ -88,7 +88,7 @@ def test_lake_takes_new_fields_and_sets_bad_records_aside(
     }
     assert reasons == {
         b'{"id": "no number"}': b"the value is not what the schema says",
-        b"no json": b"the value is not JSON",
+        b"no json": b"the value is not a JSON object",
     }
 
 

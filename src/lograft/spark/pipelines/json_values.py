@@ -61,7 +61,7 @@ def parsed(records: DataFrame, schema: StructType) -> DataFrame:
     )
     problem = (
         F.when(F.col("value").isNull(), "the record has no value")
-        .when(F.col("_json").isNull(), "the value is not JSON")
+        .when(F.json_object_keys(text).isNull(), "the value is not a JSON object")
         .when(F.col(f"_json.{_CORRUPT}").isNotNull(), "the value is not what the schema says")
     )
     return frame.withColumn("_problem", problem)

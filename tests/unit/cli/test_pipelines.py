@@ -1,0 +1,78 @@
+"""What `lograft pipeline status` and `stop` know of a run, from the files that it keeps."""
+
+import json
+import os
+from pathlib import Path
+
+import pytest
+
+from lograft.cli.pipelines import (
+    NotStopped,
+    Status,
+    _Journal,
+    described,
+    descriptions,
+    line_of,
+    status_of,
+    stop_and_wait,
+)
+from lograft.model.errors import InvalidConfig
+from lograft.model.types import TopicPartition
+from lograft.spark.lag import Lag
+
+LAG = Lag("lake", 7, 1_200, 345.6, {TopicPartition("t", 0): 10, TopicPartition("t", 1): 5})
+
+
+@pytest.fixture
+def config(tmp_path: Path) -> str:
+    file = tmp_path / "orders.toml"
+    source = '[source]\nbootstrap = "h:1"\ntopics = ["t"]\n'
+    file.write_text(f'{source}[lake]\nfolder = "{tmp_path}/lake"\n')
+    (tmp_path / "lake").mkdir()
+    return str(file)
+
+
+def test_there_are_four_pipelines() -> None:
+    assert [name for name, _ in descriptions()] == ["lake", "windows", "audit", "state"]
+
+
+def test_a_micro_batch_is_a_line() -> None:
+    assert line_of(LAG).split() == [
+        "batch",
+        "7",
+        "1,200",
+        "rows",
+        "346",
+        "rows/s",
+        "15",
+        "behind",
+    ]
+
+
+def test_status_follows_a_run(config: str, tmp_path: Path) -> None:
+    assert status_of("lake", config).state == "not run yet"
+    journal = _Journal("lake", tmp_path / "lake")
+    assert status_of("lake", config).state == "running"
+    journal.add(LAG)
+    journal.add(LAG)
+    status = status_of("lake", config)
+    assert (status.batch, status.rows, status.behind, status.pid) == (7, 2_400, 15, os.getpid())
+    journal.end("failed", problem="no broker")
+    lines = described(status_of("lake", config))
+    assert lines[0] == "lake: failed"
+    assert lines[-1].strip() == "no broker"
+
+
+def test_a_run_that_was_killed_is_not_taken_for_running(config: str, tmp_path: Path) -> None:
+    file = tmp_path / "lake" / "_status.json"
+    # No process has a number as high as that.
+    file.write_text(json.dumps({"pipeline": "lake", "state": "running", "pid": 1 << 30}))
+    assert status_of("lake", config).state == "ended without a word"
+    with pytest.raises(NotStopped, match="ended without a word"):
+        stop_and_wait("lake", config)
+    assert described(Status("lake", "not run yet")) == ["lake: not run yet"]
+
+
+def test_a_file_without_the_pipeline_is_named(config: str) -> None:
+    with pytest.raises(InvalidConfig, match=r"has no section \[state\]"):
+        status_of("state", config)
