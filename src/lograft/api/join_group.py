@@ -13,6 +13,7 @@ from typing import Final
 from lograft.api.context import Api, Context, Resource, authorize
 from lograft.api.errors import code_of
 from lograft.api.operations import DESCRIBE, READ
+from lograft.broker.coordinator_runtime import KEY_LENGTH_MAX
 from lograft.coordination.classic_member import Client, protocols_of
 from lograft.coordination.classic_subscription import CONSUMER_PROTOCOL, topics_named_in
 from lograft.metadata.errors import Refused
@@ -81,3 +82,7 @@ def check_group(context: Context, group_id: str) -> None:
         raise Refused(ErrorCode.group_authorization_failed, f"no access to group {group_id}")
     if not group_id:
         raise Refused(ErrorCode.invalid_group_id, "a group needs a name")
+    if len(group_id) > KEY_LENGTH_MAX:
+        raise Refused(
+            ErrorCode.invalid_group_id, f"the name of a group has at most {KEY_LENGTH_MAX} letters"
+        )

@@ -45,6 +45,11 @@ ENTRIES_PER_TURN: Final = 250
 #: Partitions that are loaded at the same time: a broker that inherits many at once serves the first
 #: soon, and its loop, where the others' heartbeats come in, is never busy with all of them.
 LOADS_AT_ONCE: Final = 4
+#: No record has room for a longer group or transactional id: whichever shard is asked does not have
+#: it, and nobody has to wait while the hash of a hundred megabytes is counted.
+KEY_LENGTH_MAX: Final = 32_767
+#: The hashes of longer keys are not kept: many thousands of keys are.
+KEY_LENGTH_REMEMBERED: Final = 256
 
 
 class CoordinatorKind(NamedTuple, Generic[C]):
@@ -302,12 +307,20 @@ def _replay_entry(core: Core, entry: Written | Ended) -> None:
         core.replay(record, offset=offset, producer_id=producer_id, producer_epoch=producer_epoch)
 
 
-@lru_cache(maxsize=1 << 14)
 def key_hash(key: str) -> int:
     """Not negative; Java's hash of a string, which counts in 16-bit units."""
+    if len(key) > KEY_LENGTH_MAX:
+        return 0
+    return _remembered_hash(key) if len(key) <= KEY_LENGTH_REMEMBERED else _hash(key)
+
+
+def _hash(key: str) -> int:
     units = memoryview(key.encode("utf-16-le", "surrogatepass")).cast("H")
     value = 0
     for unit in units:
         value = (31 * value + unit) & 0xFFFF_FFFF
     signed = value - (1 << 32) if value >> 31 else value
     return 0 if signed == -(1 << 31) else abs(signed)
+
+
+_remembered_hash = lru_cache(maxsize=1 << 14)(_hash)

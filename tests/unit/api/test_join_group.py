@@ -7,6 +7,9 @@ from lograft.wire.messages.join_group import JoinGroupResponse
 from tests.unit.api.groups_bench import beat, join, join_request, member_of, play, subscription
 from tests.unit.broker.bench import Bench, run
 
+#: Of JoinGroup: strings may be longer than 32767 bytes.
+FLEXIBLE_SINCE = 6
+
 
 @pytest.mark.parametrize("version", range(10))
 def test_two_members_meet(version: int) -> None:
@@ -49,6 +52,8 @@ def test_what_cannot_be(version: int) -> None:
         assert await code("session_timeout_ms", 5_999) == ErrorCode.invalid_session_timeout
         assert await code("session_timeout_ms", 1_800_001) == ErrorCode.invalid_session_timeout
         assert await code("group_id", "") == ErrorCode.invalid_group_id
+        if version >= FLEXIBLE_SINCE:
+            assert await code("group_id", "x" * 32_768) == ErrorCode.invalid_group_id
         assert await code("protocols", []) == ErrorCode.inconsistent_group_protocol
         assert await code("member_id", "stranger") == ErrorCode.unknown_member_id
 

@@ -5,7 +5,12 @@ from functools import partial
 
 import pytest
 
-from lograft.broker.coordinator_runtime import LOADS_AT_ONCE
+from lograft.broker.coordinator_runtime import (
+    KEY_LENGTH_MAX,
+    KEY_LENGTH_REMEMBERED,
+    LOADS_AT_ONCE,
+    key_hash,
+)
 from lograft.coordination.errors import CoordinatorLoading, NotCoordinator
 from lograft.model.types import OFFSETS_TOPIC
 from lograft.wire.messages.find_coordinator import FindCoordinatorRequest, FindCoordinatorResponse
@@ -58,3 +63,19 @@ def test_who_is_sent_here_too_early_need_not_look_elsewhere() -> None:
             bench.broker.groups.led_for("g")
 
     run(scenario)
+
+
+@pytest.mark.parametrize(
+    ("key", "java_hash"),
+    [
+        ("", 0),
+        ("g", 103),
+        ("polygenelubricants", 0),  # Java's is -(2 ** 31), which has no absolute value
+        ("\N{GRINNING FACE}", 1_772_899),
+        ("x" * (KEY_LENGTH_REMEMBERED + 1), 1_661_435_784),
+        # Nothing is kept under such a key, and nobody waits for its hash.
+        ("x" * (KEY_LENGTH_MAX + 1), 0),
+    ],
+)
+def test_the_partition_of_a_key(key: str, java_hash: int) -> None:
+    assert key_hash(key) == java_hash
