@@ -90,6 +90,19 @@ def test_records_in_and_out(server: Server, new_topic: NewName, tmp_path: Path) 
     )
 
 
+def test_the_newest_value_of_a_key(server: Server, new_topic: NewName) -> None:
+    topic = new_topic()
+    done("topics", "create", topic, "-p", "2")
+    lines = "".join(f"k{number % 3}:{number}\n" for number in range(9)) + "k2:gone\n"
+    done("produce", topic, "--key-separator", ":", "--null", "gone", text=lines)
+    assert done("get", topic, "k1").out == "7\n"
+    assert json.loads(done("get", topic, "k0", "--json").out)["value"] == 6
+    for key, why in (("k2", "was deleted"), ("k9", "has no record")):
+        shown = lograft("get", topic, key)
+        assert (shown.code, why in shown.err) == (1, True)
+    assert "led already" in done("topics", "elect", topic).out
+
+
 def test_a_group_goes_on_where_it_was(server: Server, new_topic: NewName) -> None:
     topic = group = new_topic()
     done("topics", "create", topic, "-p", "1")

@@ -9,7 +9,7 @@ from lograft import __version__
 from lograft.cli.bench_commands import bench
 from lograft.cli.config_commands import configs
 from lograft.cli.context_commands import context
-from lograft.cli.data_commands import consume, produce
+from lograft.cli.data_commands import consume, get, produce
 from lograft.cli.doctor_commands import doctor
 from lograft.cli.group_commands import groups
 from lograft.cli.options import SETTINGS
@@ -258,5 +258,6 @@ def metadata_shell(
 
 app.command()(produce)
 app.command()(consume)
+app.command()(get)
 app.command()(bench)
 app.command()(doctor)

@@ -74,9 +74,7 @@ async def run(settings: Mapping[str, Any], options: ConsumeOptions) -> None:
             return
         info = (await consumer.topics()).get(options.topic)
         if info is None:
-            raise InvalidInput(
-                f"there is no topic {options.topic}; `lograft topics list` shows those there are"
-            )
+            raise _no_topic(options.topic)
         there = [one.partition for one in info.partitions]
         if missing := sorted(set(options.partitions) - set(there)):
             raise InvalidInput(f"topic {options.topic} has no partition {missing[0]}")
@@ -96,6 +94,19 @@ async def run(settings: Mapping[str, Any], options: ConsumeOptions) -> None:
         finally:
             if consumer.settings.group_id is not None:
                 await consumer.commit(seen)
+
+
+async def newest_of(
+    settings: Mapping[str, Any], topic: str, key: bytes, partition: int | None
+) -> ConsumerRecord | None:
+    async with Consumer(settings) as consumer:
+        if topic not in await consumer.topics():
+            raise _no_topic(topic)
+        return await consumer.get(topic, key, partition=partition)
+
+
+def _no_topic(topic: str) -> InvalidInput:
+    return InvalidInput(f"there is no topic {topic}; `lograft topics list` shows those there are")
 
 
 async def _show(found: AsyncIterator[ConsumerRecord], options: ConsumeOptions) -> None:

@@ -1,4 +1,4 @@
-"""The commands for records: produce, consume."""
+"""The commands for records: produce, consume, get."""
 
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Annotated
@@ -225,6 +225,44 @@ def consume(
     if output is not None and follow:
         raise typer.BadParameter("--output ends at the end of the log: leave --follow out")
     run(consuming.run(settings, options))
+
+
+def get(
+    topic: Topic,
+    key: Annotated[str, typer.Argument(metavar="KEY", help="Whose newest value is wanted.")],
+    bootstrap_server: BootstrapServer = None,
+    command_config: CommandConfig = None,
+    key_format: Annotated[
+        str, typer.Option(metavar="text|hex|base64", help="How the key is written.")
+    ] = "text",
+    partition: Annotated[
+        int | None,
+        typer.Option("--partition", "-p", min=0, help="Where it is, if its hash does not say so."),
+    ] = None,
+    format_: Annotated[
+        str,
+        typer.Option("--format", metavar="auto|json|text|hex|base64", help="How it is shown."),
+    ] = "auto",
+    json: Json = False,
+) -> None:
+    """Show the newest value of a key. Exit code 1 when the key is not there, or deleted."""
+    from lograft.cli import consuming
+    from lograft.cli.connecting import run
+    from lograft.cli.contexts import client_settings
+    from lograft.cli.values import shown, typed
+
+    settings = {
+        "client.id": "lograft-get",
+        "allow.auto.create.topics": "false",
+        **client_settings(bootstrap_server, command_config),
+    }
+    wanted = typed(key, key_format)
+    record = run(consuming.newest_of(settings, topic, wanted, partition))
+    if record is None or record.value is None:
+        why = "has no record" if record is None else "was deleted"
+        typer.echo(f"lograft: key {key} {why} in {topic}", err=True)
+        raise typer.Exit(1)
+    print(consuming.json_of(record) if json else shown(record.value, format_))
 
 
 def _group_settings(group: str, start: str | None, *, is_member: bool) -> dict[str, str]:

@@ -166,3 +166,36 @@ def delete(
 
     with_admin(bootstrap_server, command_config, lambda admin: admin.delete_topics(names))
     print("\n".join(f"Topic {name} is deleted." for name in names))
+
+
+@topics.command()
+def elect(
+    names: Annotated[
+        list[str] | None,
+        typer.Argument(metavar="[TOPIC[:P,…]]…", help="Of these; all that need it if left out."),
+    ] = None,
+    unclean: Annotated[
+        bool,
+        typer.Option("--unclean", help="Any replica that lives, even if records are lost."),
+    ] = False,
+    bootstrap_server: BootstrapServer = None,
+    command_config: CommandConfig = None,
+    json: Json = False,
+) -> None:
+    """Give the lead back to the first replicas, or to any that lives."""
+    from lograft.cli.connecting import with_admin
+    from lograft.cli.output import count, show_json
+    from lograft.cli.transactions import places_of
+    from lograft.client.admin import Admin, Election, TopicPartition
+
+    async def work(admin: Admin) -> dict[TopicPartition, bool]:
+        places = await places_of(admin, names) if names else None
+        kind = Election.unclean if unclean else Election.preferred
+        return await admin.elect_leaders(kind, places)
+
+    found = with_admin(bootstrap_server, command_config, work)
+    if json:
+        show_json(found)
+    else:
+        elected = sum(found.values())
+        print(f"{count(elected, 'leader')} elected, {len(found) - elected} led already.")
