@@ -6,8 +6,19 @@ from collections.abc import Callable, Coroutine
 from typing import Any
 
 import pytest
+from confluent_kafka import Message
+from confluent_kafka import Producer as ConfluentProducer
 
-from lograft.client import Producer, TopicPartition, WrongUse, blocking
+from lograft.client import (
+    BrokerError,
+    InvalidTopic,
+    Producer,
+    RecordTooLarge,
+    TimedOut,
+    TopicPartition,
+    WrongUse,
+    blocking,
+)
 from lograft.client.types import Acknowledged
 from tests.compatibility import librdkafka
 from tests.compatibility.servers import Server
@@ -119,3 +130,146 @@ def test_reading_without_await(server: Server, new_topic: NewName) -> None:
         thread.start()
         thread.join()
         assert "belongs to thread" in refused[0]
+
+
+async def outcomes(server: Server, topic: str, **settings: Any) -> list[Acknowledged]:
+    async with Producer({"bootstrap.servers": server.bootstrap, **settings}) as producer:
+        return [await producer.send(topic, b"%d" % number) for number in range(3)]
+
+
+@pytest.mark.parametrize("acks", ["0", "1", "all"])
+def test_what_an_acknowledgement_tells(server: Server, new_topic: NewName, acks: str) -> None:
+    topic = new_topic()
+    librdkafka.create_topic(server.bootstrap, topic)
+
+    async def scenario() -> None:
+        told = await outcomes(server, topic, acks=acks)
+        offsets = [-1, -1, -1] if acks == "0" else [0, 1, 2]
+        assert [one.offset for one in told] == offsets
+        assert {one.partition for one in told} == {0}
+
+    run(scenario())
+    while len(found := values_of(server, topic)) < 3:
+        pass
+    assert found == [b"0", b"1", b"2"]
+
+
+def test_keys_headers_and_times_arrive(server: Server, new_topic: NewName) -> None:
+    topic = new_topic()
+    librdkafka.create_topic(server.bootstrap, topic)
+    headers = [("one", b"1"), ("none", None), ("one", b"again")]
+
+    async def scenario() -> None:
+        async with Producer(bootstrap_servers=server.bootstrap) as producer:
+            told = await producer.send(
+                topic, "text", key="key", timestamp_ms=1_700_000_000_123, headers=headers
+            )
+            assert told.timestamp_ms == 1_700_000_000_123
+            await producer.send(topic, None, key=b"gone")
+
+    run(scenario())
+    first, second = librdkafka.read(server.bootstrap, topic)
+    assert (first.key(), first.value(), first.headers()) == (b"key", b"text", headers)
+    assert first.timestamp()[1] == 1_700_000_000_123
+    assert (second.key(), second.value()) == (b"gone", None)
+
+
+def test_the_brokers_time_is_told_where_the_topic_wants_it(
+    server: Server, new_topic: NewName
+) -> None:
+    topic = new_topic()
+    librdkafka.create_topic(
+        server.bootstrap, topic, configs={"message.timestamp.type": "LogAppendTime"}
+    )
+
+    async def scenario() -> None:
+        async with Producer(bootstrap_servers=server.bootstrap) as producer:
+            told = await producer.send(topic, b"v", timestamp_ms=5)
+            assert told.timestamp_ms > 1_700_000_000_000
+
+    run(scenario())
+
+
+def test_keys_go_where_java_puts_them(server: Server, new_topic: NewName) -> None:
+    topic = new_topic()
+    librdkafka.create_topic(server.bootstrap, topic, partitions=8)
+    keys = [b"key %d" % number for number in range(60)]
+    theirs: dict[bytes | None, int | None] = {}
+
+    def note(_error: object, message: Message) -> None:
+        theirs[message.key()] = message.partition()
+
+    other = ConfluentProducer(
+        {"bootstrap.servers": server.bootstrap, "partitioner": "murmur2_random"}
+    )
+    for key in keys:
+        other.produce(topic, b"v", key, on_delivery=note)
+    assert other.flush(60) == 0
+
+    async def scenario() -> None:
+        async with Producer(bootstrap_servers=server.bootstrap) as producer:
+            deliveries = await producer.send_many(topic, [b"v"] * len(keys), keys=keys)
+            ours = [one.partition for one in await deliveries]
+            assert ours == [theirs[key] for key in keys]
+
+    run(scenario())
+
+
+def test_what_the_topic_refuses_is_told_and_the_rest_goes_on(
+    server: Server, new_topic: NewName
+) -> None:
+    small, compacted = new_topic(), new_topic()
+    librdkafka.create_topic(server.bootstrap, small, configs={"max.message.bytes": "1000"})
+    librdkafka.create_topic(server.bootstrap, compacted, configs={"cleanup.policy": "compact"})
+
+    async def scenario() -> None:
+        async with Producer(
+            {"bootstrap.servers": server.bootstrap, "linger.ms": 50}, max_block_ms=3_000
+        ) as producer:
+            with pytest.raises(RecordTooLarge):
+                await producer.send(small, b"v" * 2_000)
+            # Together too large, each small enough: they go in parts.
+            deliveries = await producer.send_many(small, [b"%03d" % i * 100 for i in range(12)])
+            assert [one.offset for one in await deliveries] == list(range(12))
+            with pytest.raises(BrokerError):
+                await producer.send(compacted, b"no key")
+            assert (await producer.send(compacted, b"v", key=b"k")).offset == 0
+            with pytest.raises(InvalidTopic):
+                await producer.send("no such/topic", b"v")
+            with pytest.raises(TimedOut, match="has 1 partitions, so there is no partition 5"):
+                await producer.send(small, b"v", partition=5)
+
+    run(scenario())
+
+
+def test_a_topic_is_made_when_it_is_first_used(server: Server, new_topic: NewName) -> None:
+    topic = new_topic()
+
+    async def scenario() -> None:
+        async with Producer(bootstrap_servers=server.bootstrap) as producer:
+            assert (await producer.send(topic, b"v", partition=1)).offset == 0
+            assert await producer.prepare(topic) == 2
+
+    run(scenario())
+
+
+def test_lost_connections_lose_and_double_nothing(server: Server, new_topic: NewName) -> None:
+    topic = new_topic()
+    librdkafka.create_topic(server.bootstrap, topic)
+
+    async def scenario() -> None:
+        settings = {"bootstrap.servers": server.bootstrap, "batch.size": 200, "linger.ms": 0}
+        async with Producer(settings) as producer:
+            deliveries = []
+            for number in range(300):
+                deliveries.append(await producer.enqueue(topic, b"%d" % number, partition=0))
+                if number % 60 == 30:
+                    # Somewhere between requests and their answers.
+                    await asyncio.sleep(0)
+                    link = producer._open_core().network.link_if_ready(1)
+                    if link is not None:
+                        link.close("cut by the test")
+            assert [(await one).offset for one in deliveries] == list(range(300))
+
+    run(scenario())
+    assert values_of(server, topic) == [b"%d" % number for number in range(300)]
