@@ -31,6 +31,7 @@ class Outlet:
         """`on_room`: a slice has been used up, so that the next one may be fetched."""
         self._subscription = subscription
         self._decoders = decoders
+        self._are_plain = decoders.are_plain
         self._checks_crcs = checks_crcs
         self._on_room = on_room
         #: What `next_ready` gives from, and how many records it may still give of it.
@@ -72,18 +73,21 @@ class Outlet:
         if not self._run_left or self._run is None:
             return None
         state, fetched = self._run
-        if state.is_paused or not state.slices or state.slices[0] is not fetched:
+        given = fetched.given
+        if (
+            state.is_paused
+            or not state.slices
+            or state.slices[0] is not fetched
+            or given == len(fetched.records)
+        ):
             self._run_left = 0
             return None
-        if fetched.given == len(fetched.records):
-            self._run_left = 0
-            return None
-        record = fetched.records[fetched.given]
-        if not self._decoders.are_plain:
+        record = fetched.records[given]
+        if not self._are_plain:
             record = self._decoders.decoded(record)
-        fetched.given += 1
+        fetched.given = given + 1
         self._run_left -= 1
-        state.position = Position(record.offset + 1, record.leader_epoch)
+        state.position = tuple.__new__(Position, (record[2] + 1, record[7]))
         return record
 
     def take_columns(self, *, with_headers: bool) -> "list[pa.RecordBatch]":
@@ -135,7 +139,7 @@ class Outlet:
     ) -> list[ConsumerRecord]:
         """At least one. Raises SerializationFailed if not even one can be had."""
         records = fetched.records[fetched.given : fetched.given + count]
-        if not self._decoders.are_plain:
+        if not self._are_plain:
             records = self._decoded(records)
         fetched.given += len(records)
         last = records[-1]
