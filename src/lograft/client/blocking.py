@@ -146,6 +146,7 @@ class Consumer(OwnedFace[consumer.Consumer]):
     end_offsets = awaited(consumer.Consumer.end_offsets)
     offsets_for_times = awaited(consumer.Consumer.offsets_for_times)
     lag = called(consumer.Consumer.lag)
+    preferred_replica = called(consumer.Consumer.preferred_replica)
     commit = awaited(consumer.Consumer.commit)
     commit_nowait = called(consumer.Consumer.commit_nowait)
     committed = awaited(consumer.Consumer.committed)

@@ -274,6 +274,12 @@ class Consumer:
         end = state.last_stable_offset if self.settings.is_read_committed else state.high_watermark
         return max(0, end - state.position.offset) if state.has_position and end >= 0 else None
 
+    def preferred_replica(self, partition: TopicPartition) -> int | None:
+        """The follower that this partition is read from, because it is nearer (client.rack); None:
+        its leader is."""
+        replica = self._engine().subscription.state(partition).preferred_replica
+        return None if replica < 0 else replica
+
     # ── commits ──────────────────────────────────────────────────────────────────────────────
 
     async def commit(

@@ -8,10 +8,12 @@ from typing import Any
 import pytest
 
 from lograft.client.consumer import Consumer
+from lograft.client.consuming.outlet import Polled
 from lograft.client.errors import NoPosition, OffsetOutOfRange, SerializationFailed, WrongUse
 from lograft.client.producer import Producer
 from lograft.client.serializers import json_deserializer
 from lograft.client.types import OffsetAndMetadata, TopicPartition
+from lograft.model.broker_configs import broker_config
 from lograft.testing import VirtualCluster
 
 Scenario = Callable[[VirtualCluster, Consumer], Awaitable[None]]
@@ -343,3 +345,137 @@ def test_one_task_at_a_time_and_not_before_or_after_its_life() -> None:
             raise AssertionError("a closed consumer has records")
 
     play(scenario)
+
+
+def test_a_log_that_was_cut_is_read_on_from_where_it_was_cut() -> None:
+    async def scenario(cluster: VirtualCluster, consumer: Consumer) -> None:
+        admin = cluster.test_client("admin")
+        await admin.create_topic(
+            "u",
+            replication_factor=2,
+            configs={"unclean.leader.election.enable": "true", "min.insync.replicas": "1"},
+        )
+        place = TopicPartition("u", 0)
+        leader = cluster.leader_of("u", 0)
+        await admin.produce("u", 0, numbers(10))
+        consumer.assign([place])
+        assert await read(consumer, 10) == numbers(10)
+        other = next(
+            node
+            for part in (await consumer.partitions_for("u")).partitions
+            for node in part.replicas
+            if node != leader
+        )
+        # Until the follower knows of the last ten: they are committed there too.
+        await asyncio.sleep(5)
+        cluster.kill(other)
+        await admin.produce("u", 0, numbers(5, first=10), acks=1)
+        await asyncio.sleep(15)
+        assert await read(consumer, 5) == numbers(5, first=10)
+        assert await consumer.position(place) == 15
+        cluster.kill(leader)
+        await cluster.start(other)
+        await admin.produce("u", 0, [b"another ten"])
+        assert await read(consumer, 1) == [b"another ten"]
+        assert await consumer.position(place) == 11
+
+    play(scenario, {"request.timeout.ms": 3_000}, nodes=3)
+
+
+def test_what_compaction_has_taken_out_is_passed_over() -> None:
+    async def scenario(cluster: VirtualCluster, consumer: Consumer) -> None:
+        await cluster.test_client("admin").create_topic(
+            "c",
+            configs={
+                "cleanup.policy": "compact",
+                "min.cleanable.dirty.ratio": "0.01",
+                "segment.ms": "5000",
+            },
+        )
+        servers = ",".join(map(str, cluster.bootstrap()))
+        async with Producer(
+            {"bootstrap.servers": servers, "batch.size": 300}, runtime=cluster.client_runtime()
+        ) as producer:
+            for i in range(60):
+                await producer.send("c", b"%d" % i, key=b"%d" % (i % 7))
+            # Into a new segment, so that the one before can be cleaned.
+            await asyncio.sleep(10)
+            await producer.send("c", b"last", key=b"last")
+        place = TopicPartition("c", 0)
+        consumer.assign([place])
+        kept: list[int] = []
+        while kept != [*range(53, 60), 60]:
+            await asyncio.sleep(10)
+            consumer.seek_to_beginning()
+            kept = []
+            while await consumer.position(place) < 61:
+                for record in (await consumer.poll(max_records=3))[place]:
+                    kept.append(record.offset)
+        consumer.seek(place, 5)
+        rows: list[int] = []
+        while len(rows) < 8:
+            rows += (await consumer.fetch_arrow()).column("offset").to_pylist()
+        assert rows == kept
+
+    play(scenario)
+
+
+def test_the_replica_in_ones_own_rack_is_read_while_it_is_there() -> None:
+    async def main(cluster: VirtualCluster) -> None:
+        await cluster.test_client("admin").create_topic("t", partitions=1, replication_factor=3)
+        leader = cluster.leader_of("t", 0)
+        near = 1 + leader % 3
+        settings = {"client.rack": f"rack{near}", "request.timeout.ms": 3_000}
+        async with consumer_of(cluster, settings) as consumer:
+            consumer.assign([T0])
+            await write(cluster, numbers(10))
+            assert await read(consumer, 10) == numbers(10)
+            assert consumer.preferred_replica(T0) == near
+            await write(cluster, numbers(10, first=10))
+            assert await read(consumer, 10) == numbers(10, first=10)
+            cluster.kill(near)
+            await write(cluster, numbers(10, first=20))
+            assert await read(consumer, 10) == numbers(10, first=20)
+            assert consumer.preferred_replica(T0) != near
+
+    selector = "org.apache.kafka.common.replica.RackAwareReplicaSelector"
+    cluster = VirtualCluster(nodes=3, seed=5, properties={"replica.selector.class": selector})
+    for node_id, host in cluster.hosts.items():
+        host.config = broker_config({**host.config.raw, "broker.rack": f"rack{node_id}"})
+    cluster.play(main)
+
+
+class Seeing:
+    def __init__(self) -> None:
+        self.committed: list[int] = []
+
+    def on_consume(self, records: Polled) -> Polled:
+        return {
+            one: [record._replace(value=record.value + b"!") for record in some]
+            for one, some in records.items()
+        }
+
+    def on_commit(self, offsets: Any) -> None:
+        self.committed += [place.offset for place in offsets.values()]
+
+
+class Broken:
+    def on_consume(self, records: Polled) -> Polled:
+        raise RuntimeError("on purpose")
+
+    def on_commit(self, offsets: Any) -> None:
+        raise RuntimeError("on purpose")
+
+
+def test_interceptors_see_everything_and_break_nothing() -> None:
+    seeing = Seeing()
+
+    async def scenario(cluster: VirtualCluster, consumer: Consumer) -> None:
+        await write(cluster, numbers(3))
+        consumer.assign([T0])
+        assert await read(consumer, 2) == [b"0!", b"1!"]
+        assert [record.value for record in (await consumer.poll())[T0]] == [b"2!"]
+        await consumer.commit()
+        assert seeing.committed == [3]
+
+    play(scenario, {"group.id": "g", "interceptor.classes": [Broken(), seeing]})
