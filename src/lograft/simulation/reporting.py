@@ -15,6 +15,8 @@ WHAT: Final = {
     " voters that change, snapshots",
     "cluster": "whole clusters of 3 to 6 nodes: real brokers and controllers, producers, consumers,"
     " administrators, faults 1-8, 12 and 13, isr and raft topics, switches between them",
+    "clients": "the same clusters under Lograft's own client: producers and consumers of"
+    " `lograft.client`, which find leaders, retry and keep order by themselves",
     "groups": "the same clusters with other clients: members of classic and consumer groups,"
     " transactional copiers and transfers, twins and zombies; late and repeated requests (fault 5),"
     " faults aimed at coordinators, switches of their topics",

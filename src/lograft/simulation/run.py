@@ -11,6 +11,7 @@ from pathlib import Path
 from time import process_time
 from typing import Any, Final
 
+from lograft.simulation.clients_run import run_clients
 from lograft.simulation.cluster_plan import ClusterOptions
 from lograft.simulation.cluster_run import ClusterReport, run_cluster
 from lograft.simulation.compaction_torture import torture_compaction
@@ -129,6 +130,10 @@ def run_whole_cluster(seed: int, options: ClusterOptions | None = None) -> RunRe
     return _of_cluster("cluster", run_cluster(seed, options))
 
 
+def run_with_clients(seed: int, options: ClusterOptions | None = None) -> RunReport:
+    return _of_cluster("clients", run_clients(seed, options))
+
+
 def run_with_groups(seed: int, options: GroupsOptions | None = None) -> RunReport:
     report = run_groups(seed, options)
     described = _of_cluster("groups", report)
@@ -167,16 +172,18 @@ def _of_cluster(kind: str, report: ClusterReport) -> RunReport:
     )
 
 
-def shrink_cluster(seed: int) -> RunReport:
-    first = run_cluster(seed)
+def _shrink_cluster(
+    kind: str, run: Callable[[int, ClusterOptions | None], ClusterReport], seed: int
+) -> RunReport:
+    first = run(seed, None)
     if not first.violations:
-        return run_whole_cluster(seed)
+        return _of_cluster(kind, first)
     invariant = first.violations[0].invariant
 
     def fails(options: ClusterOptions) -> bool:
-        return any(each.invariant == invariant for each in run_cluster(seed, options).violations)
+        return any(each.invariant == invariant for each in run(seed, options).violations)
 
-    return run_whole_cluster(seed, shrink_options(first.options, fails))
+    return _of_cluster(kind, run(seed, shrink_options(first.options, fails)))
 
 
 def shrink_groups(seed: int) -> RunReport:
@@ -222,6 +229,7 @@ KINDS: Final[dict[str, Runner]] = {
     "node": run_whole_node,
     "raft": run_raft_group,
     "cluster": run_whole_cluster,
+    "clients": run_with_clients,
     "groups": run_with_groups,
 }
 SHRINKERS: Final[dict[str, Runner]] = {
@@ -229,7 +237,8 @@ SHRINKERS: Final[dict[str, Runner]] = {
     "compaction": partial(_shrink_lives, run_compaction),
     "node": shrink_node,
     "raft": run_raft_group,
-    "cluster": shrink_cluster,
+    "cluster": partial(_shrink_cluster, "cluster", run_cluster),
+    "clients": partial(_shrink_cluster, "clients", run_clients),
     "groups": shrink_groups,
 }
 
@@ -301,6 +310,8 @@ def run_file(path: Path) -> RunReport:
     match fields["kind"]:
         case "cluster":
             return run_whole_cluster(seed, ClusterOptions.from_json(options))
+        case "clients":
+            return run_with_clients(seed, ClusterOptions.from_json(options))
         case "groups":
             return run_with_groups(seed, GroupsOptions.from_json(options))
         case "node":
