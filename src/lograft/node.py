@@ -459,13 +459,14 @@ async def _serve(config: BrokerConfig, on_serving: Callable[[Node], None]) -> No
             gc.freeze()
             on_serving(node)
             await stop.wait()
-            if halted:
-                raise LograftError(f"the node stops: {halted[0]}")
-            LOGGER.info("stopping")
-            await node.stop()
+            if not halted:
+                LOGGER.info("stopping")
+                await node.stop()
             raise _Stopping
     except BaseExceptionGroup as group_of_errors:
         error = _first_error(group_of_errors)
+        if error is None and halted:
+            error = LograftError(f"the node stops: {halted[0]}")
         if error is not None:
             raise error from None
         LOGGER.info("stopped")
