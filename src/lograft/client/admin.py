@@ -131,4 +131,7 @@ class Admin(TopicsPart, ConfigsPart, ClusterPart, GroupOffsetsPart, Transactions
 
     What is asked for several things together returns a mapping; when some of them fail,
     `SomeFailed` has what was done and what was not, and a single one raises its own error.
+
+        async with Admin(bootstrap_servers="localhost:9092") as admin:
+            print([topic.name for topic in await admin.list_topics()])
     """

@@ -46,7 +46,15 @@ class Consumer:
     for simulations.
 
     Partitions come and go, and positions are committed by themselves (enable.auto.commit), only
-    while the program waits for records: what it was given before counts as done then."""
+    while the program waits for records: what it was given before counts as done then.
+
+        async with Consumer(bootstrap_servers="localhost:9092", group_id="billing") as reader:
+            reader.assign([TopicPartition("greetings", 0)])
+            reader.seek_to_beginning()
+            async for record in reader:
+                print(record.offset, len(record.value))
+                break
+    """
 
     def __init__(
         self,

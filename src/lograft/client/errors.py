@@ -23,12 +23,26 @@ from lograft.model.seams import Address
 
 
 class ClientError(LograftError):
+    """What every client raises.
+
+    try:
+        await producer.send("topic", b"value")
+    except ClientError as error:
+        print("again later" if error.is_retriable else error)
+    """
+
     #: Whether the same call may succeed later without anybody changing anything.
     is_retriable: bool = False
 
 
 class ConnectionFailed(ClientError):
-    """The request was never sent."""
+    """The request was never sent.
+
+    try:
+        await producer.send("topic", b"value")
+    except ConnectionFailed as error:
+        print(error.address, error.stage)
+    """
 
     is_retriable = True
 
@@ -40,62 +54,143 @@ class ConnectionFailed(ClientError):
 
 
 class AuthenticationFailed(ConnectionFailed):
-    """The broker does not accept who we say we are; trying again will not help."""
+    """The broker does not accept who we say we are; trying again will not help.
+
+    try:
+        await producer.send("topic", b"value")
+    except AuthenticationFailed as error:
+        print("wrong password?", error)
+    """
 
     is_retriable = False
 
 
 class OutcomeUnknown(ClientError):
-    """The request was sent, but no answer came: what it asks for may have happened or not."""
+    """The request was sent, but no answer came: what it asks for may have happened or not.
+
+    try:
+        await admin.delete_topics(["old"])
+    except OutcomeUnknown as error:
+        print("perhaps deleted:", error)
+    """
 
     is_retriable = True
 
 
 class UnsupportedByBroker(ClientError):
-    """The broker does not know this API, or no version of it that can say what is asked for."""
+    """The broker does not know this API, or no version of it that can say what is asked for.
+
+    try:
+        await admin.describe_cluster()
+    except UnsupportedByBroker as error:
+        print("an older release:", error)
+    """
 
 
 class TimedOut(ClientError):
+    """A budget of the caller's is used up; the text names the setting.
+
+    try:
+        await producer.send("topic", b"value")
+    except TimedOut as error:
+        print("raise max.block.ms?", error)
+    """
+
     is_retriable = True
 
 
 class WrongUse(ClientError):
-    """The program calls what cannot be called now."""
+    """The program calls what cannot be called now.
+
+    try:
+        await producer.commit_transaction()
+    except WrongUse as error:
+        print(error)
+    """
 
 
 class Closed(WrongUse):
-    """The client has been closed."""
+    """The client has been closed.
+
+    try:
+        await producer.send("topic", b"value")
+    except Closed as error:
+        print(error)
+    """
 
 
 class NoPosition(ClientError):
-    """A partition has no committed offset, and auto.offset.reset is none."""
+    """A partition has no committed offset, and auto.offset.reset is none.
+
+    try:
+        await consumer.poll(timeout_ms=0)
+    except NoPosition:
+        consumer.seek_to_beginning()
+    """
 
 
 class LogTruncated(ClientError):
-    """What was read is not in the log of the new leader, and auto.offset.reset is none."""
+    """What was read is not in the log of the new leader, and auto.offset.reset is none.
+
+    try:
+        await consumer.poll(timeout_ms=0)
+    except LogTruncated as error:
+        print("read again:", error)
+    """
 
 
 class SerializationFailed(ClientError):
-    """A serializer or deserializer raised; its error is the cause."""
+    """A serializer or deserializer raised; its error is the cause.
+
+    try:
+        await producer.send("topic", object())
+    except SerializationFailed as error:
+        print(error.__cause__)
+    """
 
 
 class TransactionFailed(ClientError):
     """The transaction cannot be committed, or was aborted with these records in it: abort it and
-    begin again. The cause says why."""
+    begin again. The cause says why.
+
+        try:
+            async with transactional.transaction():
+                await transactional.send("topic", b"value")
+        except TransactionFailed as error:
+            print("nothing of it counts:", error.__cause__)
+    """
 
 
 class BufferFull(ClientError):
-    """buffer.memory is used up; `send` waits for room, `send_nowait` does not."""
+    """buffer.memory is used up; `send` waits for room, `send_nowait` does not.
+
+    try:
+        producer.send_nowait("topic", b"value")
+    except BufferFull:
+        await producer.flush()
+    """
 
     is_retriable = True
 
 
 class RecordTooLargeToSend(ClientError):
-    """The record alone is larger than max.request.size or buffer.memory."""
+    """The record alone is larger than max.request.size or buffer.memory.
+
+    try:
+        await producer.send("topic", b"v" * 2_000_000)
+    except RecordTooLargeToSend as error:
+        print(error)
+    """
 
 
 class BrokerError(ClientError):
-    """The broker's answer carries an error code."""
+    """The broker's answer carries an error code.
+
+    try:
+        await producer.send("topic", b"value")
+    except BrokerError as error:
+        print(error.code is ErrorCode.not_enough_replicas, error.code.name)
+    """
 
     #: Filled by subclasses that stand for codes.
     CODES: ClassVar[tuple[ErrorCode, ...]] = ()
@@ -107,14 +202,38 @@ class BrokerError(ClientError):
 
 
 class TopicMissing(BrokerError):
+    """There is no such topic or partition.
+
+    try:
+        await admin.delete_topics(["nowhere"])
+    except TopicMissing as error:
+        print(error)
+    """
+
     CODES = (ErrorCode.unknown_topic_or_partition, ErrorCode.unknown_topic_id)
 
 
 class InvalidTopic(BrokerError):
+    """No topic can have that name.
+
+    try:
+        await producer.send("no/topic", b"value")
+    except InvalidTopic as error:
+        print(error)
+    """
+
     CODES = (ErrorCode.invalid_topic_exception,)
 
 
 class NotAuthorized(BrokerError):
+    """The cluster's rules forbid it to this client.
+
+    try:
+        await producer.send("topic", b"value")
+    except NotAuthorized as error:
+        print(error.code.name)
+    """
+
     CODES = (
         ErrorCode.topic_authorization_failed,
         ErrorCode.group_authorization_failed,
@@ -124,35 +243,86 @@ class NotAuthorized(BrokerError):
 
 
 class RecordTooLarge(BrokerError):
+    """The broker does not take records of that size (max.message.bytes).
+
+    try:
+        await producer.send("topic", b"value")
+    except RecordTooLarge as error:
+        print(error)
+    """
+
     CODES = (ErrorCode.message_too_large, ErrorCode.record_list_too_large)
 
 
 class OffsetOutOfRange(BrokerError):
+    """The log does not reach there, and auto.offset.reset is none.
+
+    try:
+        await consumer.poll(timeout_ms=0)
+    except OffsetOutOfRange:
+        consumer.seek_to_beginning()
+    """
+
     CODES = (ErrorCode.offset_out_of_range,)
 
 
 class NotEnoughReplicas(BrokerError):
+    """Fewer replicas are in sync than min.insync.replicas asks for.
+
+    try:
+        await producer.send("topic", b"value")
+    except NotEnoughReplicas as error:
+        print("not safe now:", error)
+    """
+
     CODES = (ErrorCode.not_enough_replicas, ErrorCode.not_enough_replicas_after_append)
 
 
 class ProducerFenced(BrokerError):
-    """A newer producer has the same transactional id; this one is done."""
+    """A newer producer has the same transactional id; this one is done.
+
+    try:
+        async with transactional.transaction():
+            await transactional.send("topic", b"value")
+    except ProducerFenced:
+        raise SystemExit(1) from None
+    """
 
     CODES = (ErrorCode.producer_fenced, ErrorCode.invalid_producer_epoch)
 
 
 class TransactionAborted(BrokerError):
-    """The transaction cannot be committed: abort it and begin again."""
+    """The transaction cannot be committed: abort it and begin again.
+
+    try:
+        await producer.send("topic", b"value")
+    except TransactionAborted as error:
+        print(error)
+    """
 
     CODES = (ErrorCode.transaction_abortable,)
 
 
 class RebalanceInProgress(BrokerError):
+    """The group gives its partitions out anew; ask again.
+
+    try:
+        await consumer.commit()
+    except RebalanceInProgress as error:
+        print("again", error)
+    """
+
     CODES = (ErrorCode.rebalance_in_progress,)
 
 
 class CommitFailed(BrokerError):
-    """The group has gone on without this member: its partitions have new owners."""
+    """The group has gone on without this member: its partitions have new owners.
+
+    try:
+        await consumer.commit()
+    except CommitFailed as error:
+        print("others read these now:", error)
+    """
 
     CODES = (
         ErrorCode.illegal_generation,
@@ -163,33 +333,73 @@ class CommitFailed(BrokerError):
 
 
 class FencedInstance(BrokerError):
-    """Another consumer uses the same group.instance.id."""
+    """Another consumer uses the same group.instance.id.
+
+    try:
+        await consumer.poll(timeout_ms=0)
+    except FencedInstance as error:
+        print(error)
+    """
 
     CODES = (ErrorCode.fenced_instance_id, ErrorCode.unreleased_instance_id)
 
 
 class TopicExists(BrokerError):
+    """A topic of that name is there already.
+
+    try:
+        await admin.create_topics([NewTopic("topic")])
+    except TopicExists as error:
+        print(error)
+    """
+
     CODES = (ErrorCode.topic_already_exists,)
 
 
 class SettingRefused(BrokerError):
-    """A setting has a name or a value that the cluster does not take."""
+    """A setting has a name or a value that the cluster does not take.
+
+    try:
+        await admin.alter_configs({topic_resource("topic"): [ConfigChange("wrong", "1")]})
+    except SettingRefused as error:
+        print(error)
+    """
 
     CODES = (ErrorCode.invalid_config,)
 
 
 class GroupMissing(BrokerError):
+    """There is no such group.
+
+    try:
+        await admin.delete_groups(["nobody"])
+    except GroupMissing as error:
+        print(error)
+    """
+
     CODES = (ErrorCode.group_id_not_found,)
 
 
 class GroupNotEmpty(BrokerError):
-    """The group has members; stop them first."""
+    """The group has members; stop them first.
+
+    try:
+        await admin.delete_groups(["billing"])
+    except GroupNotEmpty as error:
+        print(error)
+    """
 
     CODES = (ErrorCode.non_empty_group, ErrorCode.group_subscribed_to_topic)
 
 
 class SomeFailed(ClientError):
-    """Of several things that were asked for together, some were done and others not."""
+    """Of several things that were asked for together, some were done and others not.
+
+    try:
+        await admin.delete_topics(["topic", "nowhere"])
+    except SomeFailed as error:
+        print(error.done, error.failed)
+    """
 
     def __init__(self, done: Mapping[Any, Any], failed: Mapping[Any, ClientError]) -> None:
         first, count = next(iter(failed.values())), len(failed)

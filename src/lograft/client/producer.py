@@ -45,7 +45,17 @@ CLOSE_TIMEOUT_MS: Final = 30_000
 
 class Producer:
     """Belongs to the event loop in which it was opened. Settings are Kafka's, by their dotted names
-    in a mapping or as keywords; `runtime` is for simulations."""
+    in a mapping or as keywords; `runtime` is for simulations.
+
+        async with Producer(bootstrap_servers="localhost:9092", acks="all") as producer:
+            acknowledged = await producer.send("topic", b"value", key=b"key")
+            print(acknowledged.partition, acknowledged.offset)
+
+        try:
+            Producer(bootstrap_servers="localhost:9092", acks="some")
+        except InvalidConfig as error:
+            print(error)
+    """
 
     def __init__(
         self,
@@ -102,7 +112,11 @@ class Producer:
         timestamp_ms: int | None = None,
         headers: Headers = (),
     ) -> Acknowledged:
-        """Sends a record and waits for its acknowledgement."""
+        """Sends a record and waits for its acknowledgement.
+
+        acknowledged = await producer.send("topic", b"value", key=b"key", headers=[("a", b"1")])
+        assert acknowledged.acks == -1
+        """
         delivery = await self.enqueue(
             topic,
             value,
@@ -127,7 +141,11 @@ class Producer:
         max.block.ms. The delivery tells the rest.
 
         A partition that the topic does not have is made where the broker makes partitions on
-        demand; elsewhere the delivery fails after max.block.ms and names how many there are."""
+        demand; elsewhere the delivery fails after max.block.ms and names how many there are.
+
+            delivery = await producer.enqueue("topic", b"value")
+            print((await delivery).offset)
+        """
         self._open_core()
         record = Outgoing(topic, value, key, partition, timestamp_ms, headers)
         return await self._intake.enqueue(record)
@@ -143,7 +161,12 @@ class Producer:
         headers: Headers = (),
     ) -> Delivery:
         """Puts the record into the buffer now. Raises BufferFull when there is no room, and
-        WrongUse while the topic is not known: `await producer.prepare(topic)` first."""
+        WrongUse while the topic is not known: `await producer.prepare(topic)` first.
+
+            delivery = producer.send_nowait("topic", b"value")
+            await producer.flush()
+            print(delivery.result().offset)
+        """
         self._open_core()
         if (
             key is None
@@ -161,7 +184,10 @@ class Producer:
 
     async def prepare(self, topic: str) -> int:
         """Makes the topic known, so that `send_nowait` can take records for it; returns how many
-        partitions it has."""
+        partitions it has.
+
+            assert await producer.prepare("topic") == 2
+        """
         core = self._open_core()
         deadline_ms = core.now_ms() + self.settings.max_block_ms
         return len((await core.metadata.topic(topic, deadline_ms=deadline_ms)).partitions)
@@ -169,7 +195,11 @@ class Producer:
     async def send_many(
         self, topic: str, values: Iterable[Any], *, keys: Iterable[Any] | None = None
     ) -> Deliveries:
-        """Puts all of them into the buffer, waiting for room as needed; their deliveries."""
+        """Puts all of them into the buffer, waiting for room as needed; their deliveries.
+
+        deliveries = await producer.send_many("topic", (b"%d" % number for number in range(100)))
+        assert len(await deliveries) == 100
+        """
         await self.prepare(topic)
         return await self._intake.put_many(topic, values, keys)
 
@@ -182,7 +212,12 @@ class Producer:
         batch_bytes: int | None = None,
     ) -> list[OffsetRange]:
         """Sends the rows of a table and waits until the fate of all is known: where they are, or
-        the first failure. See `enqueue_arrow`."""
+        the first failure. See `enqueue_arrow`.
+
+            import pyarrow as pa
+
+            print(await producer.send_arrow("topic", pa.table({"key": ["a"], "value": [b"1"]})))
+        """
         return await (
             await self.enqueue_arrow(topic, table, partition=partition, batch_bytes=batch_bytes)
         )
@@ -221,6 +256,12 @@ class Producer:
         await self._transactional().identify()
 
     async def begin_transaction(self) -> None:
+        """Begins a transaction: what is sent from now on belongs to it.
+
+        await transactional.begin_transaction()
+        await transactional.send("topic", b"value")
+        await transactional.commit_transaction()
+        """
         await self._transactional().begin()
 
     async def commit_transaction(self) -> None:
@@ -229,7 +270,12 @@ class Producer:
         await self._transactional().commit()
 
     async def abort_transaction(self) -> None:
-        """Nothing of the transaction counts; records that have not been sent fail."""
+        """Nothing of the transaction counts; records that have not been sent fail.
+
+        await transactional.begin_transaction()
+        await transactional.send("topic", b"never seen")
+        await transactional.abort_transaction()
+        """
         await self._transactional().abort()
 
     async def prepare_transaction(self) -> PreparedTransaction:
@@ -244,7 +290,12 @@ class Producer:
         group: GroupMetadata | str,
     ) -> None:
         """Commits offsets of a group with the transaction: how far it has read, if and only if
-        what was made of it is committed. `group`: `consumer.group_metadata()`, or a name."""
+        what was made of it is committed. `group`: `consumer.group_metadata()`, or a name.
+
+            async with transactional.transaction():
+                await transactional.send("topic", b"made of what was read")
+                await transactional.send_offsets({TopicPartition("topic", 0): 1}, "readers")
+        """
         if isinstance(group, str):
             group = GroupMetadata(group)
         told = {
@@ -257,9 +308,11 @@ class Producer:
     async def transaction(self) -> AsyncIterator[None]:
         """A transaction that is committed at the end, or aborted when something is raised.
 
-        async with producer.transaction():
-            await producer.send("out", b"result")
-            await producer.send_offsets({partition: offset + 1}, consumer.group_metadata())
+        settings = {"bootstrap.servers": "localhost:9092"}
+        async with Producer(settings, transactional_id="copy-1") as producer:
+            async with producer.transaction():
+                await producer.send("topic", b"made of what was read")
+                await producer.send_offsets({TopicPartition("topic", 0): 1}, "readers")
         """
         transactions = self._transactional()
         await transactions.begin()
@@ -281,12 +334,21 @@ class Producer:
 
     async def flush(self) -> None:
         """Until every record that was given before is acknowledged or has failed. Failures are
-        told by their deliveries."""
+        told by their deliveries.
+
+            for number in range(10):
+                producer.send_nowait("topic", b"%d" % number)
+            await producer.flush()
+        """
         self._open_core()
         self._sender.wake()
         await self._accumulator.flush()
 
     def statistics(self) -> dict[str, int]:
+        """Counts since the start, and what is in the buffer now.
+
+        print(producer.statistics()["records_sent"])
+        """
         core = self._open_core()
         return {
             **self._sender.statistics(),

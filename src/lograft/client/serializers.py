@@ -32,14 +32,26 @@ def plain_serializer(topic: str, value: Any) -> bytes | None:
 
 
 def json_serializer(topic: str, value: Any) -> bytes | None:
+    """Values that JSON can hold, as UTF-8.
+
+    Producer(bootstrap_servers="localhost:9092", value_serializer=json_serializer)
+    """
     return None if value is None else json.dumps(value, separators=(",", ":")).encode()
 
 
 def json_deserializer(topic: str, data: bytes) -> Any:
+    """What JSON holds.
+
+    Consumer(bootstrap_servers="localhost:9092", value_deserializer=json_deserializer)
+    """
     return json.loads(data)
 
 
 def text_deserializer(topic: str, data: bytes) -> str:
+    """UTF-8 as text.
+
+    Consumer(bootstrap_servers="localhost:9092", value_deserializer=text_deserializer)
+    """
     return data.decode()
 
 

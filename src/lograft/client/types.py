@@ -21,7 +21,11 @@ __all__ = [
 
 
 class Acknowledged(NamedTuple):
-    """Where a record is, and what the broker's acknowledgement promises."""
+    """Where a record is, and what the broker's acknowledgement promises.
+
+    acknowledged = await producer.send("topic", b"value")
+    print(acknowledged.partition, acknowledged.offset, acknowledged.meaning)
+    """
 
     topic: str
     partition: int
@@ -42,7 +46,13 @@ class Acknowledged(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class OffsetRange:
-    """Where records are that follow each other."""
+    """Where records are that follow each other.
+
+    import pyarrow as pa
+
+    (written,) = await producer.send_arrow("topic", pa.table({"value": [b"a", b"b"]}), partition=0)
+    assert written.count == 2
+    """
 
     topic: str
     partition: int
@@ -52,7 +62,11 @@ class OffsetRange:
 
 
 class ConsumerRecord(NamedTuple):
-    """A record as a consumer gets it."""
+    """A record as a consumer gets it.
+
+    for partition, records in (await consumer.poll(timeout_ms=0)).items():
+        print(partition, [record.value for record in records])
+    """
 
     topic: str
     partition: int
@@ -70,7 +84,11 @@ class ConsumerRecord(NamedTuple):
 
 
 class OffsetAndMetadata(NamedTuple):
-    """What a group has committed for a partition: the next record to read, and a note."""
+    """What a group has committed for a partition: the next record to read, and a note.
+
+    done = OffsetAndMetadata(7, "up to the broken one")
+    await consumer.commit({TopicPartition("topic", 0): done})
+    """
 
     offset: int
     metadata: str = ""
@@ -80,7 +98,12 @@ class OffsetAndMetadata(NamedTuple):
 
 class GroupMetadata(NamedTuple):
     """Who a consumer is in its group: with it a producer commits the consumer's offsets in a
-    transaction, and a member that the group has gone on without is refused."""
+    transaction, and a member that the group has gone on without is refused.
+
+        group = consumer.group_metadata()
+        async with transactional.transaction():
+            await transactional.send_offsets({TopicPartition("topic", 0): 1}, group)
+    """
 
     group_id: str
     #: Generation of a classic group, member epoch of the new protocol; -1: not a member.
@@ -90,7 +113,12 @@ class GroupMetadata(NamedTuple):
 
 
 class OffsetAndTimestamp(NamedTuple):
-    """The first record at or after a time."""
+    """The first record at or after a time.
+
+    partition = TopicPartition("topic", 0)
+    found = (await consumer.offsets_for_times({partition: 0}))[partition]
+    assert found is None or found.offset == 0
+    """
 
     offset: int
     timestamp_ms: int
@@ -98,6 +126,12 @@ class OffsetAndTimestamp(NamedTuple):
 
 
 class PartitionInfo(NamedTuple):
+    """A partition, and who has it.
+
+    topic = await consumer.partitions_for("topic")
+    print([partition.leader for partition in topic.partitions])
+    """
+
     partition: int
     #: -1 while there is none.
     leader: int
@@ -107,6 +141,12 @@ class PartitionInfo(NamedTuple):
 
 
 class TopicInfo(NamedTuple):
+    """A topic as a client sees it.
+
+    topic = await consumer.partitions_for("topic")
+    print(topic.id, len(topic.partitions))
+    """
+
     name: str
     #: All zeroes where the broker is too old to tell.
     id: UUID

@@ -68,6 +68,8 @@ class ConfigSource(IntEnum):
 
 
 class ConfigType(IntEnum):
+    """What kind of value a setting has."""
+
     unknown = 0
     boolean = 1
     string = 2
@@ -118,15 +120,24 @@ class ConfigChange(NamedTuple):
 
 
 def topic_resource(name: str) -> ConfigResource:
+    """A topic's settings."""
     return ConfigResource(ResourceKind.topic, name)
 
 
 def broker_resource(broker: int | None = None) -> ConfigResource:
-    """None: what holds for all brokers."""
+    """None: what holds for all brokers.
+
+    print(len(await admin.describe_configs([broker_resource(1), broker_resource()])))
+    """
     return ConfigResource(ResourceKind.broker, "" if broker is None else str(broker))
 
 
 def group_resource(name: str) -> ConfigResource:
+    """A group's settings.
+
+    found = await admin.describe_configs([group_resource("billing")])
+    assert isinstance(next(iter(found[group_resource("billing")].values())).type, ConfigType)
+    """
     return ConfigResource(ResourceKind.group, name)
 
 

@@ -273,6 +273,7 @@ class GroupOffsetsPart(GroupsPart, PartitionsPart):
     async def undo_reset(self, group: str, scope: Scope | None = None) -> ResetPlan:
         """Takes the last reset back, while the group's consumers run.
 
+        await admin.reset_offsets("billing", Target(latest=True), {"orders": None})
         await admin.undo_reset("billing")
         """
         plan = await self.plan_undo(group, scope)

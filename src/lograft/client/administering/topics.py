@@ -117,8 +117,8 @@ class TopicsPart(AdminPart):
     ) -> dict[str, CreatedTopic]:
         """Makes topics.
 
-        created = await admin.create_topics([NewTopic("orders", partitions=3), "events"])
-        print(created["orders"].id)
+        created = await admin.create_topics([NewTopic("payments", partitions=3), "refunds"])
+        print(created["payments"].id)
         """
         wanted = {
             one.name: one
@@ -145,7 +145,7 @@ class TopicsPart(AdminPart):
     async def delete_topics(self, topics: Iterable[str | UUID]) -> None:
         """Deletes topics with all that is in them, by name or id.
 
-        await admin.delete_topics(["events"])
+        await admin.delete_topics(["old"])
         """
 
         async def ask(

@@ -19,7 +19,14 @@ from lograft.client.types import OffsetRange
 
 
 class TableDelivery:
-    """The fate of a table's rows: await it, or ask it."""
+    """The fate of a table's rows: await it, or ask it.
+
+    import pyarrow as pa
+
+    delivery = await producer.enqueue_arrow("topic", pa.table({"value": [b"a", b"b"]}))
+    assert isinstance(delivery, TableDelivery)
+    print(await delivery)
+    """
 
     def __init__(self, batches: list[Batch]) -> None:
         self._batches = batches

@@ -26,7 +26,13 @@ _ABORT: Final = 0
 
 class BatchCorrupt(LograftError):
     """A batch is not as its writer made it. It can be fetched again, or skipped by seeking past
-    `last_offset`."""
+    `last_offset`.
+
+        try:
+            await consumer.poll(timeout_ms=0)
+        except BatchCorrupt as error:
+            print(error)
+    """
 
     def __init__(self, topic: str, partition: int, header: BatchHeader) -> None:
         super().__init__(

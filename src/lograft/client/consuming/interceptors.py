@@ -12,6 +12,21 @@ Polled = dict[TopicPartition, list[ConsumerRecord]]
 
 
 class ConsumerInterceptor(Protocol):
+    """Sees what is read before the program does, and what is committed.
+
+    class Counting:
+        count = 0
+
+        def on_consume(self, records):
+            self.count += len(records)
+            return records
+
+        def on_commit(self, offsets):
+            print(offsets)
+
+    Consumer(bootstrap_servers="localhost:9092", interceptor_classes=[Counting()])
+    """
+
     def on_consume(self, records: Polled) -> Polled:
         """The records to give to the program instead, or the same."""
 

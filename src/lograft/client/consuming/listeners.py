@@ -15,7 +15,13 @@ Partitions = Collection[TopicPartition]
 
 
 class ListenerFailed(ClientError):
-    """A rebalance listener raised; its error is the cause. The rebalance itself is done."""
+    """A rebalance listener raised; its error is the cause. The rebalance itself is done.
+
+    try:
+        await consumer.poll(timeout_ms=0)
+    except ListenerFailed as error:
+        print(error.__cause__)
+    """
 
 
 class RebalanceListener:

@@ -21,7 +21,14 @@ _SET: Final = 0
 
 
 class WrongMode(ClientError):
-    """The topic is read in another way."""
+    """The topic is read in another way.
+
+    try:
+        consumer.unsubscribe
+        await consumer.poll(timeout_ms=0)
+    except WrongMode as error:
+        print(error)
+    """
 
 
 class SubscriptionModes:

@@ -46,7 +46,15 @@ _MISSING_MAX: Final = 3
 
 
 class DataLost(ClientError):
-    """The range cannot be read as it was planned."""
+    """The range cannot be read as it was planned.
+
+    async with RangeReader(bootstrap_servers="localhost:9092") as reader:
+        try:
+            async for batch in reader.read("greetings", 0, start=0, end=10):
+                print(batch.num_rows)
+        except (StartLost, EndBeyond, TopicReplaced) as error:
+            assert isinstance(error, DataLost)
+    """
 
     def __init__(self, text: str, wanted: "Range") -> None:
         super().__init__(f"{wanted.partition}, offsets {wanted.start} to {wanted.end}: {text}")

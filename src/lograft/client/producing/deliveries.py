@@ -14,7 +14,12 @@ log = logging.getLogger("lograft.client")
 
 
 class Delivery:
-    """The fate of one record: await it, or ask it."""
+    """The fate of one record: await it, or ask it.
+
+    delivery = await producer.enqueue("topic", b"value")
+    delivery.add_done_callback(lambda one: print(one.result().offset))
+    await delivery
+    """
 
     __slots__ = ("_acks", "batch", "index")
 
@@ -57,7 +62,7 @@ def _called(callback: Callable[[Delivery], object], delivery: Delivery) -> None:
 class Deliveries(Sequence[Delivery]):
     """Of records that were sent together, in their order. A delivery is made when it is asked for.
 
-    deliveries = await producer.send_many("topic", values)
+    deliveries = await producer.send_many("topic", [b"one", b"two"])
     acknowledged = await deliveries         # of all, or the first failure
     """
 

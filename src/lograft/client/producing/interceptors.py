@@ -10,7 +10,17 @@ log = logging.getLogger("lograft.client")
 
 
 class Outgoing(NamedTuple):
-    """A record as the program gave it, before it is serialized."""
+    """A record as the program gave it, before it is serialized.
+
+    class Stamping:
+        def on_send(self, record: Outgoing) -> Outgoing:
+            return record._replace(headers=[*record.headers, ("from", b"here")])
+
+        def on_acknowledgement(self, acknowledged, error):
+            print(acknowledged or error)
+
+    Producer(bootstrap_servers="localhost:9092", interceptor_classes=[Stamping()])
+    """
 
     topic: str
     value: Any
@@ -21,6 +31,14 @@ class Outgoing(NamedTuple):
 
 
 class Interceptor(Protocol):
+    """Sees every record on its way out and every acknowledgement. One that raises is reported and
+    breaks nothing; see `Outgoing`.
+
+        settings = {"bootstrap.servers": "localhost:9092"}
+        async with Producer(settings, interceptor_classes=[interceptor]) as one:
+            await one.send("topic", b"value")
+    """
+
     def on_send(self, record: Outgoing) -> Outgoing:
         """The record to send instead, or the same."""
 

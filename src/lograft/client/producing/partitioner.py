@@ -19,7 +19,13 @@ _KEYS_REMEMBERED: Final = 16_384
 
 
 class Partitioner(Protocol):
-    """A user's own rule, asked for every record whose partition the program does not name."""
+    """A user's own rule, asked for every record whose partition the program does not name.
+
+    def first_byte(topic: str, key: bytes | None, partition_count: int) -> int:
+        return key[0] % partition_count if key else 0
+
+    Producer(bootstrap_servers="localhost:9092", partitioner_class=first_byte)
+    """
 
     def __call__(self, topic: str, key: bytes | None, partition_count: int) -> int: ...
 

@@ -34,6 +34,15 @@ _NOT_OURS: Final = frozenset(
 
 
 class PreparedTransaction(NamedTuple):
+    """A transaction whose records are written and whose end somebody else decides.
+
+    await transactional.begin_transaction()
+    await transactional.send("topic", b"value")
+    prepared = await transactional.prepare_transaction()
+    assert isinstance(prepared, PreparedTransaction)
+    await complete_transactions({"bootstrap.servers": "localhost:9092"}, [prepared], commits=True)
+    """
+
     transactional_id: str
     producer_id: int
     producer_epoch: int

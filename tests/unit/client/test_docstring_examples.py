@@ -1,0 +1,168 @@
+"""Every public name says what it is and shows it: the examples in docstrings run as they stand."""
+
+import ast
+import asyncio
+import contextlib
+import inspect
+import io
+import re
+import textwrap
+from collections.abc import AsyncIterator, Iterator
+from typing import Any
+
+import pytest
+
+import lograft.client
+from lograft.client import (
+    Acknowledged,
+    Admin,
+    Consumer,
+    Outgoing,
+    Producer,
+    TopicPartition,
+)
+from lograft.testing import Cluster
+
+#: Parts of what administrators are told, in no example yet. Who gets one leaves the list.
+WITHOUT_EXAMPLE = {
+    "AdminSettings",
+    "BrokerDescription",
+    "ConfigSource",
+    "ConfigSynonym",
+    "DirectoryReplica",
+    "EARLIEST",
+    "FeatureLevels",
+    "HangingTransaction",
+    "MAX_TIMESTAMP",
+    "MemberDescription",
+    "OffsetMove",
+    "Operation",
+    "PartitionDescription",
+    "QuorumReplica",
+    "ReplicaState",
+    "Scope",
+    "TransactionDescription",
+}
+
+
+class Noting:
+    """The `interceptor` of examples."""
+
+    def on_send(self, record: Outgoing) -> Outgoing:
+        return record
+
+    def on_acknowledgement(
+        self, acknowledged: Acknowledged | None, error: Exception | None
+    ) -> None:
+        assert error is None
+
+
+def as_function(code: str) -> str:
+    return "async def example():\n" + textwrap.indent(code, "    ")
+
+
+def is_code(text: str) -> bool:
+    try:
+        tree = ast.parse(as_function(text))
+    except SyntaxError:
+        return False
+    # A single word or number is prose, too.
+    body = tree.body[0]
+    assert isinstance(body, ast.AsyncFunctionDef)
+    return not all(
+        isinstance(one, ast.Expr) and isinstance(one.value, ast.Name | ast.Constant)
+        for one in body.body
+    )
+
+
+def example_of(thing: Any) -> str:
+    """The paragraphs of its docstring that are Python, as one piece."""
+    paragraphs = inspect.cleandoc(thing.__doc__ or "").split("\n\n")
+    found = ""
+    for paragraph in paragraphs[1:]:
+        piece = textwrap.dedent(paragraph)
+        if is_code(piece):
+            found = f"{found}\n\n{piece}" if found else piece
+        elif found and is_code(f"{found}\n\n{paragraph}"):
+            found = f"{found}\n\n{paragraph}"
+    return found
+
+
+def methods() -> dict[str, Any]:
+    return {
+        f"{client.__name__}.{name}": method
+        for client in (Producer, Consumer, Admin)
+        for name, method in inspect.getmembers(client, inspect.isfunction)
+        if not name.startswith("_")
+    }
+
+
+PUBLIC = {name: getattr(lograft.client, name) for name in lograft.client.__all__}
+METHODS = methods()
+EXAMPLES = {
+    name: code for name, thing in {**PUBLIC, **METHODS}.items() if (code := example_of(thing))
+}
+
+
+def shown() -> set[str]:
+    """Names with an example, names in examples, and what methods with an example give and take."""
+    texts = list(EXAMPLES.values())
+    texts += [str(inspect.signature(METHODS[name])) for name in METHODS.keys() & EXAMPLES.keys()]
+    words = set(re.findall(r"\w+", "\n".join(texts)))
+    return {name for name in PUBLIC if name in EXAMPLES or name in words}
+
+
+def test_every_public_name_has_a_docstring_and_an_example() -> None:
+    silent = {name for name, thing in PUBLIC.items() if not (thing.__doc__ or "").strip()}
+    assert silent == set()
+    assert PUBLIC.keys() - shown() == WITHOUT_EXAMPLE
+
+
+@contextlib.asynccontextmanager
+async def surroundings(cluster: Cluster) -> AsyncIterator[dict[str, Any]]:
+    """What examples may use without making it: clients that are open, and a topic."""
+    servers = cluster.bootstrap_servers
+    async with (
+        Producer(bootstrap_servers=servers) as producer,
+        Producer(bootstrap_servers=servers, transactional_id="examples") as transactional,
+        Consumer(bootstrap_servers=servers, group_id="examples") as consumer,
+        Admin(bootstrap_servers=servers) as admin,
+    ):
+        await producer.prepare("topic")
+        await producer.send_many("greetings", [b"hello"] * 1_000)
+        await producer.flush()
+        orders = {TopicPartition("orders", index): 0 for index in range(3)}
+        await admin.alter_group_offsets("billing", orders)
+        consumer.assign([TopicPartition("topic", 0)])
+        yield {
+            **PUBLIC,
+            "producer": producer,
+            "transactional": transactional,
+            "consumer": consumer,
+            "admin": admin,
+            "interceptor": Noting(),
+        }
+
+
+@pytest.fixture
+def cluster() -> Iterator[Cluster]:
+    """Examples change what they name: each has its own."""
+    with Cluster(nodes=1) as one:
+        one.create_topic("topic", partitions=2)
+        one.create_topic("orders", partitions=3)
+        for topic in ("greetings", "old"):
+            one.create_topic(topic)
+        yield one
+
+
+@pytest.mark.parametrize("name", sorted(EXAMPLES))
+def test_the_example_runs(name: str, cluster: Cluster) -> None:
+    code = EXAMPLES[name].replace("localhost:9092", cluster.bootstrap_servers)
+
+    async def run() -> None:
+        async with asyncio.timeout(60), surroundings(cluster) as names:
+            exec(compile(as_function(code), f"example of {name}", "exec"), names)
+            with contextlib.redirect_stdout(io.StringIO()):
+                await names["example"]()
+
+    asyncio.run(run())
