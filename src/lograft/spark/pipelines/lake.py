@@ -6,6 +6,10 @@ beside the table, and then the batch is published in one step. A batch that Spar
 a crash is known at each of these points.
 """
 
+import logging
+from collections.abc import Callable
+from typing import Any, Final
+
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 from pyspark.sql.types import StructType
@@ -25,28 +29,35 @@ from lograft.spark.pipelines.running import Watch, follow, stream_of
 from lograft.spark.pipelines.settings import Lake, Settings
 from lograft.spark.pipelines.tables import TableWriter, table_writer
 
-_SCHEMA = "_schema.json"
+log = logging.getLogger("lograft.spark")
+
+_SCHEMA: Final = "_schema.json"
 
 
 def lake(spark: SparkSession, settings: Settings, watch: Watch) -> None:
     asked = settings.lake
     assert asked is not None
-    table = _LakeTable(spark, settings, asked, watch)
+    table = _LakeTable(settings, asked, watch.say)
     checkpoint = table.folder.path("_checkpoint")
     writer = stream_of(spark, settings).writeStream.foreachBatch(table.add)
     follow(writer.queryName("lake").option("checkpointLocation", checkpoint), settings, watch)
-    table.compact_all()
+    table.compact_all(spark)
 
 
 class _LakeTable:
-    def __init__(self, spark: SparkSession, settings: Settings, asked: Lake, watch: Watch) -> None:
-        self._spark = spark
+    """With Spark Connect it is sent to the server, where foreachBatch runs: so it keeps no session,
+    and nobody there hears what it says."""
+
+    def __init__(self, settings: Settings, asked: Lake, say: Callable[[str], None]) -> None:
         self._source = settings.source
         self._asked = asked
-        self._watch = watch
+        self._say = say
         self.folder = BatchTable(asked.folder)
         self._writer: TableWriter = table_writer(asked.format, self.folder, asked.partition_by)
         self._schema = self._known_schema()
+
+    def __getstate__(self) -> dict[str, Any]:
+        return self.__dict__ | {"_say": log.info}
 
     def add(self, records: DataFrame, batch_id: int) -> None:
         """One micro-batch, for foreachBatch."""
@@ -62,11 +73,11 @@ class _LakeTable:
             records.unpersist()
         every = self._asked.compact_every
         if every and batch_id % every == every - 1:
-            self._writer.compact(self._spark)
+            self._writer.compact(records.sparkSession)
 
-    def compact_all(self) -> None:
+    def compact_all(self, spark: SparkSession) -> None:
         if self._asked.compact_every:
-            self._writer.compact(self._spark)
+            self._writer.compact(spark)
 
     # ── schema ───────────────────────────────────────────────────────────────────────────────
 
@@ -89,7 +100,7 @@ class _LakeTable:
             if not news:
                 return known
             found = grown(known, schema_of(with_unknown_fields(records, news)))
-            self._watch.say(f"new fields: {', '.join(sorted(news))}")
+            self._say(f"new fields: {', '.join(sorted(news))}")
         self.folder.write_json(found.jsonValue(), _SCHEMA)
         self._schema = found
         return found

@@ -16,15 +16,14 @@ from lograft.spark.pipelines.settings import Settings
 def state(spark: SparkSession, settings: Settings, watch: Watch) -> None:
     asked = settings.state
     assert asked is not None
-    table = StateTable(spark, SnapshotTable(asked.folder))
+    table = StateTable(SnapshotTable(asked.folder))
     writer = stream_of(spark, settings).writeStream.foreachBatch(table.merge).queryName("state")
     writer = writer.option("checkpointLocation", table.snapshots.path("_checkpoint"))
     follow(writer, settings, watch)
 
 
 class StateTable:
-    def __init__(self, spark: SparkSession, snapshots: SnapshotTable) -> None:
-        self._spark = spark
+    def __init__(self, snapshots: SnapshotTable) -> None:
         self.snapshots = snapshots
 
     def merge(self, records: DataFrame, batch_id: int) -> None:
@@ -37,7 +36,7 @@ class StateTable:
         # What comes later counts, whatever its time says: batches come in order, and in a batch a
         # key is in one partition, in the order of its offsets.
         newest = Window.partitionBy("topic", "key").orderBy(F.desc("_is_new"), F.desc("offset"))
-        known = self.current()
+        known = self.current(records.sparkSession)
         together = news.withColumn("_is_new", F.lit(True))
         if known is not None:
             together = together.unionByName(known.withColumn("_is_new", F.lit(False)))
@@ -46,6 +45,6 @@ class StateTable:
         rows.write.parquet(self.snapshots.staging(f"v-{batch_id}"))
         self.snapshots.switch(batch_id)
 
-    def current(self) -> DataFrame | None:
+    def current(self, spark: SparkSession) -> DataFrame | None:
         path = self.snapshots.current_path()
-        return None if path is None else self._spark.read.parquet(path)
+        return None if path is None else spark.read.parquet(path)

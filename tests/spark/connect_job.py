@@ -1,0 +1,28 @@
+"""A Spark Connect program, its server in a process of its own: the pipeline lake.
+
+connect_job.py BOOTSTRAP TOPIC FOLDER
+"""
+
+import sys
+
+from pyspark.sql import SparkSession
+
+from lograft.spark.pipelines.running import run_settings
+from lograft.spark.pipelines.settings import Lake, Settings, Source, Spark
+
+
+def main(bootstrap: str, topic: str, folder: str) -> None:
+    spark = (
+        SparkSession.builder.remote("local[2]")
+        .config("spark.ui.enabled", "false")
+        .config("spark.python.authenticate.socketTimeout", "120s")
+        .getOrCreate()
+    )
+    source = Source(bootstrap=bootstrap, topics=(topic,))
+    lake = Lake(folder=folder, compact_every=0)
+    run_settings("lake", Settings(source=source, spark=Spark(), lake=lake), spark=spark)
+    spark.stop()
+
+
+if __name__ == "__main__":
+    main(*sys.argv[1:])
