@@ -21,7 +21,7 @@ NODES ?= 1
 demo: install  ## a shop streams into a node, Spark makes tables of it; NODES=3: a cluster whose leaders are killed
 	$(BIN)/python -m examples.$(if $(filter 3,$(NODES)),cluster_demo,demo)
 
-test: check  ## everything that needs only PyPI, under ten minutes
+test: check  ## everything that needs only PyPI (and Java 17 for Spark), under ten minutes
 	$(BIN)/python -X dev -bb -m pytest -q -n 2 --dist loadfile -m 'not interop and not chaos'
 
 check: install  ## format, lint, types, layers
@@ -44,7 +44,7 @@ fuzz: install  ## hostile frames against every API and version, longer than in m
 	LOGRAFT_FUZZ_SECONDS=$(SECONDS_MAX) $(BIN)/python -m pytest -q -m fuzz --timeout 0
 
 interop: install  ## other languages' clients and Kafka's own tools; LOGRAFT_INTEROP=full for all
-	LOGRAFT_TEST_SERVERS=both $(BIN)/python -m pytest -q --timeout 600 tests/compatibility \
+	LOGRAFT_TEST_SERVERS=both $(BIN)/python -m pytest -q --timeout 600 tests/compatibility tests/spark \
 		-m $(if $(filter full,$(LOGRAFT_INTEROP)),'interop or clients',interop)
 
 chaos: install  ## real nodes and clusters under kill, pause and partition while real clients write

@@ -12,6 +12,9 @@ import pytest
 
 from tests.spark.topics import Topics
 
+#: Each is a start of Spark more: `make interop` has them.
+pytestmark = pytest.mark.interop
+
 JOB = Path(__file__).with_name("connect_job.py")
 #: A declarative pipeline, as `spark-pipelines` runs it.
 PIPELINE = """
