@@ -3,6 +3,7 @@ start."""
 
 import itertools
 import os
+import shutil
 import sys
 import warnings
 from collections.abc import Callable, Iterator
@@ -26,11 +27,19 @@ SETTINGS = {
 _serials = itertools.count()
 
 
+#: These use the source and the sink without Spark around them.
+WITHOUT_JAVA = ("test_readers.py", "test_staging.py")
+
+
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    has_java = shutil.which("java") is not None
     for item in items:
-        if Path(__file__).parent in item.path.parents:
-            item.add_marker(pytest.mark.spark)
-            item.add_marker(pytest.mark.timeout(300))
+        if Path(__file__).parent not in item.path.parents:
+            continue
+        item.add_marker(pytest.mark.spark)
+        item.add_marker(pytest.mark.timeout(300))
+        if not has_java and item.path.name not in WITHOUT_JAVA:
+            item.add_marker(pytest.mark.skip(reason="Spark needs Java 17"))
 
 
 @pytest.fixture(scope="session")

@@ -2,6 +2,7 @@
 
 import json
 from collections.abc import Callable, Iterator
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -12,7 +13,9 @@ from lograft.spark.batch_reader import BatchReader
 from lograft.spark.offsets import OffsetJson
 from lograft.spark.options import read_options
 from lograft.spark.stream_reader import StreamReader
+from tests.compatibility.servers import Server, free_port
 from tests.spark.topics import Topics
+from tests.unit.net.certificates import make_certificate
 
 NewTopic = Callable[..., str]
 
@@ -257,3 +260,39 @@ def test_progress_is_seen_in_a_group(reading: Reading) -> None:
     # Spark asks for the next batch when this one is done.
     stream.batch(end)
     assert reading.topics.committed(group) == {(reading.topic, 0): 100, (reading.topic, 1): 0}
+
+
+def test_a_cluster_behind_tls_is_read_with_pem_text(
+    reading: Reading, tmp_path_factory: pytest.TempPathFactory
+) -> None:
+    """No trust store file, no JKS: the certificate itself is the option."""
+    folder = tmp_path_factory.mktemp("tls")
+    certificate, key = make_certificate(folder)
+    node = Server.of("lograft", folder / "node")
+    port = free_port()
+    node.settings |= {
+        "listeners": f"PLAINTEXT://127.0.0.1:{node.port},CONTROLLER://{node.controller},"
+        f"TLS://127.0.0.1:{port}",
+        "advertised.listeners": f"PLAINTEXT://127.0.0.1:{node.port},TLS://127.0.0.1:{port}",
+        "listener.security.protocol.map": "PLAINTEXT:PLAINTEXT,CONTROLLER:PLAINTEXT,TLS:SSL",
+        "ssl.keystore.type": "PEM",
+        "ssl.keystore.location": joined(folder, certificate, key),
+    }
+    with node.started():
+        topics = Topics(node.bootstrap)
+        topics.create("secret", 1)
+        topics.fill("secret", numbered(10))
+        secured = {
+            "kafka.bootstrap.servers": f"127.0.0.1:{port}",
+            "kafka.security.protocol": "SSL",
+            "kafka.ssl.truststore.certificates": Path(certificate).read_text(),
+        }
+        reader = BatchReader(read_options(secured | {"subscribe": "secret"}, is_streaming=False))
+        assert reading._read(reader, reader.partitions()) == numbered(10)
+
+
+def joined(folder: Path, certificate: str, key: str) -> str:
+    """Kafka's PEM key store: private key and certificates in one file."""
+    file = folder / "keystore.pem"
+    file.write_text(Path(key).read_text() + Path(certificate).read_text())
+    return str(file)
