@@ -13,7 +13,7 @@ README = Path(__file__).parents[2] / "README.md"
 
 
 #: What the examples print, in their order: the second copies what the first sent.
-PRINTED = ("b'en' b'hello'\n", "1\n")
+PRINTED = ("b'en' b'hello'\n", "1\n", "0 b'0'\n")
 
 
 @pytest.mark.clients
