@@ -2,7 +2,7 @@
 
 from lograft.cli.doctor import Report, examine, lines
 from lograft.client.admin import Admin, NewTopic
-from lograft.testing import Cluster
+from lograft.testing import VirtualCluster
 from tests.unit.client.administering.playing import play
 
 
@@ -17,7 +17,7 @@ def verdicts(report: Report) -> list[str]:
 
 
 def test_a_healthy_cluster() -> None:
-    async def scenario(_cluster: Cluster, admin: Admin) -> None:
+    async def scenario(_cluster: VirtualCluster, admin: Admin) -> None:
         await admin.create_topics([NewTopic("t", partitions=2, replicas=3)])
         report = await examine(admin, resolve)
         assert report.is_well
@@ -30,7 +30,7 @@ def test_a_healthy_cluster() -> None:
 
 
 def test_a_broker_that_is_away() -> None:
-    async def scenario(cluster: Cluster, admin: Admin) -> None:
+    async def scenario(cluster: VirtualCluster, admin: Admin) -> None:
         await admin.create_topics(
             [NewTopic("t", assignment={0: [1, 2, 3]}), NewTopic("alone", assignment={0: [3]})]
         )
@@ -49,7 +49,7 @@ def test_a_broker_that_is_away() -> None:
 
 
 def test_nobody_is_there() -> None:
-    async def scenario(_cluster: Cluster, admin: Admin) -> None:
+    async def scenario(_cluster: VirtualCluster, admin: Admin) -> None:
         report = await examine(admin, resolve)
         assert verdicts(report) == ["good", "bad", "bad", "bad"]
         unknown, refused, nobody = report.findings[1:]

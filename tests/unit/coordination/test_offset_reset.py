@@ -7,9 +7,10 @@ from lograft.coordination.consumer_group import ConsumerGroup
 from lograft.coordination.group import QUIET_AFTER_FENCE_MS
 from lograft.coordination.offset_commands import commit_offsets, commit_transactional_offsets
 from lograft.coordination.offset_fetch import fetch_offsets
-from lograft.coordination.offset_reset import RESET_GENERATION, ResetAction, reset_offsets
+from lograft.coordination.offset_reset import reset_offsets
 from lograft.metadata.errors import Refused
 from lograft.model.errors import ErrorCode
+from lograft.model.types import RESET_GENERATION, ResetAction
 from lograft.wire.messages.heartbeat import HeartbeatRequest, HeartbeatResponse
 from lograft.wire.messages.join_group import (
     JoinGroupRequest,
