@@ -41,6 +41,7 @@ def _sorted_configs(line: str) -> str:
 
 
 @pytest.mark.interop
+@pytest.mark.timeout(480)  # twenty calls of Java's tools, on a machine that may be busy
 def test_both_say_the_same(
     server: Server, java_tools: JavaTools, new_topic: NewName, tmp_path: Path
 ) -> None:

@@ -1,0 +1,257 @@
+"""The administrator of lograft.client on a Lograft and on an Apache Kafka node, word for word."""
+
+import ast
+import asyncio
+import inspect
+import textwrap
+from collections.abc import Awaitable, Callable
+from typing import Any
+
+import pytest
+
+import lograft.client
+from lograft.client import (
+    Admin,
+    BrokerError,
+    ConfigChange,
+    Consumer,
+    Election,
+    GroupMissing,
+    GroupNotEmpty,
+    NewTopic,
+    Operation,
+    Producer,
+    SettingRefused,
+    SomeFailed,
+    Target,
+    TopicExists,
+    TopicMissing,
+    TopicPartition,
+    UnsupportedByBroker,
+    broker_resource,
+    topic_resource,
+)
+from tests.compatibility.servers import Server
+
+pytestmark = pytest.mark.clients
+NewName = Callable[[], str]
+EARLIEST, LATEST, MAX_TIMESTAMP = -2, -1, -3
+#: What only Lograft does.
+OURS = {"alter_replication", "reset_offsets", "undo_reset", "plan_undo", "execute_reset"}
+
+
+def play(server: Server, scenario: Callable[[Admin], Awaitable[None]]) -> None:
+    async def main() -> None:
+        async with Admin(bootstrap_servers=server.bootstrap) as admin:
+            await scenario(admin)
+
+    asyncio.run(main())
+
+
+async def fill(server: Server, topic: str, count: int) -> None:
+    async with Producer(bootstrap_servers=server.bootstrap) as producer:
+        for number in range(count):
+            await producer.send(topic, b"%d" % number, partition=0, timestamp_ms=1_000 + number)
+
+
+def test_topics(server: Server, new_topic: NewName) -> None:
+    async def scenario(admin: Admin) -> None:
+        one, other = new_topic(), new_topic()
+        created = await admin.create_topics(
+            [NewTopic(one, partitions=2, replicas=1, configs={"retention.ms": "5000"}), other]
+        )
+        assert (created[one].partitions, created[one].replicas) == (2, 1)
+        assert created[one].configs["retention.ms"] == "5000"
+        assert {one, other} <= {each.name for each in await admin.list_topics()}
+        with pytest.raises(TopicExists, match="already exists"):
+            await admin.create_topics([one])
+        with pytest.raises(SomeFailed) as some:
+            await admin.create_topics([one, new_topic()], validate_only=True)
+        assert set(some.value.failed) == {one}
+        await admin.create_partitions({one: 3})
+        described = (await admin.describe_topics([created[one].id]))[one]
+        assert [each.leader for each in described.partitions] == [1, 1, 1]
+        assert described.id == created[one].id
+        with pytest.raises(BrokerError, match="partitions of"):
+            await admin.create_partitions({one: 1})
+        with pytest.raises(TopicMissing, match="there is no such topic"):
+            await admin.describe_topics([new_topic()])
+        await admin.delete_topics([created[one].id, other])
+        with pytest.raises(TopicMissing):
+            await admin.delete_topics([one])
+
+    play(server, scenario)
+
+
+def test_settings(server: Server, new_topic: NewName) -> None:
+    async def scenario(admin: Admin) -> None:
+        topic = new_topic()
+        await admin.create_topics([topic])
+        resource = topic_resource(topic)
+        await admin.alter_configs(
+            {
+                resource: [
+                    ConfigChange("cleanup.policy", "compact", Operation.append),
+                    ConfigChange("retention.ms", "77"),
+                ]
+            }
+        )
+        found = (await admin.describe_configs([resource], synonyms=True))[resource]
+        assert found["cleanup.policy"].value == "delete,compact"
+        assert (found["retention.ms"].value, found["retention.ms"].source.name) == ("77", "topic")
+        assert found["retention.ms"].type.name == "long"
+        with pytest.raises(SettingRefused):
+            await admin.alter_configs({resource: [ConfigChange("retention.ms", "soon")]})
+        both = await admin.describe_configs([broker_resource(1), resource], names=["node.id"])
+        assert both[broker_resource(1)]["node.id"].value == "1"
+
+    play(server, scenario)
+
+
+def test_logs(server: Server, new_topic: NewName) -> None:
+    async def scenario(admin: Admin) -> None:
+        topic = new_topic()
+        await admin.create_topics([NewTopic(topic, partitions=2)])
+        await fill(server, topic, 10)
+        first, second = TopicPartition(topic, 0), TopicPartition(topic, 1)
+        ends = await admin.list_offsets({first: LATEST, second: LATEST})
+        assert (ends[first].offset, ends[second].offset) == (10, 0)
+        assert (await admin.list_offsets({first: 1_004}))[first].offset == 4
+        newest = (await admin.list_offsets({first: MAX_TIMESTAMP}))[first]
+        assert (newest.offset, newest.timestamp_ms) == (9, 1_009)
+        assert await admin.delete_records({first: 3}) == {first: 3}
+        assert (await admin.list_offsets({first: EARLIEST}))[first].offset == 3
+        (producer,) = (await admin.describe_producers([first]))[first]
+        assert producer.last_sequence == 9
+        with pytest.raises(TopicMissing, match="there is no partition 9"):
+            await admin.list_offsets({TopicPartition(topic, 9): LATEST})
+        assert await admin.elect_leaders(Election.preferred, [first]) == {first: False}
+        await admin.reassign({first: [1]})
+        assert await admin.list_reassignments([first]) == {}
+        with pytest.raises(BrokerError):
+            await admin.reassign({first: [99]})
+        directories = (await admin.describe_log_dirs(partitions=[first]))[1]
+        assert directories[0].replicas[first].bytes > 0
+
+    play(server, scenario)
+
+
+def test_groups(server: Server, new_topic: NewName) -> None:
+    async def scenario(admin: Admin) -> None:
+        topic = group = new_topic()
+        place = TopicPartition(topic, 0)
+        await admin.create_topics([NewTopic(topic, partitions=1)])
+        await fill(server, topic, 10)
+        async with Consumer(
+            bootstrap_servers=server.bootstrap, group_id=group, auto_offset_reset="earliest"
+        ) as consumer:
+            consumer.subscribe([topic])
+            assert await consumer.poll(timeout_ms=60_000)
+            described = (await admin.describe_groups([group]))[group]
+            assert (described.type, described.state) == ("classic", "Stable")
+            assert described.readers[place].client == consumer.settings.client_id
+            assert group in [one.group for one in await admin.list_groups(states=["Stable"])]
+            with pytest.raises(GroupNotEmpty):
+                await admin.delete_groups([group])
+            with pytest.raises(BrokerError):
+                await admin.alter_group_offsets(group, {place: 0})
+        await admin.alter_group_offsets(group, {place: 7})
+        assert (await admin.list_group_offsets(group))[place].offset == 7
+        plan = await admin.plan_reset(group, Target(shift=-2))
+        assert [(one.before, one.after) for one in plan.moves] == [(7, 5)]
+        if server.kind == "lograft":
+            await admin.execute_reset(plan)
+            await admin.undo_reset(group)
+            assert (await admin.list_group_offsets(group))[place].offset == 7
+        else:
+            with pytest.raises(UnsupportedByBroker, match="does not reset groups in use"):
+                await admin.execute_reset(plan)
+        await admin.delete_group_offsets(group, [place])
+        assert await admin.list_group_offsets(group) == {}
+        await admin.delete_groups([group])
+        with pytest.raises(GroupMissing):
+            await admin.delete_groups([group])
+        assert (await admin.describe_groups([group]))[group].state == "Dead"
+
+    play(server, scenario)
+
+
+def test_the_cluster(server: Server, new_topic: NewName) -> None:
+    async def scenario(admin: Admin) -> None:
+        await admin.connect()
+        await admin.probe(1)
+        cluster = await admin.describe_cluster(fenced=True)
+        assert [str(one.address) for one in cluster.brokers] == [server.bootstrap]
+        features = await admin.describe_features()
+        levels = {"group.version": features.finalized["group.version"].highest}
+        await admin.update_features(levels, validate_only=True)
+        quorum = await admin.describe_quorum()
+        assert [one.node for one in quorum.voters] == [quorum.leader] == [1]
+        with pytest.raises(BrokerError):
+            await admin.remove_voter(9, quorum.voters[0].directory)
+        with pytest.raises(BrokerError):
+            await admin.unregister_broker(9)
+        async with Admin(bootstrap_controllers=server.controller) as controllers:
+            assert (await controllers.describe_quorum()).leader == 1
+
+    play(server, scenario)
+
+
+def test_transactions(server: Server, new_topic: NewName) -> None:
+    async def scenario(admin: Admin) -> None:
+        topic = name = new_topic()
+        await admin.create_topics([NewTopic(topic, partitions=1)])
+        settings = {"bootstrap.servers": server.bootstrap, "transactional.id": name}
+        async with Producer(settings) as producer, producer.transaction():
+            await producer.send(topic, b"x")
+            found = (await admin.describe_transactions([name]))[name]
+            assert (found.state, found.partitions) == ("Ongoing", (TopicPartition(topic, 0),))
+            (active,) = (await admin.describe_producers(found.partitions))[found.partitions[0]]
+            assert active.transaction_start_offset == 0
+            listed = await admin.list_transactions(states=["Ongoing"], open_for_ms=0)
+            assert name in [one.transactional_id for one in listed]
+            hanging = await admin.find_hanging_transactions(
+                found.partitions, open_for_ms=0, now_ms=1 << 60
+            )
+            assert hanging == [], "its coordinator knows it"
+        await admin.fence_producers([name])
+
+    play(server, scenario)
+
+
+def examples() -> dict[str, str]:
+    """Of every method of the administrator, the code below its description."""
+    found = {}
+    for name, method in inspect.getmembers(Admin, inspect.isfunction):
+        if not name.startswith("_") and name not in ("start", "close"):
+            _, _, example = (inspect.getdoc(method) or "").partition("\n\n")
+            found[name] = textwrap.dedent(example)
+    return found
+
+
+def test_every_method_has_an_example_that_runs(server: Server) -> None:
+    """Of those that need a cluster of their own, the example is a comment."""
+    code = examples()
+    assert [name for name, text in code.items() if not text] == []
+    #: In an order that makes sense; whatever is not named comes between.
+    first = ["connect", "create_topics", "create_partitions", "alter_group_offsets"]
+    last = ["undo_reset", "delete_group_offsets", "delete_groups", "delete_topics"]
+    others = [name for name in code if name not in first + last]
+    others.sort(key=lambda name: name == "reset_offsets")
+
+    async def scenario(admin: Admin) -> None:
+        await admin.create_topics(["orders"])
+        await admin.delete_topics(["orders"])
+        names: dict[str, Any] = {
+            name: getattr(lograft.client, name) for name in lograft.client.__all__
+        } | {"admin": admin}
+        for name in first + others + last:
+            if name in OURS and server.kind != "lograft":
+                continue
+            flags = ast.PyCF_ALLOW_TOP_LEVEL_AWAIT
+            result = eval(compile(code[name], name, "exec", flags=flags), names)
+            if result is not None:
+                await result
+        await admin.delete_topics(["orders"])
+
+    play(server, scenario)
