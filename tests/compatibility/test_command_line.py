@@ -125,6 +125,11 @@ def test_the_cluster(server: Server) -> None:
     assert "controller 9 is not among the voters" in refused.err
     report = as_json("doctor")
     assert report["well"], report
+    described = as_json("cluster", "describe")
+    assert [one["address"] for one in described["cluster"]["brokers"]] == [server.bootstrap]
+    assert "metadata.version" in done("cluster", "describe").out
+    assert str(server.data) in done("cluster", "disks").out
+    assert "broker 9" in lograft("cluster", "unregister", "9").err
     assert "Nothing to do" in done("reassign", "plan").out
     assert done("reassign", "status").out == "No partition is being reassigned.\n"
     assert done("transactions", "abort").out == "No transaction hangs.\n"

@@ -7,6 +7,7 @@ import typer
 
 from lograft import __version__
 from lograft.cli.bench_commands import bench
+from lograft.cli.cluster_commands import cluster
 from lograft.cli.config_commands import configs
 from lograft.cli.context_commands import context
 from lograft.cli.data_commands import consume, get, produce
@@ -34,6 +35,7 @@ app.add_typer(topics, name="topics")
 app.add_typer(groups, name="groups")
 app.add_typer(configs, name="configs")
 app.add_typer(reassign, name="reassign")
+app.add_typer(cluster, name="cluster")
 app.add_typer(quorum, name="quorum")
 app.add_typer(transactions, name="transactions")
 app.add_typer(context, name="context")

@@ -1,6 +1,7 @@
 """The command line as a user meets it: exit codes and sentences."""
 
 import io
+import os
 import signal
 import subprocess
 import sys
@@ -233,3 +234,18 @@ def test_a_reset_says_what_and_where_to(lograft: Run, options: list[str], senten
     shown = lograft("groups", "reset", "-b", "localhost:1", "g", *options)
     assert shown.code == 2
     assert sentence in shown.err
+
+
+def test_the_shell_completes_words() -> None:
+    def offered(words: str, at: int) -> list[str]:
+        environment = os.environ | {
+            "COMP_WORDS": words,
+            "COMP_CWORD": str(at),
+            "_LOGRAFT_COMPLETE": "complete_bash",
+        }
+        command = [str(Path(sys.executable).with_name("lograft"))]
+        done = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=60)
+        return done.stdout.split()
+
+    assert offered("lograft top", 1) == ["topics"]
+    assert {"create", "describe", "elect"} <= set(offered("lograft topics ", 2))

@@ -1,0 +1,64 @@
+"""The commands `lograft cluster …`: brokers, features, disks."""
+
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from lograft.cli.options import SETTINGS, BootstrapServer, CommandConfig, Json
+
+if TYPE_CHECKING:
+    from lograft.client.admin import Admin, ClusterDescription, Features
+
+cluster = typer.Typer(help="See brokers, features and disks.", **SETTINGS)
+
+
+@cluster.command()
+def describe(
+    bootstrap_server: BootstrapServer = None,
+    command_config: CommandConfig = None,
+    json: Json = False,
+) -> None:
+    """Show the brokers, also those that are away, and what all nodes follow."""
+    from lograft.cli.cluster import describe_lines
+    from lograft.cli.connecting import with_admin
+    from lograft.cli.output import show, show_json
+
+    async def work(admin: "Admin") -> "tuple[ClusterDescription, Features]":
+        return await admin.describe_cluster(fenced=True), await admin.describe_features()
+
+    described, features = with_admin(bootstrap_server, command_config, work)
+    if json:
+        show_json({"cluster": described, "features": features})
+    else:
+        show(describe_lines(described, features))
+
+
+@cluster.command()
+def disks(
+    bootstrap_server: BootstrapServer = None,
+    command_config: CommandConfig = None,
+    json: Json = False,
+) -> None:
+    """Show the log directories of all brokers: what they hold, and what is free."""
+    from lograft.cli.cluster import disk_lines
+    from lograft.cli.connecting import with_admin
+    from lograft.cli.output import show, show_json
+
+    found = with_admin(bootstrap_server, command_config, lambda admin: admin.describe_log_dirs())
+    if json:
+        show_json(found)
+    else:
+        show(disk_lines(found))
+
+
+@cluster.command()
+def unregister(
+    broker: Annotated[int, typer.Argument(metavar="ID", help="A broker that will not come back.")],
+    bootstrap_server: BootstrapServer = None,
+    command_config: CommandConfig = None,
+) -> None:
+    """Forget a broker that is gone for good. Move its partitions away first (lograft reassign)."""
+    from lograft.cli.connecting import with_admin
+
+    with_admin(bootstrap_server, command_config, lambda admin: admin.unregister_broker(broker))
+    print(f"Broker {broker} is forgotten.")

@@ -1,0 +1,56 @@
+"""`lograft cluster` in words."""
+
+import pytest
+
+from lograft.cli.cluster import describe_lines, disk_lines, size
+from lograft.client.admin import (
+    BrokerDescription,
+    ClusterDescription,
+    DirectoryReplica,
+    FeatureLevels,
+    Features,
+    LogDirectory,
+    TopicPartition,
+)
+from lograft.client.errors import broker_error
+from lograft.model.errors import ErrorCode
+from lograft.model.seams import Address
+
+
+def test_brokers_and_features() -> None:
+    brokers = (
+        BrokerDescription(1, Address("h", 9092), "r1", False),
+        BrokerDescription(2, Address("h", 9093), None, True),
+    )
+    features = Features(
+        {"group.version": FeatureLevels(0, 1)}, 7, {"group.version": FeatureLevels(0, 2)}
+    )
+    assert list(describe_lines(ClusterDescription("c", 1, brokers), features)) == [
+        "cluster c",
+        "",
+        "BROKER  ADDRESS  RACK  STATE",
+        "1       h:9092   r1    there",
+        "2       h:9093   -     away",
+        "",
+        "FEATURE        LEVEL  POSSIBLE",
+        "group.version  1      0 to 2",
+    ]
+
+
+def test_disks() -> None:
+    held = {TopicPartition("t", 0): DirectoryReplica(1500, 0, False)}
+    broken = broker_error(ErrorCode.kafka_storage_error, "/b")
+    directories = [LogDirectory("/a", None, 9, 5, held), LogDirectory("/b", broken, -1, -1, {})]
+    assert disk_lines({1: directories}) == [
+        "BROKER  DIRECTORY  REPLICAS  HOLDS   FREE  PROBLEM",
+        "1       /a         1         1.5 kB  5 B",
+        "1       /b         0         0 B     -     /b: KAFKA_STORAGE_ERROR",
+    ]
+
+
+@pytest.mark.parametrize(
+    ("number", "text"),
+    [(0, "0 B"), (999, "999 B"), (1_000, "1.0 kB"), (5 * 10**9, "5.0 GB"), (10**13, "10.0 TB")],
+)
+def test_sizes(number: int, text: str) -> None:
+    assert size(number) == text
