@@ -101,6 +101,22 @@ def test_an_aborted_batch_can_come_again(sink: Sink) -> None:
     assert sink.seen() == sink.expected(0)
 
 
+def test_rows_may_come_in_another_order_and_name_several_topics(
+    topics: Topics, new_topic: NewTopic
+) -> None:
+    """After a shuffle a task has the same rows, but not in the same order."""
+    names = [new_topic(1), new_topic(1)]
+    given = {"kafka.bootstrap.servers": topics.bootstrap, "delivery": "exactly-once"}
+    options = write_options(given)
+    slot = Slot(names[0], 0)
+    rows = pa.record_batch({"value": ["a", "b"], "topic": names})
+    _, staged = stage(options, slot, 0, iter([rows]))
+    assert staged is not None
+    publish(options, [staged])
+    assert stage(options, slot, 0, iter([rows.take(pa.array([1, 0]))])) == (0, None)
+    assert [committed_values(topics, name, 1) for name in names] == [["a"], ["b"]]
+
+
 def test_tasks_without_rows_need_no_transaction(sink: Sink) -> None:
     empty = pa.record_batch({"value": pa.array([], pa.string())})
     assert stage(sink.options, Slot("nobody", 0), 0, iter([empty])) == (0, None)

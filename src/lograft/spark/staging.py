@@ -15,8 +15,8 @@ from typing import Final
 
 import pyarrow as pa
 
+from lograft.client.admin import Admin
 from lograft.client.client_settings import ClientSettings
-from lograft.client.consumer import Consumer
 from lograft.client.producer import Producer
 from lograft.client.producing.prepared import PreparedTransaction, complete_transactions
 from lograft.client.settings import dotted
@@ -61,24 +61,24 @@ async def _stage(
     settings = BULK | dict(options.client)
     settings["transactional.id"] = slot.name
     settings["transaction.timeout.ms"] = str(options.staging_timeout_ms)
-    # Any partition will do; the same rows give the same one when the batch comes again.
-    topic, _ = next(by_topic(first, options.topic))
-    marker = TopicPartition(topic, 0)
     async with Producer(settings) as producer:
         # From here on nobody but us can publish anything in this slot: what it tells will stay.
         await producer.init_transactions()
-        if await _next_batch(options, slot, marker) > batch_id:
+        if await _next_batch(options, slot) > batch_id:
             return 0, None
         await producer.begin_transaction()
         rows = await send_all(producer, options, batches)
-        await producer.send_offsets({marker: batch_id + 1}, slot.name)
+        # Any partition that exists will do: whoever looks for the number looks at all of them.
+        topic, _ = next(by_topic(first, options.topic))
+        await producer.send_offsets({TopicPartition(topic, 0): batch_id + 1}, slot.name)
         return rows, await producer.prepare_transaction()
 
 
-async def _next_batch(options: WriteOptions, slot: Slot, marker: TopicPartition) -> int:
-    async with Consumer(_connection_settings(options) | {"group.id": slot.name}) as consumer:
-        committed = (await consumer.committed([marker])).get(marker)
-    return 0 if committed is None else committed.offset
+async def _next_batch(options: WriteOptions, slot: Slot) -> int:
+    """Nothing of the slot is open, so what is committed is all there is."""
+    async with Admin(_connection_settings(options)) as admin:
+        committed = await admin.list_group_offsets(slot.name)
+    return max((one.offset for one in committed.values()), default=0)
 
 
 def publish(options: WriteOptions, transactions: list[PreparedTransaction]) -> None:
