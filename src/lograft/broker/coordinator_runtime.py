@@ -23,6 +23,7 @@ from lograft.coordination.errors import (
     CoordinatorLoading,
     CoordinatorNotAvailable,
     NotCoordinator,
+    UnreadableRecord,
 )
 from lograft.coordination.types import Core, Effect, Outcome, Ticket
 from lograft.metadata.delta import MetadataDelta
@@ -92,6 +93,8 @@ class CoordinatorRuntime(Generic[C]):
         )
         #: By partition: what this broker leads, loaded or not.
         self._shards: dict[int, Shard[C]] = {}
+        #: By partition: what this broker leads and could not load.
+        self._unreadable: dict[int, Shard[C]] = {}
         self._may_load = asyncio.Semaphore(LOADS_AT_ONCE)
         self._loads = 0
         self._load_ms = 0
@@ -125,6 +128,8 @@ class CoordinatorRuntime(Generic[C]):
 
     def _shard(self, index: int) -> Shard[C]:
         shard = self._shards.get(index)
+        if index in self._unreadable:
+            raise NotCoordinator(f"{self.topic}-{index} cannot be loaded here")
         if shard is None and not self._is_appointed(index):
             raise NotCoordinator(f"this broker does not lead {self.topic}-{index}")
         if shard is None or not shard.is_loaded:
@@ -193,6 +198,11 @@ class CoordinatorRuntime(Generic[C]):
     def on_role(self, partition: Partition) -> None:
         """The partition of this topic has a new role, or is ready to serve, or is gone."""
         index = partition.index
+        unreadable = self._unreadable.get(index)
+        if unreadable is not None:
+            if unreadable.is_of(partition):
+                return
+            del self._unreadable[index]
         shard = self._shards.get(index)
         if shard is not None:
             if shard.is_of(partition):
@@ -231,8 +241,10 @@ class CoordinatorRuntime(Generic[C]):
         except LograftError as error:
             if not shard.is_over:
                 # As Kafka: this broker is no coordinator of it until it leads it again.
-                LOGGER.error("%s cannot be loaded: %s", partition.topic_partition, error)
-                self._shards.pop(partition.index, None)
+                said = "%s cannot be loaded: %s"
+                LOGGER.error(said, partition.topic_partition, error, exc_info=error.__cause__)
+                del self._shards[partition.index]
+                self._unreadable[partition.index] = shard
                 shard.close()
             return
         if count is None:
@@ -302,9 +314,13 @@ class CoordinatorRuntime(Generic[C]):
 def _replay_entry(core: Core, entry: Written | Ended) -> None:
     if isinstance(entry, Ended):
         core.replay_marker(entry.producer_id, entry.producer_epoch, committed=entry.committed)
-    else:
-        record, offset, producer_id, producer_epoch = entry
+        return
+    record, offset, producer_id, producer_epoch = entry
+    try:
         core.replay(record, offset=offset, producer_id=producer_id, producer_epoch=producer_epoch)
+    except (ArithmeticError, AssertionError, LookupError, TypeError, ValueError) as error:
+        # Whoever wrote what no coordinator writes must not keep the whole node from starting.
+        raise UnreadableRecord(f"the record at offset {offset} makes no sense") from error
 
 
 def key_hash(key: str) -> int:

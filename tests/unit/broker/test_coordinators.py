@@ -13,7 +13,13 @@ from lograft.broker.coordinator_runtime import (
 )
 from lograft.coordination.errors import CoordinatorLoading, NotCoordinator
 from lograft.model.types import OFFSETS_TOPIC
+from lograft.storage.types import Origin
+from lograft.wire.batches import Record, build_batch
 from lograft.wire.messages.find_coordinator import FindCoordinatorRequest, FindCoordinatorResponse
+from lograft.wire.record_frames import encode_coordinator_key, encode_coordinator_value
+from lograft.wire.records.group_metadata_key import GroupMetadataKey
+from lograft.wire.records.group_metadata_value import GroupMetadataValue, MemberMetadata
+from lograft.wire.records.offset_commit_key import OffsetCommitKey
 from tests.unit.api.offsets_bench import commit, fetch_all
 from tests.unit.broker.bench import Bench, StandInController, new_machine, run
 
@@ -79,3 +85,48 @@ def test_who_is_sent_here_too_early_need_not_look_elsewhere() -> None:
 )
 def test_the_partition_of_a_key(key: str, java_hash: int) -> None:
     assert key_hash(key) == java_hash
+
+
+SENSELESS = {
+    "a key of nothing": (b"", b"x"),
+    "a value that ends too early": (encode_coordinator_key(OffsetCommitKey(group="g")), b"\0\4"),
+    "two members of one name": (
+        encode_coordinator_key(GroupMetadataKey(group="g")),
+        encode_coordinator_value(
+            GroupMetadataValue(protocol="range", members=[MemberMetadata(), MemberMetadata()]), 3
+        ),
+    ),
+}
+
+
+@pytest.mark.parametrize("name", SENSELESS)
+def test_a_log_that_makes_no_sense_stops_nobody_else(name: str) -> None:
+    """Kafka's admin tools may write to internal topics, and whoever calls himself so."""
+    controller, machine = StandInController(), new_machine()
+    play = partial(
+        run,
+        controller=controller,
+        machine=machine,
+        offsets_topic_num_partitions=str(PARTITIONS),
+        offsets_topic_replication_factor="1",
+    )
+    key, value = SENSELESS[name]
+
+    async def first(bench: Bench) -> None:
+        await load_all(bench)
+        partition = bench.broker.groups.led_for("g")
+        batch = bytearray(build_batch([Record(0, 0, key, value)]))
+        partition.append(memoryview(batch), now_ms=0, origin=Origin.COORDINATOR)
+
+    async def second(bench: Bench) -> None:
+        groups = bench.broker.groups
+        while groups.statistics()["shards"] < PARTITIONS - 1:
+            await asyncio.sleep(0.001)
+        with pytest.raises(NotCoordinator, match="cannot be loaded"):
+            groups.led_for("g")
+        groups.on_role(bench.partition(OFFSETS_TOPIC, groups.partition_of("g")))
+        assert groups.statistics()["shards_loading"] == 0, "once is enough"
+
+    play(first, stop=False)
+    machine.kill()
+    play(second)
