@@ -30,7 +30,7 @@ from lograft.coordination.consumer_targets import (
     existing_topics,
     metadata_hash,
 )
-from lograft.coordination.subscriptions import ResolvedRegex, needs_refresh, resolve
+from lograft.coordination.subscriptions import ResolvedRegex, resolve, to_match
 from lograft.coordination.types import Record
 from lograft.metadata.image import MetadataImage
 
@@ -124,19 +124,19 @@ class MemberChange:
         if unused:
             self.records += [forgotten_regex(group.group_id, regex) for regex in unused]
             self._resolved = {r: one for r, one in group.resolved.items() if r not in unused}
-        if not needs_refresh(
+        due = to_match(
             used,
             self._resolved,
             topics_created_at=around.topics_created_at,
             interval_ms=around.settings.regex_refresh_interval_ms,
             wall_ms=around.wall_ms,
-        ):
+        )
+        if not due:
             return False
         before = self._resolved
-        self._resolved = resolve(
-            group.group_id, used, around.image, around.wall_ms, may_see=around.may_see
-        )
-        for regex, one in self._resolved.items():
+        found = resolve(group.group_id, due, around.image, around.wall_ms, may_see=around.may_see)
+        self._resolved = {**before, **found}
+        for regex, one in found.items():
             self.records.append(
                 resolved_regex(
                     group.group_id,
@@ -148,7 +148,7 @@ class MemberChange:
             )
         return any(
             regex not in before or before[regex].topics != one.topics
-            for regex, one in self._resolved.items()
+            for regex, one in found.items()
         )
 
     # Epochs.

@@ -4,7 +4,7 @@ A pattern is resolved when the first member brings it, and again when topics wer
 last time is long ago (`group.consumer.regex.refresh.interval.ms`).
 """
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Final, NamedTuple
 
 from lograft.coordination.patterns import NoPattern, whole_match
@@ -52,22 +52,21 @@ def resolve(
     return found
 
 
-def needs_refresh(
-    subscribed: Iterable[str],
+def to_match(
+    subscribed: Sequence[str],
     resolved: Mapping[str, ResolvedRegex],
     *,
     topics_created_at: int,
     interval_ms: int,
     wall_ms: int,
-) -> bool:
-    """Whether a group's patterns are to be matched again. `topics_created_at`: the version of the
-    last image that brought new topics."""
-    if any(regex not in resolved for regex in subscribed):
-        return True
+) -> Sequence[str]:
+    """Those of a group's patterns that are to be matched now: new ones, and all if it is time.
+    `topics_created_at`: the version of the last image that brought new topics."""
+    new = [regex for regex in subscribed if regex not in resolved]
     if not resolved:
-        return False
-    age_ms = wall_ms - max(one.resolved_ms for one in resolved.values())
+        return new
+    age_ms = wall_ms - min(one.resolved_ms for one in resolved.values())
     if 0 <= age_ms <= REFRESH_INTERVAL_MS_MIN:
-        return False
+        return new
     is_behind = min(one.version for one in resolved.values()) < topics_created_at
-    return is_behind or not 0 <= age_ms <= interval_ms
+    return subscribed if is_behind or not 0 <= age_ms <= interval_ms else new

@@ -9,8 +9,12 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
 from lograft.coordination.consumer_member import MemberState, each_partition
+from lograft.coordination.subscriptions import REFRESH_INTERVAL_MS_MIN
 from lograft.model.broker_config_table import CONSUMER_ASSIGNORS
 from lograft.model.errors import ErrorCode
+from lograft.wire.records.consumer_group_regular_expression_key import (
+    ConsumerGroupRegularExpressionKey,
+)
 from tests.unit.coordination.consumer_client import Consumer, Shard
 
 TOPICS = ["t0", "t1", "t2"]
@@ -207,3 +211,22 @@ def test_an_assignor_as_settings_call_it(given: str) -> None:
     assert [(one.topic_id, one.partitions) for one in answer.assignment.topic_partitions] == [
         (topic_id, [0, 1, 2])
     ]
+
+
+def test_a_new_pattern_is_matched_alone() -> None:
+    """A crowd that brings a pattern each would have them all matched, and written, by everyone."""
+    shard = Shard()
+    shard.create_topic("t0", 1)
+
+    def matched_when_joins(number: int) -> list[str]:
+        Consumer(shard, f"m{number}").join(None, subscribed_topic_regex=f"t0|n{number}")
+        return [
+            record.key.regular_expression
+            for record in shard.written
+            if isinstance(record.key, ConsumerGroupRegularExpressionKey)
+        ]
+
+    assert [matched_when_joins(number) for number in range(3)] == [["t0|n0"], ["t0|n1"], ["t0|n2"]]
+    shard.create_topic("t1", 1)
+    shard.pass_ms(REFRESH_INTERVAL_MS_MIN + 1)
+    assert matched_when_joins(3) == ["t0|n0", "t0|n1", "t0|n2", "t0|n3"]
