@@ -107,6 +107,7 @@ class Producer(Face[asynchronous.Producer]):
     flush = awaited(asynchronous.Producer.flush)
     init_transactions = awaited(asynchronous.Producer.init_transactions)
     begin_transaction = awaited(asynchronous.Producer.begin_transaction)
+    prepare_transaction = awaited(asynchronous.Producer.prepare_transaction)
     commit_transaction = awaited(asynchronous.Producer.commit_transaction)
     abort_transaction = awaited(asynchronous.Producer.abort_transaction)
     send_offsets = awaited(asynchronous.Producer.send_offsets)

@@ -21,7 +21,7 @@ from lograft.client.consuming.resets import EARLIEST, LATEST, ResetKind, ResetPo
 from lograft.client.consuming.settings import ConsumerSettings
 from lograft.client.consuming.subscription import Position
 from lograft.client.consuming.topics import all_topics, topic_info
-from lograft.client.errors import TimedOut, WrongUse
+from lograft.client.errors import Closed, TimedOut, WrongUse
 from lograft.client.types import (
     ConsumerRecord,
     GroupMetadata,
@@ -109,6 +109,10 @@ class Consumer:
         `mode`, which only Lograft knows, is how the topics are read: "ptp", point to point, by one
         group (group.id, or without one whichever group the topics have); "psb", publish and
         subscribe, by any number of groups. The first who subscribes with a mode sets it.
+
+        async with Consumer(bootstrap_servers="localhost:9092", group_id="readers") as reader:
+            reader.subscribe(["greetings"])
+            await reader.poll(timeout_ms=1_000)
         """
         wanted = frozenset((topics,) if isinstance(topics, str) else topics)
         if not wanted:
@@ -142,6 +146,7 @@ class Consumer:
             self._engine().subscription.state(one).is_paused = True
 
     def resume(self, *partitions: TopicPartition) -> None:
+        """Gives records of these again."""
         engine = self._engine()
         for one in partitions:
             engine.subscription.state(one).is_paused = False
@@ -149,6 +154,7 @@ class Consumer:
         engine.bell.ring()
 
     def paused(self) -> set[TopicPartition]:
+        """The partitions that are paused now."""
         return {state.partition for state in self._engine().subscription if state.is_paused}
 
     def group_metadata(self) -> GroupMetadata:
@@ -165,7 +171,11 @@ class Consumer:
 
     async def poll(self, timeout_ms: int | None = None, max_records: int | None = None) -> Polled:
         """The next records, by partition, at most max.poll.records; waits for the first of them,
-        and gives nothing when the time is up."""
+        and gives nothing when the time is up.
+
+        for partition, records in (await consumer.poll(timeout_ms=100)).items():
+            print(partition, [record.value for record in records])
+        """
         engine = self._engine()
         count = max_records or self.settings.max_poll_records
         polled = await engine.wait_for(lambda: engine.outlet.take(count) or None, timeout_ms)
@@ -178,7 +188,11 @@ class Consumer:
     ) -> "pa.Table":
         """All records that lie ready, as columns, without a Python object for each; waits for the
         first of them, and gives an empty table when the time is up. Keys and values are bytes:
-        deserializers and interceptors see nothing of it."""
+        deserializers and interceptors see nothing of it.
+
+        table = await consumer.fetch_arrow(timeout_ms=100)
+        print(table.column("value").to_pylist())
+        """
         from lograft.client.columns.reading import joined
 
         engine = self._engine()
@@ -198,18 +212,20 @@ class Consumer:
         return self._next() if record is None else Ready(record)
 
     async def _next(self) -> ConsumerRecord:
-        """Ends the loop when the consumer has been closed."""
-        while self._parts is None or not self._parts.core.is_closed:
-            engine = self._engine()
-            if engine.interceptors:
-                for records in (await self.poll(max_records=1)).values():
-                    return records[0]
-                continue
-            await engine.wait_for(self._begin_run, None)
-            record = engine.outlet.next_ready()
-            if record is not None:
-                return record
-        raise StopAsyncIteration
+        """Ends the loop when the consumer is closed."""
+        try:
+            while True:
+                engine = self._engine()
+                if engine.interceptors:
+                    for records in (await self.poll(max_records=1)).values():
+                        return records[0]
+                    continue
+                await engine.wait_for(self._begin_run, None)
+                record = engine.outlet.next_ready()
+                if record is not None:
+                    return record
+        except Closed:
+            raise StopAsyncIteration from None
 
     def _begin_run(self) -> bool | None:
         return self._engine().outlet.begin_run(self.settings.max_poll_records) or None
@@ -217,7 +233,10 @@ class Consumer:
     # ── positions ────────────────────────────────────────────────────────────────────────────
 
     def seek(self, partition: TopicPartition, offset: int | OffsetAndMetadata) -> None:
-        """Goes on from there; what was fetched before is dropped."""
+        """Goes on from there; what was fetched before is dropped.
+
+        consumer.seek(TopicPartition("topic", 0), 0)
+        """
         state = self._engine().subscription.state(partition)
         place = OffsetAndMetadata(offset) if isinstance(offset, int) else offset
         if place.offset < 0:
@@ -256,13 +275,20 @@ class Consumer:
     async def end_offsets(
         self, partitions: Iterable[TopicPartition], timeout_ms: int | None = None
     ) -> dict[TopicPartition, int]:
-        """The offset behind the last record that can be read."""
+        """The offset behind the last record that can be read.
+
+        print(await consumer.end_offsets([TopicPartition("greetings", 0)]))
+        """
         return await self._offsets_at(LATEST, partitions, timeout_ms)
 
     async def offsets_for_times(
         self, timestamps_ms: Mapping[TopicPartition, int], timeout_ms: int | None = None
     ) -> dict[TopicPartition, OffsetAndTimestamp | None]:
-        """The first record at or after each time; None: there is none yet."""
+        """The first record at or after each time; None: there is none yet.
+
+        here = TopicPartition("greetings", 0)
+        print((await consumer.offsets_for_times({here: 1_700_000_000_000}))[here])
+        """
         lookup = self._engine().lookup
         for one, timestamp in timestamps_ms.items():
             if timestamp < 0:
@@ -296,7 +322,11 @@ class Consumer:
         timeout_ms: int | None = None,
     ) -> None:
         """Commits these, or the positions of all assigned partitions, and waits until it is done.
-        Raises CommitFailed where the group has gone on without this member."""
+        Raises CommitFailed where the group has gone on without this member.
+
+        await consumer.commit({TopicPartition("topic", 0): 0})
+        print(await consumer.committed([TopicPartition("topic", 0)]))
+        """
         engine = self._engine()
         places = engine.consumed() if offsets is None else _places(offsets)
         await engine.commit(places, self._budget(timeout_ms))
@@ -338,11 +368,15 @@ class Consumer:
         return await all_topics(self._engine().core)
 
     async def partitions_for(self, topic: str, timeout_ms: int | None = None) -> TopicInfo:
-        """What the topic consists of; waits until it is known."""
+        """What the topic consists of; waits until it is known.
+
+        print(len((await consumer.partitions_for("topic")).partitions))
+        """
         metadata = self._engine().core.metadata
         return topic_info(await metadata.topic(topic, deadline_ms=self._deadline(timeout_ms)))
 
     def statistics(self) -> dict[str, int]:
+        """Counts of what this consumer does, by name."""
         engine = self._engine()
         return {
             **engine.fetcher.statistics(),

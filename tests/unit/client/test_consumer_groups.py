@@ -327,6 +327,51 @@ def test_a_call_that_is_given_up_leaves_no_rebalance_half_done(protocol: Setting
     play(scenario)
 
 
+def test_listeners_may_ask_seek_and_not_leave(protocol: Settings) -> None:
+    class Curious(RebalanceListener):
+        consumer: Consumer
+        positions: dict[TopicPartition, int]
+
+        async def on_assigned(self, partitions: Any) -> None:
+            asked = {one: await self.consumer.position(one) for one in partitions}
+            self.positions = asked
+            self.consumer.seek(TopicPartition("t", 1), 7)
+            with pytest.raises(WrongUse, match="a listener cannot leave"):
+                await self.consumer.unsubscribe()
+            with pytest.raises(WrongUse, match="a listener cannot close"):
+                await self.consumer.close()
+
+    async def scenario(cluster: VirtualCluster, makes: Makes) -> None:
+        await write(cluster, [b"%d" % i for i in range(40)])
+        curious = Curious()
+        one = await makes.consumer(protocol, listener=curious)
+        curious.consumer = one
+        firsts: dict[int, int] = {}
+        while len(firsts) < PARTITIONS:
+            for partition, records in (await one.poll()).items():
+                firsts.setdefault(partition.partition, records[0].offset)
+        assert curious.positions == dict.fromkeys(ALL, 0)
+        assert firsts == {0: 0, 1: 7, 2: 0, 3: 0}
+
+    play(scenario)
+
+
+def test_a_loop_ends_when_the_consumer_is_closed_meanwhile(protocol: Settings) -> None:
+    async def scenario(cluster: VirtualCluster, makes: Makes) -> None:
+        one = await makes.consumer(protocol)
+
+        async def loop() -> list[bytes]:
+            return [record.value async for record in one]
+
+        looping = asyncio.ensure_future(loop())
+        await write(cluster, [b"v"])
+        await asyncio.sleep(10)
+        await one.close()
+        assert await looping == [b"v"]
+
+    play(scenario)
+
+
 def test_a_listener_that_raises_is_told_after_the_rebalance() -> None:
     class Broken(RebalanceListener):
         def on_assigned(self, partitions: Any) -> None:

@@ -70,6 +70,7 @@ class ConsumerGroup:
 
     def subscribe(self, interest: Interest) -> None:
         self._interest = interest
+        self._core.metadata.want_all(False)
         self._core.metadata.set_wanted(set(interest.topics) | self._owned_topics())
         if self._epoch == _OUT:
             self._epoch = _JOINING

@@ -9,7 +9,7 @@ subscription ◀── membership (which partitions) ◀── heartbeats, joins
 import asyncio
 import logging
 from collections.abc import Callable, Iterable, Mapping
-from typing import Final, TypeVar
+from typing import Any, Final, TypeVar
 
 from lograft.client.consuming.bell import Bell
 from lograft.client.consuming.classic_group import ClassicGroup
@@ -28,7 +28,7 @@ from lograft.client.consuming.settings import ConsumerSettings
 from lograft.client.consuming.subscription import Subscription
 from lograft.client.coordinators import Coordinator, Kind
 from lograft.client.core import ClientCore
-from lograft.client.errors import ClientError, WrongUse
+from lograft.client.errors import ClientError, Closed, WrongUse
 from lograft.client.types import OffsetAndMetadata, TopicPartition
 from lograft.model.errors import LograftError
 from lograft.model.seams import Runtime
@@ -76,7 +76,9 @@ class Engine:
         self.interest = Interest()
         self._modes: SubscriptionModes | None = None
         self._is_polled = False
+        self._is_closing = False
         self._serving: asyncio.Future[None] | None = None
+        self._serving_task: asyncio.Task[Any] | None = None
         self._serving_failure: LograftError | None = None
         self._next_auto_commit_ms = core.now_ms() + settings.auto_commit_interval_ms
         self.positions.start()
@@ -108,6 +110,8 @@ class Engine:
         self.bell.ring()
 
     async def unsubscribe(self, reason: str, timeout_ms: int) -> None:
+        if self._serving_task is asyncio.current_task():
+            raise WrongUse("a listener cannot leave the group that it is told about")
         self.interest = Interest()
         self._modes = None
         if self._serving is not None:
@@ -151,6 +155,8 @@ class Engine:
         try:
             while True:
                 self.core.check_open()
+                if self._is_closing:
+                    raise Closed("the consumer is closing")
                 self.bell.look()
                 await self._serve()
                 taken = take()
@@ -182,13 +188,13 @@ class Engine:
             done = self._serving = asyncio.get_running_loop().create_future()
 
             async def work() -> None:
+                self._serving_task = asyncio.current_task()
                 try:
                     await membership.serve()
                 except LograftError as error:
                     self._serving_failure = error
                 finally:
-                    self._serving = None
-                    self.bell.ring()
+                    self._serving = self._serving_task = None
                     if not done.done():
                         done.set_result(None)
 
@@ -295,6 +301,9 @@ class Engine:
         self.bell.ring()
 
     async def close(self, timeout_ms: int) -> None:
+        if self._serving_task is asyncio.current_task():
+            raise WrongUse("a listener cannot close its consumer")
+        self._is_closing = True
         try:
             if self.membership is not None:
                 await self.unsubscribe("the consumer is being closed", timeout_ms)

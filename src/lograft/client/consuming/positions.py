@@ -235,11 +235,11 @@ class Positions:
 
 
 def _needs(state: PartitionState, status: Status) -> bool:
-    return state.status is status and not state.is_held and state.error is None
+    return state.status is status and state.error is None
 
 
 def _needs_position(state: PartitionState) -> bool:
-    return not _needs(state, Status.FETCHING) and not state.is_held and state.error is None
+    return state.status is not Status.FETCHING and state.error is None
 
 
 def _is_resetting(state: PartitionState) -> bool:
