@@ -34,9 +34,9 @@ from lograft.client.administering.configs import (
     group_resource,
     topic_resource,
 )
-from lograft.client.administering.group_offsets import (
-    GroupOffset,
-    GroupOffsetsPart,
+from lograft.client.administering.group_offsets import GroupOffset
+from lograft.client.administering.group_resets import (
+    GroupResetsPart,
     OffsetMove,
     ResetPlan,
     Scope,
@@ -57,15 +57,14 @@ from lograft.client.administering.partitions import (
     Reassignment,
 )
 from lograft.client.administering.settings import AdminSettings
-from lograft.client.administering.topics import (
-    CreatedTopic,
-    NewTopic,
+from lograft.client.administering.topic_descriptions import (
     PartitionDescription,
     ReplicaState,
     TopicDescription,
+    TopicDescriptionsPart,
     TopicListing,
-    TopicsPart,
 )
+from lograft.client.administering.topics import CreatedTopic, NewTopic, TopicsPart
 from lograft.client.administering.transactions import (
     HangingTransaction,
     TransactionDescription,
@@ -125,7 +124,9 @@ __all__ = [
 ]
 
 
-class Admin(TopicsPart, ConfigsPart, ClusterPart, GroupOffsetsPart, TransactionsPart):
+class Admin(
+    TopicsPart, TopicDescriptionsPart, ConfigsPart, ClusterPart, GroupResetsPart, TransactionsPart
+):
     """Belongs to the event loop in which it was opened. Settings are Kafka's, by their dotted names
     in a mapping or as keywords; `runtime` is for simulations.
 

@@ -1,7 +1,6 @@
 """kafka-console-consumer: the records of a topic, to stdout."""
 
 import argparse
-import asyncio
 import re
 import sys
 from collections.abc import Callable, Mapping, Sequence
@@ -131,20 +130,17 @@ async def _work(
         else:
             consumer.subscribe_pattern(given.include)
         limit = given.max_messages
-        try:
-            while limit is None or shown[0] < limit:
-                polled = await consumer.poll(
-                    timeout_ms=given.timeout_ms,
-                    max_records=None if limit is None else limit - shown[0],
-                )
-                if not polled:
-                    return
-                for records in polled.values():
-                    for record in records:
-                        _write(formatter.line(record))
-                        shown[0] += 1
-        except asyncio.CancelledError:
-            return  # Ctrl-C ends it as it is meant to be ended.
+        while limit is None or shown[0] < limit:
+            polled = await consumer.poll(
+                timeout_ms=given.timeout_ms,
+                max_records=None if limit is None else limit - shown[0],
+            )
+            if not polled:
+                return
+            for records in polled.values():
+                for record in records:
+                    _write(formatter.line(record))
+                    shown[0] += 1
 
 
 def _write(line: bytes) -> None:
