@@ -5,6 +5,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
+from pyspark.errors import StreamingQueryException
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.streaming.query import StreamingQuery
 from pyspark.sql.streaming.readwriter import DataStreamWriter
@@ -15,6 +16,10 @@ from lograft.spark.pipelines.catalogue import PIPELINES
 from lograft.spark.pipelines.settings import Settings, Spark, read_settings
 
 _LOOK_SECONDS: Final = 1
+#: Spark gives the process of a source ten seconds to start, which a busy machine may not have. A
+#: query goes on where it was, so it can simply be started again.
+_SLOW_START: Final = "Python worker failed to connect back"
+_STARTS_MAX: Final = 4
 
 
 @dataclass(frozen=True, slots=True)
@@ -95,7 +100,18 @@ def follow(writer: DataStreamWriter, settings: Settings, watch: Watch) -> None:
         writer = writer.trigger(availableNow=True)
     else:
         writer = writer.trigger(processingTime=settings.spark.trigger)
-    query = writer.start()
+    for number in range(1, _STARTS_MAX + 1):
+        try:
+            _follow(writer.start(), watch)
+        except StreamingQueryException as error:
+            if _SLOW_START not in str(error) or number == _STARTS_MAX:
+                raise
+            watch.say("Spark gave up on a Python process that was slow to start: trying again")
+        else:
+            return
+
+
+def _follow(query: StreamingQuery, watch: Watch) -> None:
     told = -1
     while not query.awaitTermination(_LOOK_SECONDS):
         told = _tell_news(query, told, watch)
