@@ -31,6 +31,7 @@ from lograft.client.errors import (
 )
 from lograft.client.link import Link
 from lograft.client.network import Broker
+from lograft.client.turns import FOREVER_MS, Turns
 from lograft.client.types import TopicPartition
 from lograft.model.errors import ErrorCode, LograftError
 from lograft.model.seams import Address, FileSlice
@@ -43,7 +44,6 @@ log = logging.getLogger("lograft.client")
 FETCH_LANE: Final = "fetch"
 #: Bytes held ready in all, in units of fetch.max.bytes.
 _FETCHES_AHEAD: Final = 2
-_FOREVER_MS: Final = 1 << 60
 
 
 class _Question(NamedTuple):
@@ -72,7 +72,7 @@ class Fetcher:
         self._subscription = subscription
         self._on_news = on_news
         self._on_reset = on_reset
-        self._wake = asyncio.Event()
+        self._turns = Turns(self._fetch_what_has_room, self._on_failure)
         self._sessions: dict[int, FetchSession] = {}
         self._in_flight: set[int] = set()
         self._connecting: set[int] = set()
@@ -81,10 +81,10 @@ class Fetcher:
 
     def start(self) -> None:
         self._core.metadata.on_update(self.wake)
-        self._core.runtime.spawn(self._run(), name="consumer fetcher")
+        self.wake()
 
     def wake(self) -> None:
-        self._wake.set()
+        self._turns.wake()
 
     def statistics(self) -> dict[str, int]:
         return {
@@ -94,6 +94,7 @@ class Fetcher:
 
     def close(self) -> None:
         """Lets the brokers forget the sessions, as far as that can be done without waiting."""
+        self._turns.stop()
         for node, session in self._sessions.items():
             link = self._core.network.link_if_ready(node, FETCH_LANE)
             if session.id != NO_SESSION and link is not None:
@@ -102,20 +103,14 @@ class Fetcher:
 
     # ── the loop ─────────────────────────────────────────────────────────────────────────────
 
-    async def _run(self) -> None:
-        while True:
-            self._wake.clear()
-            wait_ms = self._fetch_what_has_room()
-            try:
-                async with asyncio.timeout(None if wait_ms >= _FOREVER_MS else wait_ms / 1000):
-                    await self._wake.wait()
-            except TimeoutError:
-                pass
+    def _on_failure(self, error: BaseException) -> None:
+        self._core.fail(error)
+        self._on_news()
 
     def _fetch_what_has_room(self) -> int:
         """How long until a partition may be tried again."""
         now_ms = self._clock.mono_ms()
-        wait_ms = _FOREVER_MS
+        wait_ms = FOREVER_MS
         if self._is_full():
             return wait_ms
         by_node: dict[int, list[PartitionState]] = {}

@@ -30,6 +30,7 @@ from lograft.client.producing.identity import IdempotentIdentity, Identity
 from lograft.client.producing.sequences import Sequences
 from lograft.client.producing.settings import ProducerSettings
 from lograft.client.producing.transactions import Transactions
+from lograft.client.turns import FOREVER_MS, Turns
 from lograft.model.errors import ErrorCode
 from lograft.model.seams import Address
 from lograft.model.types import NO_SEQUENCE
@@ -46,7 +47,6 @@ log = logging.getLogger("lograft.client")
 
 #: With topic ids instead of names.
 _TOPIC_IDS_SINCE: Final = 13
-_FOREVER_MS: Final = 1 << 60
 _OUT_OF_ORDER: Final = (ErrorCode.out_of_order_sequence_number, ErrorCode.unknown_producer_id)
 
 
@@ -70,29 +70,21 @@ class Sender:
             self._identity = IdempotentIdentity(core, accumulator, self)
         self.sequences = None if self._identity is None else self._identity.sequences
         self._growth = Growth(core)
-        self._turn: asyncio.Handle | None = None
-        self._timer: asyncio.TimerHandle | None = None
-        self._timer_at = 0.0
-        self._is_stopped = False
+        self._turns = Turns(self._send_what_is_ready, self._on_failure)
         self._in_flight: dict[int, int] = {}
         self._connecting: set[int] = set()
         self._is_fatal: Exception | None = None
         self._counts = {"batches_sent": 0, "records_sent": 0, "retries": 0, "batches_failed": 0}
 
     def start(self) -> None:
-        self._loop = asyncio.get_running_loop()
         self._core.metadata.on_update(self.wake)
 
     def wake(self) -> None:
         """There may be something to send: looked at in the loop's next turn."""
-        if self._turn is None and not self._is_stopped:
-            self._turn = self._loop.call_soon(self._take_turn)
+        self._turns.wake()
 
     def stop(self) -> None:
-        self._is_stopped = True
-        for handle in (self._turn, self._timer):
-            if handle is not None:
-                handle.cancel()
+        self._turns.stop()
 
     def statistics(self) -> dict[str, int]:
         return dict(self._counts)
@@ -110,31 +102,9 @@ class Sender:
 
     # ── the loop ─────────────────────────────────────────────────────────────────────────────
 
-    def _take_turn(self) -> None:
-        self._turn = None
-        try:
-            wait_ms = self._send_what_is_ready()
-        except BaseException as error:
-            self._core.fail(error)
-            self.end(error if isinstance(error, Exception) else ClientError(repr(error)))
-            raise
-        if wait_ms < _FOREVER_MS:
-            self._set_timer(wait_ms)
-
-    def _set_timer(self, wait_ms: int) -> None:
-        """A turn after that time at the latest. A timer that comes earlier is left as it is: the
-        turn it leads to finds nothing and sets the next."""
-        at = self._loop.time() + wait_ms / 1000
-        if self._timer is not None:
-            if self._timer_at <= at:
-                return
-            self._timer.cancel()
-        self._timer_at = at
-        self._timer = self._loop.call_at(at, self._on_timer)
-
-    def _on_timer(self) -> None:
-        self._timer = None
-        self.wake()
+    def _on_failure(self, error: BaseException) -> None:
+        self._core.fail(error)
+        self.end(error if isinstance(error, Exception) else ClientError(repr(error)))
 
     def _send_what_is_ready(self) -> int:
         """How long until something else becomes ready by itself."""
@@ -166,7 +136,7 @@ class Sender:
     def _next_expiry_ms(self, now_ms: int) -> int:
         created = [queue.batches[0].created_ms for queue in self._accumulator.active]
         if not created:
-            return _FOREVER_MS
+            return FOREVER_MS
         return max(1, min(created) + self._settings.delivery_timeout_ms - now_ms)
 
     def _expire(self, now_ms: int) -> None:
