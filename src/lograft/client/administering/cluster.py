@@ -51,6 +51,12 @@ from lograft.wire.messages.update_features import (
 
 @dataclass(frozen=True, slots=True)
 class BrokerDescription:
+    """One broker, and where clients reach it.
+
+    first: BrokerDescription = (await admin.describe_cluster()).brokers[0]
+    print(first.id, first.address, first.rack)
+    """
+
     id: int
     address: Address
     rack: str | None
@@ -67,6 +73,12 @@ class ClusterDescription:
 
 @dataclass(frozen=True, slots=True)
 class FeatureLevels:
+    """From which level to which.
+
+    levels: FeatureLevels = (await admin.describe_features()).supported["metadata.version"]
+    assert levels.lowest <= levels.highest
+    """
+
     lowest: int
     highest: int
 
@@ -90,6 +102,13 @@ class UpgradeKind(IntEnum):
 
 @dataclass(frozen=True, slots=True)
 class DirectoryReplica:
+    """What one log directory holds of one partition.
+
+    (directory,) = (await admin.describe_log_dirs())[1]
+    held: DirectoryReplica = directory.replicas[TopicPartition("orders", 0)]
+    print(held.bytes, held.lag)
+    """
+
     bytes: int
     #: Behind the high watermark, or of a future replica behind the present one.
     lag: int
@@ -109,6 +128,12 @@ class LogDirectory:
 
 @dataclass(frozen=True, slots=True)
 class QuorumReplica:
+    """How far one controller is.
+
+    voter: QuorumReplica = (await admin.describe_quorum()).voters[0]
+    print(voter.node, voter.end_offset)
+    """
+
     node: int
     directory: UUID
     end_offset: int

@@ -54,7 +54,11 @@ class ConfigResource(NamedTuple):
 
 
 class ConfigSource(IntEnum):
-    """Where a value comes from; the numbers are those on the wire."""
+    """Where a value comes from; the numbers are those on the wire.
+
+    found = (await admin.describe_configs([topic_resource("orders")]))[topic_resource("orders")]
+    assert found["retention.ms"].source is ConfigSource.default
+    """
 
     unknown = 0
     topic = 1
@@ -84,6 +88,14 @@ class ConfigType(IntEnum):
 
 @dataclass(frozen=True, slots=True)
 class ConfigSynonym:
+    """Another place that a value may come from.
+
+    orders = topic_resource("orders")
+    found = (await admin.describe_configs([orders], synonyms=True))[orders]
+    synonyms: tuple[ConfigSynonym, ...] = found["segment.bytes"].synonyms
+    print([(one.name, one.value) for one in synonyms])
+    """
+
     name: str
     value: str | None
     source: ConfigSource
@@ -104,7 +116,11 @@ class ConfigEntry:
 
 
 class Operation(IntEnum):
-    """What to do with a setting; the numbers are those on the wire."""
+    """What to do with a setting; the numbers are those on the wire.
+
+    change = ConfigChange("cleanup.policy", "compact", Operation.append)
+    await admin.alter_configs({topic_resource("orders"): [change]})
+    """
 
     set = 0
     delete = 1

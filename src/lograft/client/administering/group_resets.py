@@ -39,6 +39,13 @@ class Target:
 
 @dataclass(frozen=True, slots=True)
 class OffsetMove:
+    """Of one partition, from where to where.
+
+    plan = await admin.plan_reset("billing", Target(latest=True))
+    moves: tuple[OffsetMove, ...] = plan.moves
+    print([(one.topic, one.partition, one.before, one.after) for one in moves])
+    """
+
     topic: str
     partition: int
     #: None: there is no offset.
@@ -63,7 +70,8 @@ class GroupResetsPart(GroupOffsetsPart):
     async def plan_reset(self, group: str, target: Target, scope: Scope | None = None) -> ResetPlan:
         """What `reset_offsets` would do. No scope: all that the group has committed or reads now.
 
-        plan = await admin.plan_reset("billing", Target(earliest=True), {"orders": None})
+        scope: Scope = {"orders": {0, 1}}
+        plan = await admin.plan_reset("billing", Target(earliest=True), scope)
         print(plan.moves)
         """
         stands = await self.list_group_offsets(group)

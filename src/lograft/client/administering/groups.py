@@ -52,6 +52,13 @@ class GroupListing:
 
 @dataclass(frozen=True, slots=True)
 class MemberDescription:
+    """One member of a group, and what it has.
+
+    group = (await admin.describe_groups(["billing"]))["billing"]
+    members: tuple[MemberDescription, ...] = group.members
+    print([(one.client, one.partitions) for one in members])
+    """
+
     member: str
     instance: str | None
     client: str

@@ -107,6 +107,8 @@ class PartitionsPart(AdminPart):
 
         place = TopicPartition("orders", 0)
         print((await admin.list_offsets({place: LATEST}))[place].offset)
+        print(await admin.list_offsets({place: EARLIEST}))
+        print(await admin.list_offsets({place: MAX_TIMESTAMP}))
         """
         at_least = max((_VERSION_OF.get(at, 1) for at in partitions.values()), default=1)
 

@@ -15,6 +15,12 @@ _API_TIMEOUT_MS: Final = 60_000
 
 @dataclass(frozen=True, kw_only=True)
 class AdminSettings(ClientSettings):
+    """What an administrator is told, and what it takes where nothing is said.
+
+    settings = AdminSettings.read({"bootstrap.servers": "localhost:9092"})
+    assert settings.default_api_timeout_ms == 60_000
+    """
+
     bootstrap_servers: tuple[str, ...] = setting(())
     #: Instead of brokers: controllers are asked themselves, where no broker is up.
     bootstrap_controllers: tuple[str, ...] = setting(())

@@ -30,7 +30,12 @@ class TopicListing:
 
 @dataclass(frozen=True, slots=True)
 class ReplicaState:
-    """How far one replica is, as the leader sees it; -1: not known, or never."""
+    """How far one replica is, as the leader sees it; -1: not known, or never.
+
+    orders = (await admin.describe_topics(["orders"], replicas=True))["orders"]
+    states: tuple[ReplicaState, ...] = orders.partitions[0].states
+    print({one.node: one.lag for one in states})
+    """
 
     node: int
     start_offset: int
@@ -43,6 +48,13 @@ class ReplicaState:
 
 @dataclass(frozen=True, slots=True)
 class PartitionDescription:
+    """Who holds one partition, who leads it, and how it is replicated.
+
+    orders = (await admin.describe_topics(["orders"]))["orders"]
+    partition: PartitionDescription = orders.partitions[0]
+    print(partition.leader, partition.isr, partition.mode.name)
+    """
+
     index: int
     #: -1: there is none.
     leader: int

@@ -37,6 +37,14 @@ class TransactionListing:
 
 @dataclass(frozen=True, slots=True)
 class TransactionDescription:
+    """What one transactional id is doing.
+
+    async with transactional.transaction():
+        await transactional.send("orders", b"paid")
+        told: TransactionDescription = (await admin.describe_transactions(["examples"]))["examples"]
+        assert told.state == "Ongoing"
+    """
+
     transactional_id: str
     coordinator: int
     state: str
@@ -49,7 +57,14 @@ class TransactionDescription:
 
 
 class HangingTransaction(NamedTuple):
-    """Open in a partition, while its coordinator knows nothing of it: nobody will end it."""
+    """Open in a partition, while its coordinator knows nothing of it: nobody will end it.
+
+    places = [TopicPartition("orders", 0)]
+    hanging: list[HangingTransaction] = await admin.find_hanging_transactions(
+        places, open_for_ms=900_000, now_ms=0
+    )
+    assert hanging == []
+    """
 
     place: TopicPartition
     producer_id: int
