@@ -7,6 +7,7 @@ async with Consumer(bootstrap_servers="localhost:9092", group_id="readers") as c
 """
 
 import asyncio
+import re
 from collections.abc import Awaitable, Iterable, Mapping
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Final, Unpack
@@ -122,6 +123,11 @@ class Consumer:
     def subscribe_pattern(self, pattern: str, *, listener: RebalanceListener | None = None) -> None:
         """Reads every topic whose whole name matches, also those that come later. With
         group.protocol=consumer the coordinator matches (RE2), else this client (Python's `re`)."""
+        if not self.settings.uses_consumer_protocol:
+            try:
+                re.compile(pattern)
+            except re.error as error:
+                raise WrongUse(f"{pattern!r} is not a pattern: {error}") from None
         self._engine().subscribe(Interest(pattern=pattern), listener, None)
 
     async def unsubscribe(self, timeout_ms: int = CLOSE_TIMEOUT_MS) -> None:

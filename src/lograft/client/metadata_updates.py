@@ -68,9 +68,10 @@ class Metadata:
         if self._task is not None:
             self._task.cancel()
 
-    def on_update(self, listener: Callable[[], None]) -> None:
-        """Called after every update, inside the loop."""
+    def on_update(self, listener: Callable[[], None]) -> Callable[[], None]:
+        """Called after every update, inside the loop; what is returned ends that."""
         self._listeners.append(listener)
+        return lambda: self._listeners.remove(listener)
 
     # ── what is wanted ───────────────────────────────────────────────────────────────────────
 
@@ -222,7 +223,7 @@ class Metadata:
         for waiter in waiting:
             if not waiter.done():
                 waiter.set_result(None)
-        for listener in self._listeners:
+        for listener in list(self._listeners):
             listener()
 
     def _drop_idle_topics(self) -> None:

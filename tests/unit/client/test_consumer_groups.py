@@ -284,6 +284,17 @@ def test_patterns_find_topics_that_come_later(protocol: Settings) -> None:
         await cluster.test_client("admin").create_topic("not-later-1", partitions=1)
         wanted = ALL | {TopicPartition("later-1", 0)}
         await until(lambda: one.assignment() == wanted, [one])
+        if protocol is CONSUMER:
+            one.subscribe_pattern("(")
+            with pytest.raises(BrokerError, match="INVALID_REGULAR_EXPRESSION"):
+                await one.poll(timeout_ms=30_000)
+        else:
+            # The group's own topics are there by now, and hidden.
+            one.subscribe_pattern(".*")
+            everything = wanted | {TopicPartition("not-later-1", 0)}
+            await until(lambda: one.assignment() == everything, [one])
+            with pytest.raises(WrongUse, match="is not a pattern"):
+                one.subscribe_pattern("(")
 
     play(scenario)
 

@@ -20,7 +20,6 @@ from lograft.client.errors import ClientError, FencedInstance, RebalanceInProgre
 from lograft.client.types import TopicPartition
 from lograft.model.errors import ErrorCode
 from lograft.model.seams import Task
-from lograft.model.types import INTERNAL_TOPICS
 from lograft.wire.messages.heartbeat import HeartbeatRequest, HeartbeatResponse
 from lograft.wire.messages.leave_group import (
     LeaveGroupRequest,
@@ -69,7 +68,7 @@ class ClassicGroup:
         return Identity(self._member_id, self._generation, self._settings.group_instance_id)
 
     def start(self) -> None:
-        self._core.metadata.on_update(self._on_metadata)
+        self._stop_listening = self._core.metadata.on_update(self._on_metadata)
         self._keeping = self._core.runtime.spawn(self._keep_alive(), name="group heartbeats")
 
     def subscribe(self, interest: Interest) -> None:
@@ -152,6 +151,7 @@ class ClassicGroup:
         await self._handover.give(mine)
 
     async def leave(self, reason: str, timeout_ms: int) -> None:
+        self._stop_listening()
         if self._task is not None:
             self._task.cancel()
             self._task = None
@@ -298,8 +298,12 @@ class ClassicGroup:
     def _topics(self) -> frozenset[str]:
         if self._interest.pattern is None:
             return self._interest.topics
-        hidden = INTERNAL_TOPICS if self._settings.exclude_internal_topics else frozenset()
-        names = frozenset(self._core.metadata.cache.topics) - hidden
+        hides = self._settings.exclude_internal_topics
+        names = frozenset(
+            name
+            for name, topic in self._core.metadata.cache.topics.items()
+            if not (hides and topic.is_internal)
+        )
         return self._interest.matching(names)
 
     def _on_metadata(self) -> None:

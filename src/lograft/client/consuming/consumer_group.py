@@ -66,7 +66,7 @@ class ConsumerGroup:
         return Identity(self._member_id, self._epoch, self._settings.group_instance_id)
 
     def start(self) -> None:
-        self._core.metadata.on_update(self._around.on_news)
+        self._stop_listening = self._core.metadata.on_update(self._around.on_news)
 
     def subscribe(self, interest: Interest) -> None:
         self._interest = interest
@@ -149,6 +149,7 @@ class ConsumerGroup:
         return {one.topic for one in self._handover.owned}
 
     async def leave(self, reason: str, timeout_ms: int) -> None:
+        self._stop_listening()
         if self._task is not None:
             self._task.cancel()
             self._task = None
