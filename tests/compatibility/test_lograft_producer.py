@@ -273,3 +273,32 @@ def test_lost_connections_lose_and_double_nothing(server: Server, new_topic: New
 
     run(scenario())
     assert values_of(server, topic) == [b"%d" % number for number in range(300)]
+
+
+def test_threads_keep_their_order_when_there_is_little_room(
+    server: Server, new_topic: NewName
+) -> None:
+    topic = new_topic()
+    librdkafka.create_topic(server.bootstrap, topic, partitions=2)
+
+    def write(producer: blocking.Producer, partition: int) -> None:
+        for number in range(3_000):
+            producer.enqueue(topic, b"%d" % number, partition=partition)
+        producer.send(topic, b"last", partition=partition)
+
+    with blocking.Producer(
+        bootstrap_servers=server.bootstrap, buffer_memory=5_000, batch_size=500
+    ) as producer:
+        refused = producer.enqueue("no such/topic", b"v")
+        threads = [
+            threading.Thread(target=write, args=(producer, partition)) for partition in (0, 1)
+        ]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+        with pytest.raises(InvalidTopic):
+            refused.result(timeout_ms=60_000)
+    expected = [*(b"%d" % number for number in range(3_000)), b"last"]
+    for partition in (0, 1):
+        assert values_of(server, topic, partition) == expected

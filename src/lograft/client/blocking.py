@@ -11,8 +11,8 @@ waits.
 """
 
 import asyncio
-from collections.abc import Callable, Iterator, Mapping
-from typing import TYPE_CHECKING, Any, Unpack
+from collections.abc import Callable, Coroutine, Iterator, Mapping
+from typing import TYPE_CHECKING, Any, TypeVar, Unpack
 
 from lograft.client import admin, consumer
 from lograft.client import producer as asynchronous
@@ -20,11 +20,16 @@ from lograft.client.consuming.ready import Ready
 from lograft.client.errors import TimedOut
 from lograft.client.faces import Face, OwnedFace, awaited, called, entered
 from lograft.client.producing import deliveries as sent
+from lograft.client.producing.handover import Handover, Promise
+from lograft.client.producing.interceptors import Outgoing
+from lograft.client.producing.record_parts import Headers
 from lograft.client.types import Acknowledged, ConsumerRecord, OffsetRange
 
 if TYPE_CHECKING:
     from lograft.client.columns import sending
     from lograft.client.keywords import AdminKeywords, ConsumerKeywords, ProducerKeywords
+
+R = TypeVar("R")
 
 __all__ = ["Admin", "Consumer", "Delivery", "Producer", "TableDelivery"]
 
@@ -32,20 +37,29 @@ __all__ = ["Admin", "Consumer", "Delivery", "Producer", "TableDelivery"]
 class Delivery:
     """The fate of one record; any thread may ask."""
 
-    __slots__ = ("_delivery", "_face")
+    __slots__ = ("_face", "_promise")
 
-    def __init__(self, face: Face[Any], delivery: sent.Delivery) -> None:
+    def __init__(self, face: Face[Any], given: "sent.Delivery | Promise") -> None:
         self._face = face
-        self._delivery = delivery
+        if isinstance(given, sent.Delivery):
+            self._promise = Promise()
+            self._promise.settle(given)
+        else:
+            self._promise = given
 
     def done(self) -> bool:
-        return self._delivery.done()
+        delivery = self._promise.delivery
+        return self._promise.error is not None or (delivery is not None and delivery.done())
 
     def result(self, timeout_ms: int | None = None) -> Acknowledged:
         """Waits for it; raises what the record failed with, or TimedOut."""
-        if not self._delivery.done():
-            self._face.run(_wait(self._delivery, timeout_ms))
-        return self._delivery.result()
+        if not self.done():
+            self._face.run(_wait(self, timeout_ms))
+        promise = self._promise
+        if promise.error is not None:
+            raise promise.error
+        assert promise.delivery is not None
+        return promise.delivery.result()
 
     def add_done_callback(self, callback: "Callable[[Delivery], object]") -> None:
         """Called with this delivery in the client's thread when its fate is known; at once, and
@@ -53,9 +67,24 @@ class Delivery:
         if self.done():
             callback(self)
         else:
-            self._face.post(
-                lambda: self._delivery.add_done_callback(lambda _delivery: callback(self))
-            )
+            self._face.post(lambda: self._promise.on_settled(lambda: self._when_done(callback)))
+
+    async def wait(self) -> None:
+        """In the client's loop: until its fate is known, whatever it is."""
+        promise = self._promise
+        if not promise.is_settled:
+            settled = asyncio.Event()
+            promise.on_settled(settled.set)
+            await settled.wait()
+        if promise.delivery is not None:
+            await promise.delivery.wait()
+
+    def _when_done(self, callback: "Callable[[Delivery], object]") -> None:
+        delivery = self._promise.delivery
+        if delivery is None:
+            callback(self)
+        else:
+            delivery.add_done_callback(lambda _delivery: callback(self))
 
 
 class TableDelivery:
@@ -77,7 +106,7 @@ class TableDelivery:
         return self._delivery.result()
 
 
-async def _wait(delivery: "sent.Delivery | sending.TableDelivery", timeout_ms: int | None) -> None:
+async def _wait(delivery: "Delivery | sending.TableDelivery", timeout_ms: int | None) -> None:
     try:
         async with asyncio.timeout(None if timeout_ms is None else timeout_ms / 1000):
             await delivery.wait()
@@ -89,6 +118,15 @@ def _deliveries(face: Face[Any], deliveries: sent.Deliveries) -> list[Delivery]:
     return [Delivery(face, delivery) for delivery in deliveries]
 
 
+async def _after(handover: Handover, work: Coroutine[Any, Any, R]) -> R:
+    try:
+        await handover.wait_empty()
+    except BaseException:
+        work.close()
+        raise
+    return await work
+
+
 class Producer(Face[asynchronous.Producer]):
     """May be shared by threads."""
 
@@ -96,9 +134,39 @@ class Producer(Face[asynchronous.Producer]):
         self, settings: Mapping[str, Any] | None = None, /, **keywords: "Unpack[ProducerKeywords]"
     ) -> None:
         super().__init__(asynchronous.Producer(settings, **keywords), "producer")
+        self._handover: Handover | None = None
+
+    def start(self) -> None:
+        """Opens the producer; `with` does it too."""
+        super().start()
+        self._handover = self.call(lambda: self._client._handover(self.post))
+
+    def enqueue(
+        self,
+        topic: str,
+        value: Any = None,
+        *,
+        key: Any = None,
+        partition: int | None = None,
+        timestamp_ms: int | None = None,
+        headers: Headers = (),
+    ) -> Delivery:
+        """Hands the record to the client's thread, and waits only if many wait there already. The
+        delivery tells the rest, also that there was no such topic or no room in max.block.ms."""
+        self.check_caller(None)
+        handover = self._handover
+        assert handover is not None
+        if handover.is_full:
+            self.run(handover.wait_empty())
+        record = Outgoing(topic, value, key, partition, timestamp_ms, headers)
+        return Delivery(self, handover.put(record))
+
+    def run(self, work: Coroutine[Any, Any, R]) -> R:
+        """Waits for something in the client's loop, after all that was handed over before."""
+        handover = self._handover
+        return super().run(work if handover is None else _after(handover, work))
 
     send = awaited(asynchronous.Producer.send)
-    enqueue = awaited(asynchronous.Producer.enqueue, Delivery)
     send_nowait = called(asynchronous.Producer.send_nowait, Delivery)
     send_many = awaited(asynchronous.Producer.send_many, _deliveries)
     send_arrow = awaited(asynchronous.Producer.send_arrow)
@@ -116,7 +184,17 @@ class Producer(Face[asynchronous.Producer]):
 
     def close(self, timeout_ms: int = asynchronous.CLOSE_TIMEOUT_MS) -> None:
         """Sends what is there, and fails what is not acknowledged when the time is up."""
-        self.finish(self._client.close(timeout_ms))
+        self.finish(self._close(timeout_ms))
+
+    async def _close(self, timeout_ms: int) -> None:
+        if self._handover is not None:
+            try:
+                async with asyncio.timeout(timeout_ms / 1000):
+                    await self._handover.wait_empty()
+            except TimeoutError:
+                pass
+            self._handover.end()
+        await self._client.close(timeout_ms)
 
 
 class Consumer(OwnedFace[consumer.Consumer]):

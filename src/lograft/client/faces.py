@@ -54,6 +54,9 @@ class Face(Generic[C]):
         error: BaseException | None,
         trace: TracebackType | None,
     ) -> None:
+        self.close()
+
+    def close(self) -> None:
         self.finish(self._client.close())
 
     def run(self, work: Coroutine[Any, Any, R]) -> R:
@@ -79,7 +82,7 @@ class Face(Generic[C]):
             work.close()
             return
         try:
-            self.run(work)
+            Face.run(self, work)
         finally:
             self._loop.close()
 

@@ -7,7 +7,7 @@ async with Producer(bootstrap_servers="localhost:9092") as producer:
 
 import asyncio
 import logging
-from collections.abc import AsyncIterator, Iterable, Mapping
+from collections.abc import AsyncIterator, Callable, Iterable, Mapping
 from contextlib import asynccontextmanager
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Final, Unpack
@@ -16,6 +16,7 @@ from lograft.client.core import ClientCore
 from lograft.client.errors import ClientError, TimedOut, WrongUse
 from lograft.client.producing.accumulator import Accumulator
 from lograft.client.producing.deliveries import Deliveries, Delivery
+from lograft.client.producing.handover import Handover
 from lograft.client.producing.intake import Intake
 from lograft.client.producing.interceptors import Outgoing
 from lograft.client.producing.prepared import PreparedTransaction
@@ -343,6 +344,16 @@ class Producer:
         self._open_core()
         self._sender.wake()
         await self._accumulator.flush()
+
+    def _handover(self, post: Callable[[Callable[[], object]], None]) -> Handover:
+        """The way in for records of other threads; `post` runs something in this loop."""
+        core = self._open_core()
+
+        def spawn() -> None:
+            core.runtime.spawn(taken.drain_slowly(), name="records of other threads")
+
+        taken = Handover(self._intake, post, spawn)
+        return taken
 
     def statistics(self) -> dict[str, int]:
         """Counts since the start, and what is in the buffer now.

@@ -60,25 +60,40 @@ class Intake:
     def put(self, record: Outgoing) -> Delivery:
         """Puts it into the buffer now, or raises BufferFull, or WrongUse for a place that is not
         known."""
-        if self._has_interceptors:
-            record = self._interceptors.on_send(record)
-        topic, partition = record.topic, record.partition
-        found = self._metadata.use(topic)
+        record = self.intercepted(record)
+        delivery = self.put_if_known(record)
+        if delivery is not None:
+            return delivery
+        topic = record.topic
+        found = self._metadata.cache.topic(topic)
         if found is None:
             raise WrongUse(f"topic {topic!r} is not known yet: await producer.prepare({topic!r})")
-        if partition is not None and found.partition(partition) is None:
-            raise WrongUse(
-                f"topic {topic!r} has {len(found.partitions)} partitions, so there is no partition"
-                f" {partition}"
-            )
+        raise WrongUse(
+            f"topic {topic!r} has {len(found.partitions)} partitions, so there is no partition"
+            f" {record.partition}"
+        )
+
+    def intercepted(self, record: Outgoing) -> Outgoing:
+        """What the interceptors make of it: the first step, taken once for a record."""
+        return self._interceptors.on_send(record) if self._has_interceptors else record
+
+    def put_if_known(self, record: Outgoing) -> Delivery | None:
+        """Puts it into the buffer now, or raises BufferFull; None: its topic or partition is not
+        known."""
+        found = self._metadata.use(record.topic)
+        if found is None:
+            return None
+        if record.partition is not None and found.partition(record.partition) is None:
+            return None
         return self._put(found, record)
 
     async def enqueue(self, record: Outgoing) -> Delivery:
         """Waits for metadata and for room, together at most max.block.ms."""
+        return await self.enqueue_intercepted(self.intercepted(record))
+
+    async def enqueue_intercepted(self, record: Outgoing) -> Delivery:
         core = self._core
         deadline_ms = core.now_ms() + self._max_block_ms
-        if self._has_interceptors:
-            record = self._interceptors.on_send(record)
         wanted = record.partition
         while True:
             found = self._metadata.use(record.topic)

@@ -1,0 +1,146 @@
+"""Records of other threads on their way into the client's loop.
+
+A thread that would wait for the loop with each record pays for two switches of threads, thirty
+times the work itself. So it leaves the record in a queue, and the loop takes all that are there in
+one turn, in their order. The queue is short: who finds it full waits until it is empty.
+"""
+
+import asyncio
+import logging
+from collections import deque
+from collections.abc import Callable
+from typing import Final
+
+from lograft.client.errors import BufferFull, ClientError, Closed
+from lograft.client.producing.deliveries import Delivery
+from lograft.client.producing.intake import Intake
+from lograft.client.producing.interceptors import Outgoing
+
+log = logging.getLogger("lograft.client")
+
+#: Records that lie in the queue at most, threads that look at the same time aside.
+RECORDS_MAX: Final = 2_000
+
+
+class Promise:
+    """Of the delivery of a record that another thread gave. Settled in the loop, read anywhere."""
+
+    __slots__ = ("_callbacks", "delivery", "error")
+
+    def __init__(self) -> None:
+        self.delivery: Delivery | None = None
+        #: Why there will be none.
+        self.error: Exception | None = None
+        self._callbacks: list[Callable[[], None]] = []
+
+    @property
+    def is_settled(self) -> bool:
+        return self.delivery is not None or self.error is not None
+
+    def settle(self, delivery: Delivery | None, error: Exception | None = None) -> None:
+        self.delivery = delivery
+        self.error = error
+        callbacks, self._callbacks = self._callbacks, []
+        for callback in callbacks:
+            callback()
+
+    def on_settled(self, callback: Callable[[], None]) -> None:
+        """In the loop."""
+        if self.is_settled:
+            callback()
+        else:
+            self._callbacks.append(callback)
+
+
+class Handover:
+    def __init__(
+        self,
+        intake: Intake,
+        post: Callable[[Callable[[], object]], None],
+        spawn: Callable[[], None],
+    ) -> None:
+        """`post`: runs something in the loop, soon; `spawn`: runs `drain_slowly` as a task."""
+        self._intake = intake
+        self._post = post
+        self._spawn = spawn
+        self._queue: deque[tuple[Outgoing, Promise]] = deque()
+        self._is_posted = False
+        #: The first of the queue waits for metadata or room, and all others behind it.
+        self.is_slow = False
+        self._empty = asyncio.Event()
+        self._empty.set()
+
+    # ── any thread ───────────────────────────────────────────────────────────────────────────
+
+    @property
+    def is_full(self) -> bool:
+        return len(self._queue) >= RECORDS_MAX
+
+    def put(self, record: Outgoing) -> Promise:
+        promise = Promise()
+        self._queue.append((self._intake.intercepted(record), promise))
+        # The loop takes this back before it looks into the queue: what was put in meanwhile is
+        # seen then, or posts again.
+        if not self._is_posted:
+            self._is_posted = True
+            self._post(self._drain)
+        return promise
+
+    # ── the loop ─────────────────────────────────────────────────────────────────────────────
+
+    async def wait_empty(self) -> None:
+        """Until everything that is in the queue now has been taken."""
+        if self._queue:
+            self._empty.clear()
+            await self._empty.wait()
+
+    def end(self) -> None:
+        """The client is closed."""
+        while self._queue:
+            _, promise = self._queue.popleft()
+            promise.settle(None, Closed("the producer is closed"))
+        self._empty.set()
+
+    def _drain(self) -> None:
+        self._is_posted = False
+        if self.is_slow:
+            return
+        queue, put = self._queue, self._intake.put_if_known
+        while queue:
+            record, promise = queue[0]
+            try:
+                delivery = put(record)
+            except BufferFull:
+                delivery = None
+            except Exception as error:
+                queue.popleft()
+                _refuse(promise, error)
+                continue
+            if delivery is None:
+                self.is_slow = True
+                self._spawn()
+                return
+            queue.popleft()
+            promise.settle(delivery)
+        self._empty.set()
+
+    async def drain_slowly(self) -> None:
+        """Waits for what the first needs, then goes on with the others."""
+        try:
+            if self._queue:
+                record, promise = self._queue[0]
+                try:
+                    delivery = await self._intake.enqueue_intercepted(record)
+                except ClientError as error:
+                    _refuse(promise, error)
+                else:
+                    promise.settle(delivery)
+                self._queue.popleft()
+        finally:
+            self.is_slow = False
+        self._drain()
+
+
+def _refuse(promise: Promise, error: Exception) -> None:
+    log.warning("a record was not taken: %s", error)
+    promise.settle(None, error)
