@@ -74,7 +74,8 @@ def test_every_row_is_there_once(copy: Copy, dies: str) -> None:
         if dies == "driver-before-commit":
             assert seen == []
         if dies == "driver-half-way":
-            assert 0 < len(seen) < ROWS
+            # Perhaps nothing: what was committed lies behind what is still open.
+            assert len(seen) < ROWS
             assert len(set(seen)) == len(seen)
         assert copy.run("nobody") == 0, copy.output
     assert copy.copied() == copy.values

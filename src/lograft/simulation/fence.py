@@ -11,7 +11,7 @@ import subprocess
 import threading
 import time
 from collections.abc import Callable, Iterator
-from typing import Any, Final, NoReturn
+from typing import Any, Final
 
 from lograft.simulation.errors import FenceBroken
 
@@ -25,8 +25,11 @@ FENCED: Final[tuple[tuple[Any, str], ...]] = (
 )
 
 
-def _refusal(name: str) -> Callable[..., NoReturn]:
-    def refuse(*_: Any, **__: Any) -> NoReturn:
+def _fenced(name: str, original: Callable[..., Any], thread: int) -> Callable[..., Any]:
+    def refuse(*args: Any, **keywords: Any) -> Any:
+        # Threads that were there before have nothing to do with the run.
+        if threading.get_ident() != thread:
+            return original(*args, **keywords)
         raise FenceBroken(f"{name} in a simulated run: go through the seams")
 
     return refuse
@@ -34,9 +37,10 @@ def _refusal(name: str) -> Callable[..., NoReturn]:
 
 @contextlib.contextmanager
 def fence() -> Iterator[None]:
+    thread = threading.get_ident()
     originals = [(owner, name, getattr(owner, name)) for owner, name in FENCED]
-    for owner, name, _ in originals:
-        setattr(owner, name, _refusal(f"{owner.__name__}.{name}"))
+    for owner, name, original in originals:
+        setattr(owner, name, _fenced(f"{owner.__name__}.{name}", original, thread))
     try:
         yield
     finally:

@@ -17,6 +17,7 @@ WITHOUT_ERRORS = (
     "lograft.wire.records.",
     "lograft.cli",
     "lograft.simulation",
+    "lograft.spark",
 )
 
 
