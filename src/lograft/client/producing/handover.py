@@ -65,6 +65,7 @@ class Handover:
         self._spawn = spawn
         self._queue: deque[tuple[Outgoing, Promise]] = deque()
         self._is_posted = False
+        self._has_ended = False
         #: The first of the queue waits for metadata or room, and all others behind it.
         self.is_slow = False
         self._empty = asyncio.Event()
@@ -79,11 +80,16 @@ class Handover:
     def put(self, record: Outgoing) -> Promise:
         promise = Promise()
         self._queue.append((self._intake.intercepted(record), promise))
-        # The loop takes this back before it looks into the queue: what was put in meanwhile is
-        # seen then, or posts again.
-        if not self._is_posted:
+        # Looked at after the record is in the queue: either the end finds it there, or we see the
+        # end. Likewise the loop takes `_is_posted` back before it looks into the queue.
+        if self._has_ended:
+            self._refuse_all()
+        elif not self._is_posted:
             self._is_posted = True
-            self._post(self._drain)
+            try:
+                self._post(self._drain)
+            except RuntimeError:  # the loop has gone in this very moment
+                self._refuse_all()
         return promise
 
     # ── the loop ─────────────────────────────────────────────────────────────────────────────
@@ -95,14 +101,23 @@ class Handover:
             await self._empty.wait()
 
     def end(self) -> None:
-        """The client is closed."""
-        while self._queue:
-            _, promise = self._queue.popleft()
-            promise.settle(None, Closed("the producer is closed"))
+        """The client is closed: nothing is taken any more."""
+        self._has_ended = True
+        self._refuse_all()
         self._empty.set()
+
+    def _refuse_all(self) -> None:
+        while True:
+            try:
+                _, promise = self._queue.popleft()
+            except IndexError:
+                return
+            promise.settle(None, Closed("the producer is closed"))
 
     def _drain(self) -> None:
         self._is_posted = False
+        if self._has_ended:
+            self._refuse_all()
         if self.is_slow:
             return
         queue, put = self._queue, self._intake.put_if_known
@@ -129,13 +144,18 @@ class Handover:
         try:
             if self._queue:
                 record, promise = self._queue[0]
+                delivery, failure = None, None
                 try:
                     delivery = await self._intake.enqueue_intercepted(record)
                 except ClientError as error:
-                    _refuse(promise, error)
-                else:
-                    promise.settle(delivery)
+                    failure = error
+                if promise.is_settled:
+                    return  # the end has come meanwhile
                 self._queue.popleft()
+                if failure is None:
+                    promise.settle(delivery)
+                else:
+                    _refuse(promise, failure)
         finally:
             self.is_slow = False
         self._drain()

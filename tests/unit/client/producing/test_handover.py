@@ -125,6 +125,20 @@ def test_the_queue_says_when_it_is_full_and_ends_with_the_client() -> None:
         assert handover.is_full
         handover.end()
         assert {type(one.error) for one in promises} == {Closed}
+        assert isinstance(handover.put(Outgoing("t", "late")).error, Closed)
         await handover.wait_empty()
+
+    play(scenario)
+
+
+def test_the_end_finds_a_record_that_waits() -> None:
+    async def scenario(intake: StandInIntake, handover: Handover) -> None:
+        waiting = handover.put(Outgoing("unknown", 1))
+        await asyncio.sleep(0)
+        await asyncio.sleep(0)
+        handover.end()
+        intake.released.set()
+        await handover.wait_empty()
+        assert isinstance(waiting.error, Closed)
 
     play(scenario)
