@@ -223,6 +223,15 @@ def test_transactions(server: Server, new_topic: NewName) -> None:
                 found.partitions, open_for_ms=0, now_ms=1 << 60
             )
             assert hanging == [], "its coordinator knows it"
+            # Ended in this partition all the same: what it wrote there is aborted.
+            await admin.abort_transaction(
+                found.partitions[0],
+                producer_id=active.producer_id,
+                producer_epoch=active.producer_epoch,
+                coordinator_epoch=active.coordinator_epoch,
+            )
+            (after,) = (await admin.describe_producers(found.partitions))[found.partitions[0]]
+            assert after.transaction_start_offset == -1
         await admin.fence_producers([name])
 
     play(server, scenario)
