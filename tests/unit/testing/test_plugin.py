@@ -51,3 +51,11 @@ def test_fixtures(tmp_path: Path) -> None:
     # The broken node is told when its fixture ends.
     assert "6 passed, 1 error" in ended.stdout, ended.stdout + ended.stderr
     assert "node 1 halted: a test" in ended.stdout
+
+
+def test_tests_that_do_not_use_it_do_not_load_it() -> None:
+    program = (
+        "import sys, lograft.testing.plugin\n"
+        "assert 'asyncio' not in sys.modules and 'lograft.node' not in sys.modules"
+    )
+    subprocess.run([sys.executable, "-c", program], check=True, timeout=60)
