@@ -14,6 +14,7 @@ from lograft.metadata.types import (
     TopicState,
 )
 from lograft.model.errors import ErrorCode
+from lograft.model.types import INTERNAL_TOPICS
 from lograft.wire.message import Message
 from lograft.wire.messages.create_partitions import (
     CreatePartitionsRequest,
@@ -42,6 +43,13 @@ def create_partitions(
                 counts[topic.name] = -1  # said once
                 raise Refused(
                     ErrorCode.invalid_request, f"Topic '{topic.name}' is in the request twice."
+                )
+            if topic.name in INTERNAL_TOPICS and image.topic(topic.name) is not None:
+                # Kafka takes it, and loses sight of all positions at the next restart.
+                raise Refused(
+                    ErrorCode.invalid_partitions,
+                    f"{topic.name} keeps its number of partitions: groups and transactions are"
+                    " found by it, and with another number would be looked for elsewhere.",
                 )
             made = _grow(image, topic)
             if len(records) + len(made) > PARTITIONS_PER_REQUEST_MAX:

@@ -1,6 +1,7 @@
 import pytest
 
 from lograft.model.errors import ErrorCode
+from lograft.model.types import OFFSETS_TOPIC
 from lograft.wire.messages.create_partitions import (
     CreatePartitionsRequest,
     CreatePartitionsResponse,
@@ -30,6 +31,8 @@ def test_topics_grow_and_never_shrink(version: int) -> None:
         assert bench.partition("a", 3).log is not None
         assert await grow("a", 3) == ErrorCode.invalid_partitions
         assert await grow("b", 3) == ErrorCode.unknown_topic_or_partition
+        await bench.create_topic(OFFSETS_TOPIC)
+        assert await grow(OFFSETS_TOPIC, 3) == ErrorCode.invalid_partitions
         bench.controller.down = True
         assert await grow("a", 9) == ErrorCode.request_timed_out
 
