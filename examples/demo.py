@@ -2,7 +2,7 @@
 
 Run it with `make demo`. It starts `lograft start` in a folder of its own, streams the orders and
 the web log of an invented shop into it, and runs three pipelines on Spark: the orders become a
-table (lake), the web log becomes figures by the minute (windows), and the log itself is inspected
+table (lake), the web log becomes figures (windows), and the log itself is inspected
 (audit, an HTML page). Without Java it stops before Spark.
 """
 
@@ -118,7 +118,7 @@ def run_pipelines(address: str, folder: Path) -> None:
         with step("lake: the orders become a table"):
             run_settings("lake", settings["lake"], spark=spark, watch=watch)
             show_lake(spark, folder, console)
-        with step("windows: the web log by the minute"):
+        with step("windows: the web log in figures"):
             run_settings("windows", settings["windows"], spark=spark, watch=watch)
             show_windows(spark, folder, console)
         with step("audit: what is in the log, and who has read it"):
