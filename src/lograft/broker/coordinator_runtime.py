@@ -211,7 +211,7 @@ class CoordinatorRuntime(Generic[C]):
                 return  # of an older topic of this name
             del self._shards[index]
             shard.close()
-            LOGGER.info("%s: another broker coordinates it now", partition.topic_partition)
+            LOGGER.info("%s: not coordinated here any more", partition.topic_partition)
         leader = partition.leader
         if leader is None or not partition.serves or partition.deleted or partition.offline:
             return
