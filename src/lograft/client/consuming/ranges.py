@@ -6,7 +6,7 @@ range does, and a topic that was made anew under the old name are errors that sa
 
 from collections.abc import AsyncIterator, Mapping
 from types import TracebackType
-from typing import TYPE_CHECKING, Any, Final, NamedTuple
+from typing import TYPE_CHECKING, Any, Final, NamedTuple, Unpack
 from uuid import UUID
 
 from lograft.client.consuming.buffers import Fetched
@@ -40,6 +40,8 @@ if TYPE_CHECKING:
     import asyncio
 
     import pyarrow as pa
+
+    from lograft.client.keywords import ConsumerKeywords
 
 #: A broker that has just come up may not know a topic yet; so many answers in a row are believed.
 _MISSING_MAX: Final = 3
@@ -113,7 +115,7 @@ class RangeReader:
         /,
         *,
         runtime: Runtime | None = None,
-        **keywords: Any,
+        **keywords: "Unpack[ConsumerKeywords]",
     ) -> None:
         self.settings = ConsumerSettings.read(settings or {}, **keywords)
         self._runtime = runtime
