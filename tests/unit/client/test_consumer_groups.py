@@ -234,6 +234,27 @@ def test_a_program_that_is_too_slow_loses_its_partitions_and_comes_back(
     play(scenario)
 
 
+def test_who_is_out_of_the_group_commits_nothing_even_if_nobody_else_is_in(
+    protocol: Settings,
+) -> None:
+    async def scenario(cluster: VirtualCluster, makes: Makes) -> None:
+        early = await makes.consumer(protocol)
+        with pytest.raises(CommitFailed, match="not a member now"):
+            await early.commit({TopicPartition("t", 0): 5})
+        await early.close()
+        slow = await makes.consumer(protocol, {"max.poll.interval.ms": 5_000})
+        await until(shared([slow]), [slow])
+        await asyncio.sleep(30)
+        with pytest.raises(CommitFailed, match="not a member now"):
+            await slow.commit({TopicPartition("t", 0): 5})
+        assert await slow.committed([TopicPartition("t", 0)]) == {TopicPartition("t", 0): None}
+        # The next call hears of the loss, and joins again.
+        await slow.poll(timeout_ms=10_000)
+        await slow.commit({TopicPartition("t", 0): 5})
+
+    play(scenario)
+
+
 def test_waiting_for_records_is_not_being_slow(protocol: Settings) -> None:
     async def scenario(cluster: VirtualCluster, makes: Makes) -> None:
         diary = Diary()

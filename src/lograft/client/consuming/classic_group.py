@@ -64,7 +64,7 @@ class ClassicGroup:
 
     def identity(self) -> Identity:
         if self._generation == _NO_GENERATION:
-            return Identity()
+            return Identity(is_out=True)
         return Identity(self._member_id, self._generation, self._settings.group_instance_id)
 
     def start(self) -> None:
@@ -92,15 +92,15 @@ class ClassicGroup:
         )
 
     async def serve(self) -> None:
+        if self._is_lost:
+            self._is_lost = False
+            await self._handover.lose()
         if self._error is not None:
             error = self._error
             if not isinstance(error, FencedInstance):
                 # The next call tries again; but two that fence each other would do so for ever.
                 self._error = None
             raise error
-        if self._is_lost:
-            self._is_lost = False
-            await self._handover.lose()
         if self._joined is not None:
             await self._take(self._joined)
         if self._reason is not None and self._task is None and self._may_join():

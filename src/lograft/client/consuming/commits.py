@@ -30,6 +30,8 @@ class Identity(NamedTuple):
     #: Generation of the classic protocol, member epoch of KIP-848's.
     epoch: int = -1
     instance_id: str | None = None
+    #: A member that is not in the group now: what it has read may be others' since.
+    is_out: bool = False
 
 
 class Commits:
@@ -90,6 +92,12 @@ class Commits:
                 )
             )
         who = self._identity()
+        if who.is_out:
+            raise broker_error(
+                ErrorCode.unknown_member_id,
+                self._what("commit"),
+                "this consumer is not a member now: it was too slow or has not joined yet",
+            )
         answer = await self._coordinator.ask(
             committing.OffsetCommitRequest(
                 group_id=self._coordinator.key,

@@ -62,7 +62,7 @@ class ConsumerGroup:
 
     def identity(self) -> Identity:
         if self._epoch <= 0:
-            return Identity()
+            return Identity(is_out=True)
         return Identity(self._member_id, self._epoch, self._settings.group_instance_id)
 
     def start(self) -> None:

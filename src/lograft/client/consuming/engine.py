@@ -271,8 +271,7 @@ class Engine:
         if now_ms < self._next_auto_commit_ms:
             return
         self._next_auto_commit_ms = now_ms + self.settings.auto_commit_interval_ms
-        is_out = self.membership is not None and self.identity().epoch < 0
-        if self.auto_commits and not is_out:
+        if self.auto_commits and not self.identity().is_out:
             self.commit_nowait(self.consumed())
 
     async def _commit_before_letting_go(self) -> None:
