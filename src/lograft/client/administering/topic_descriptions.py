@@ -128,7 +128,7 @@ class TopicDescriptionsPart(AdminPart):
         return await self._with_states(found) if replicas else found
 
     async def _names(self, topics: Iterable[str | UUID]) -> list[str]:
-        wanted = list(topics)
+        wanted = [topics] if isinstance(topics, str) else list(topics)
 
         async def ask(_node: Node | None, ids: Sequence[UUID]) -> dict[UUID, str | ClientError]:
             told = await self._calls.metadata(ids)
