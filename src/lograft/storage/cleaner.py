@@ -43,6 +43,8 @@ class Cleanable:
     first_dirty: Offset
     #: The active segment, open transactions and `min.compaction.lag.ms` begin here.
     upto: Offset
+    #: What lies above may still be cut away.
+    high_watermark: Offset
     clean_bytes: int
     dirty_bytes: int
     #: `max.compaction.lag.ms` is over for the oldest dirty record.
@@ -95,6 +97,7 @@ def find_cleanable(
     found = Cleanable(
         first_dirty=first,
         upto=Offset(upto),
+        high_watermark=high_watermark,
         clean_bytes=clean_bytes,
         dirty_bytes=dirty_bytes,
         is_late=is_late,
@@ -160,13 +163,19 @@ class Cleaning:
         self._latest = LatestOffsets(keys_max)
         self._tracker_for_map = TransactionTracker(aborted)
         producers = log.producers.all()
+        last_offsets = {p.producer_id: p.batches[-1].last_offset for p in producers if p.batches}
         self._filter = BatchFilter(
             self._latest,
             TransactionTracker(aborted),
             now_ms=now_ms,
             delete_retention_ms=log.config.delete_retention_ms,
             bytes_max=unpacked_bytes_max(log.config),
-            last_offsets={p.producer_id: p.batches[-1].last_offset for p in producers if p.batches},
+            last_offsets=last_offsets,
+            unsettled=frozenset(
+                producer_id
+                for producer_id, last_offset in last_offsets.items()
+                if last_offset >= cleanable.high_watermark
+            ),
             marker_epochs={p.producer_id: p.epoch for p in producers if not p.batches},
         )
 

@@ -134,6 +134,7 @@ class BatchFilter:
         "_latest",
         "_marker_epochs",
         "_now_ms",
+        "_unsettled",
         "transactions",
     )
 
@@ -146,9 +147,11 @@ class BatchFilter:
         delete_retention_ms: int,
         bytes_max: int,
         last_offsets: dict[int, int],
+        unsettled: frozenset[int],
         marker_epochs: dict[int, int],
     ) -> None:
-        """`last_offsets`: of each live producer's last batch; `marker_epochs`: the epoch of
+        """`last_offsets`: of each live producer's last batch; `unsettled`: producers whose last
+        batch may still be cut away, so that an older one becomes it; `marker_epochs`: the epoch of
         producers of whom only a marker tells."""
         self._latest = latest
         self.transactions = transactions
@@ -156,6 +159,7 @@ class BatchFilter:
         self._delete_retention_ms = delete_retention_ms
         self._bytes_max = bytes_max
         self._last_offsets = last_offsets
+        self._unsettled = unsettled
         self._marker_epochs = marker_epochs
 
     def keep(self, fields: HeaderFields, batch: bytes, *, is_last: bool) -> bytes | None:
@@ -177,6 +181,8 @@ class BatchFilter:
         producer_id = fields[9]
         if producer_id < 0:
             return False
+        if producer_id in self._unsettled:
+            return True
         if producer_id in self._last_offsets:
             return self._last_offsets[producer_id] == fields[0] + fields[6]
         return bool(fields[5] & CONTROL_FLAG) and self._marker_epochs.get(producer_id) == fields[10]
