@@ -203,7 +203,12 @@ class PartitionWatch:
         needed = min(partition.config.min_insync_replicas, len(replicas))
         if by_quorum:
             adding = partition.assignment.adding
-            needed = len([each for each in replicas if each not in adding]) // 2 + 1
+            voters = [each for each in replicas if each not in adding]
+            raft = getattr(partition.replica, "raft", None)
+            if raft is not None:
+                # They change one at a time, and count as soon as the leader has written it.
+                voters = list(raft.core.voters.node_ids)
+            needed = len(voters) // 2 + 1
         holders = []
         for each in replicas:
             found = self.replicas.get((each, key))
