@@ -43,8 +43,9 @@ simulate: install  ## seeded faults, KIND=groups|cluster|node|raft|storage; SEED
 fuzz: install  ## hostile frames against every API and version, longer than in make test
 	LOGRAFT_FUZZ_SECONDS=$(SECONDS_MAX) $(BIN)/python -m pytest -q -m fuzz --timeout 0
 
-interop: install  ## other languages' clients and Kafka's own tools; LOGRAFT_INTEROP=full for all
-	LOGRAFT_TEST_SERVERS=both $(BIN)/python -m pytest -q --timeout 600 tests/compatibility tests/spark \
+interop: install  ## other languages' clients and Kafka's own tools; LOGRAFT_INTEROP=full: on Kafka too
+	LOGRAFT_TEST_SERVERS=$(if $(filter full,$(LOGRAFT_INTEROP)),both,lograft) \
+		$(BIN)/python -m pytest -q --timeout 600 tests/compatibility tests/spark \
 		-m $(if $(filter full,$(LOGRAFT_INTEROP)),'interop or clients',interop)
 
 chaos: install  ## real nodes and clusters under kill, pause and partition while real clients write
