@@ -11,7 +11,7 @@ from typing import Any, Final, NamedTuple
 
 from confluent_kafka import Consumer, KafkaError, KafkaException, TopicPartition
 
-ANSWER_SECONDS_MAX: Final = 30.0
+ANSWER_SECONDS_MAX: Final = 60.0
 POLL_SECONDS: Final = 0.02
 Owned = frozenset[tuple[str, int]]
 
