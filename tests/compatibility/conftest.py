@@ -32,6 +32,15 @@ SHARED_SETTINGS = {
 }
 
 
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Clients that nobody here wrote leave sockets behind when their broker is killed; they are
+    found in the middle of some later test, which is not to blame."""
+    here = Path(__file__).parent
+    for item in items:
+        if here in item.path.parents:
+            item.add_marker(pytest.mark.filterwarnings("ignore:unclosed <socket:ResourceWarning"))
+
+
 def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
     if "server" in metafunc.fixturenames:
         metafunc.parametrize("server", kinds_under_test(), indirect=True, scope="session")
