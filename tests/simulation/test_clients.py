@@ -1,11 +1,7 @@
 """Lograft's own client on whole clusters under faults; broken clients that checkers must notice."""
 
-import logging
 import os
-from collections import Counter
-from collections.abc import Iterator
 from dataclasses import replace
-from time import process_time
 from typing import Any
 
 import pytest
@@ -19,8 +15,9 @@ from lograft.model.types import NO_SEQUENCE
 from lograft.simulation.clients_run import run_clients
 from lograft.simulation.cluster_plan import ClusterFault, draw_options
 from lograft.simulation.run import run_with_clients
+from tests.simulation.budgets import run_within
 
-pytestmark = pytest.mark.simulation
+pytestmark = [pytest.mark.simulation, pytest.mark.usefixtures("quiet")]
 
 BUDGET_SECONDS = float(os.environ.get("LOGRAFT_CLIENTS_SECONDS", "8"))
 FIRST_SEED = int(os.environ.get("LOGRAFT_CLIENTS_SEED", "0"))
@@ -29,23 +26,11 @@ RESETS = [ClusterFault(300 * i, "reset", "leader", 100, i) for i in range(1, 15)
 KILLS = [ClusterFault(1_500 * i, "kill", "leader", 300, i) for i in range(1, 4)]
 
 
-@pytest.fixture(autouse=True)
-def _quiet() -> Iterator[None]:
-    logging.disable(logging.CRITICAL)
-    yield
-    logging.disable(logging.NOTSET)
-
-
 @pytest.mark.timeout(BUDGET_SECONDS * 20 + 60)
 def test_the_client_keeps_its_promises_under_faults() -> None:
-    end = process_time() + BUDGET_SECONDS
-    seed = FIRST_SEED
-    figures: Counter[str] = Counter()
-    while process_time() < end:
-        report = run_with_clients(seed)
-        assert not report.failed, f"LOGRAFT_CLIENTS_SEED={seed}: {report.message}"
-        figures.update(report.figures)
-        seed += 1
+    figures = run_within(
+        BUDGET_SECONDS, run_with_clients, first=FIRST_SEED, variable="LOGRAFT_CLIENTS_SEED"
+    )
     # A simulation in which nothing happens finds nothing.
     for name in ("acknowledged records", "faults", "leader epochs"):
         assert figures[name] > 0, (name, figures)

@@ -1,13 +1,10 @@
 """Whole clusters under clients, administrators and faults; mutants; runs that failed once."""
 
-import logging
 import os
 import subprocess
 import sys
 from collections import Counter
-from collections.abc import Iterator
 from pathlib import Path
-from time import process_time
 
 import pytest
 
@@ -15,8 +12,9 @@ from lograft.simulation.cluster_mutants import CLUSTER_MUTANTS, hunt_cluster
 from lograft.simulation.cluster_plan import ClusterFault, ClusterOptions
 from lograft.simulation.cluster_run import ClusterRun, run_cluster
 from lograft.simulation.run import run_file, run_whole_cluster
+from tests.simulation.budgets import run_within
 
-pytestmark = pytest.mark.simulation
+pytestmark = [pytest.mark.simulation, pytest.mark.usefixtures("quiet")]
 
 BUDGET_SECONDS = float(os.environ.get("LOGRAFT_CLUSTER_SECONDS", "15"))
 FIRST_SEED = int(os.environ.get("LOGRAFT_CLUSTER_SEED", "0"))
@@ -31,23 +29,11 @@ QUICK_MUTANTS = (
 )
 
 
-@pytest.fixture(autouse=True)
-def _quiet() -> Iterator[None]:
-    logging.disable(logging.CRITICAL)
-    yield
-    logging.disable(logging.NOTSET)
-
-
 @pytest.mark.timeout(BUDGET_SECONDS * 20 + 60)
 def test_clusters_keep_their_promises_under_faults() -> None:
-    end = process_time() + BUDGET_SECONDS
-    seed = FIRST_SEED
-    figures: Counter[str] = Counter()
-    while process_time() < end:
-        report = run_whole_cluster(seed)
-        assert not report.failed, f"LOGRAFT_CLUSTER_SEED={seed}: {report.message}"
-        figures.update(report.figures)
-        seed += 1
+    figures = run_within(
+        BUDGET_SECONDS, run_whole_cluster, first=FIRST_SEED, variable="LOGRAFT_CLUSTER_SEED"
+    )
     # A simulation in which nothing happens finds nothing.
     assert figures["acknowledged records"] > 1_000, figures
     assert figures["faults"] > 0, figures

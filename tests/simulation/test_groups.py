@@ -1,10 +1,6 @@
 """Groups and transactions on whole clusters under faults; mutants that checkers must notice."""
 
-import logging
 import os
-from collections import Counter
-from collections.abc import Iterator
-from time import process_time
 
 import pytest
 
@@ -12,8 +8,9 @@ from lograft.simulation.groups.mutants import GROUP_MUTANTS, hunt_groups
 from lograft.simulation.groups.plan import ActorPlan, GroupsOptions, draw_options
 from lograft.simulation.groups.run import run_groups
 from lograft.simulation.run import run_with_groups
+from tests.simulation.budgets import run_within
 
-pytestmark = pytest.mark.simulation
+pytestmark = [pytest.mark.simulation, pytest.mark.usefixtures("quiet")]
 
 BUDGET_SECONDS = float(os.environ.get("LOGRAFT_GROUPS_SECONDS", "8"))
 FIRST_SEED = int(os.environ.get("LOGRAFT_GROUPS_SEED", "0"))
@@ -21,23 +18,11 @@ FIRST_SEED = int(os.environ.get("LOGRAFT_GROUPS_SEED", "0"))
 QUICK_MUTANTS = ("handed over before it is revoked", "LSO is HW")
 
 
-@pytest.fixture(autouse=True)
-def _quiet() -> Iterator[None]:
-    logging.disable(logging.CRITICAL)
-    yield
-    logging.disable(logging.NOTSET)
-
-
 @pytest.mark.timeout(BUDGET_SECONDS * 20 + 60)
 def test_groups_keep_their_promises_under_faults() -> None:
-    end = process_time() + BUDGET_SECONDS
-    seed = FIRST_SEED
-    figures: Counter[str] = Counter()
-    while process_time() < end:
-        report = run_with_groups(seed)
-        assert not report.failed, f"LOGRAFT_GROUPS_SEED={seed}: {report.message}"
-        figures.update(report.figures)
-        seed += 1
+    figures = run_within(
+        BUDGET_SECONDS, run_with_groups, first=FIRST_SEED, variable="LOGRAFT_GROUPS_SEED"
+    )
     # A simulation in which nothing happens finds nothing.
     for name in ("commits", "assignments", "faults", "late requests", "transactions"):
         assert figures[name] > 0, (name, figures)

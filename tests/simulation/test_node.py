@@ -1,10 +1,8 @@
 """Whole nodes under clients and faults, judged by their histories."""
 
-import logging
 import os
 import subprocess
 import sys
-from collections.abc import Iterator
 from time import process_time
 
 import pytest
@@ -13,16 +11,9 @@ from lograft.simulation.node import Fault, NodeOptions, run_node
 from lograft.simulation.node_mutants import NODE_MUTANTS, hunt_node
 from lograft.simulation.run import run_whole_node
 
-pytestmark = pytest.mark.simulation
+pytestmark = [pytest.mark.simulation, pytest.mark.usefixtures("quiet")]
 
 BUDGET_SECONDS = 12
-
-
-@pytest.fixture(autouse=True)
-def _quiet() -> Iterator[None]:
-    logging.disable(logging.CRITICAL)
-    yield
-    logging.disable(logging.NOTSET)
 
 
 def test_a_node_keeps_its_promises_under_faults() -> None:

@@ -1,8 +1,6 @@
 """The key-value example under crashes, power losses and partitions, judged by its clients."""
 
 import asyncio
-import logging
-from collections.abc import Iterator
 from dataclasses import replace
 from time import process_time
 from typing import Final
@@ -22,17 +20,10 @@ from lograft.wire.frames import FrameBuffer
 from tests.simulation.kv_cluster import SETTINGS, KvCluster, Torment, host, peer
 from tests.simulation.linearizability import Operation, is_linearizable
 
-pytestmark = pytest.mark.simulation
+pytestmark = [pytest.mark.simulation, pytest.mark.usefixtures("quiet")]
 
 BUDGET_SECONDS = 3
 SEEDS_TO_HUNT = 60
-
-
-@pytest.fixture(autouse=True)
-def _quiet() -> Iterator[None]:
-    logging.disable(logging.CRITICAL)
-    yield
-    logging.disable(logging.NOTSET)
 
 
 def torment(seed: int, node_type: type[KvNode] = KvNode) -> KvCluster:
