@@ -39,6 +39,13 @@ def run_admin(settings: dict[str, Any], work: Callable[[Admin], Awaitable[T]]) -
 
 def run(work: Coroutine[Any, Any, T]) -> T:
     """An error is one sentence, told when the command ends: clients say nothing besides it."""
-    if not os.environ.get("LOGRAFT_TRACE"):
-        logging.getLogger("lograft.client").setLevel(logging.CRITICAL)
-    return event_loop.run(work)
+    if os.environ.get("LOGRAFT_TRACE"):
+        return event_loop.run(work)
+    clients = logging.getLogger("lograft.client")
+    level = clients.level
+    clients.setLevel(logging.CRITICAL)
+    try:
+        return event_loop.run(work)
+    finally:
+        # A command may be one call of a larger program, whose clients go on speaking.
+        clients.setLevel(level)

@@ -20,8 +20,6 @@ RELIABILITY = Path("docs/reliability")
 
 def main(arguments: list[str] | None = None, out: TextIO = sys.stdout) -> int:
     options = _parser().parse_args(arguments)
-    # Nodes that crash on purpose have much to say; the failure file has what matters.
-    logging.disable(logging.CRITICAL)
     if options.command == "run":
         return _run(options, out)
     if options.command == "replay":
@@ -141,4 +139,6 @@ def _report(options: argparse.Namespace) -> int:
 
 
 if __name__ == "__main__":
+    # Nodes that crash on purpose have much to say; the failure file has what matters.
+    logging.disable(logging.CRITICAL)
     sys.exit(main())

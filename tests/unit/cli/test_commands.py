@@ -1,6 +1,7 @@
 """The command line as a user meets it: exit codes and sentences."""
 
 import io
+import logging
 import os
 import signal
 import subprocess
@@ -249,3 +250,10 @@ def test_the_shell_completes_words() -> None:
 
     assert offered("lograft top", 1) == ["topics"]
     assert {"create", "describe", "elect"} <= set(offered("lograft topics ", 2))
+
+
+def test_a_command_in_a_larger_program_leaves_its_logging_alone(lograft: Run) -> None:
+    clients = logging.getLogger("lograft.client")
+    before = clients.level
+    assert lograft("topics", "list", "--bootstrap-server", "127.0.0.1:1").code == 3
+    assert clients.level == before
