@@ -215,6 +215,7 @@ class Consumer(OwnedFace[consumer.Consumer]):
     resume = called(consumer.Consumer.resume)
     paused = called(consumer.Consumer.paused)
     group_metadata = called(consumer.Consumer.group_metadata)
+    enforce_rebalance = called(consumer.Consumer.enforce_rebalance)
     poll = awaited(consumer.Consumer.poll)
     fetch_arrow = awaited(consumer.Consumer.fetch_arrow)
     seek = called(consumer.Consumer.seek)

@@ -173,6 +173,19 @@ class Consumer:
             engine.group_id, who.epoch, who.member_id, self.settings.group_instance_id
         )
 
+    def enforce_rebalance(self, reason: str | None = None) -> None:
+        """Makes the group share out its partitions again, from the next call for records on: for
+        assignments that depend on more than topics and members. Of the classic protocol only.
+
+        async with Consumer(bootstrap_servers="localhost:9092", group_id="readers") as reader:
+            reader.subscribe(["greetings"])
+            reader.enforce_rebalance("this machine has moved to another rack")
+        """
+        membership = self._engine().membership
+        if membership is None:
+            raise WrongUse("this consumer is in no group: subscribe() first")
+        membership.rejoin(reason or "the program asked for a rebalance")
+
     # ── records ──────────────────────────────────────────────────────────────────────────────
 
     async def poll(self, timeout_ms: int | None = None, max_records: int | None = None) -> Polled:

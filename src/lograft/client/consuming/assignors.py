@@ -2,9 +2,11 @@
 members have told; every leader decides alike.
 """
 
-from collections.abc import Callable, Mapping, Sequence
-from typing import Final, NamedTuple, TypeAlias
+from collections.abc import Mapping, Sequence
+from types import MappingProxyType
+from typing import Final, NamedTuple, Protocol, TypeAlias
 
+from lograft.client.consuming.range_assignor import Racks, Reader, ranged
 from lograft.client.consuming.sticky import Claim, balanced
 from lograft.client.types import TopicPartition
 
@@ -17,6 +19,8 @@ class Member(NamedTuple):
     #: What it had, by its own word, and since which generation.
     owned: frozenset[TopicPartition] = frozenset()
     generation: int = -1
+    #: Its client.rack.
+    rack: str | None = None
 
     @property
     def place(self) -> tuple[bool, str]:
@@ -27,28 +31,30 @@ class Member(NamedTuple):
 
 #: Partitions of each member; every member has an entry.
 Assignment: TypeAlias = dict[str, list[TopicPartition]]
-#: From the number of partitions of each topic, and the members.
-Assignor: TypeAlias = Callable[[Mapping[str, int], Sequence[Member]], Assignment]
+NOWHERE: Final[Racks] = MappingProxyType({})
 
 
-def by_range(partitions: Mapping[str, int], members: Sequence[Member]) -> Assignment:
+class Assignor(Protocol):
+    def __call__(
+        self, partitions: Mapping[str, int], members: Sequence[Member], racks: Racks = NOWHERE, /
+    ) -> Assignment:
+        """From the number of partitions of each topic, the members, and where the replicas are."""
+
+
+def by_range(
+    partitions: Mapping[str, int], members: Sequence[Member], racks: Racks = NOWHERE, /
+) -> Assignment:
     """Topic by topic, each member a range; so the same partitions of topics that have equally many
     go to the same member."""
-    assigned: Assignment = {member.id: [] for member in members}
-    for topic in sorted(partitions):
-        readers = [one for one in sorted(members, key=_place) if topic in one.topics]
-        if not readers:
-            continue
-        each, more = divmod(partitions[topic], len(readers))
-        first = 0
-        for index, reader in enumerate(readers):
-            count = each + (index < more)
-            assigned[reader.id] += [TopicPartition(topic, first + i) for i in range(count)]
-            first += count
-    return assigned
+    readers = [
+        Reader(member.id, member.topics, member.rack) for member in sorted(members, key=_place)
+    ]
+    return ranged(partitions, readers, racks)
 
 
-def by_turns(partitions: Mapping[str, int], members: Sequence[Member]) -> Assignment:
+def by_turns(
+    partitions: Mapping[str, int], members: Sequence[Member], _racks: Racks = NOWHERE, /
+) -> Assignment:
     """All partitions in order, one to each member in turn, past those that do not want it."""
     assigned: Assignment = {member.id: [] for member in members}
     line = sorted(members, key=_place)
@@ -64,7 +70,9 @@ def by_turns(partitions: Mapping[str, int], members: Sequence[Member]) -> Assign
     return assigned
 
 
-def by_sticking(partitions: Mapping[str, int], members: Sequence[Member]) -> Assignment:
+def by_sticking(
+    partitions: Mapping[str, int], members: Sequence[Member], _racks: Racks = NOWHERE, /
+) -> Assignment:
     """As even as can be, with as few moves as that takes."""
     claims = [
         Claim(member.id, member.topics, member.owned, member.generation)
@@ -73,7 +81,9 @@ def by_sticking(partitions: Mapping[str, int], members: Sequence[Member]) -> Ass
     return balanced(partitions, claims)
 
 
-def by_cooperative_sticking(partitions: Mapping[str, int], members: Sequence[Member]) -> Assignment:
+def by_cooperative_sticking(
+    partitions: Mapping[str, int], members: Sequence[Member], _racks: Racks = NOWHERE, /
+) -> Assignment:
     """As `by_sticking`, in two steps: what is to move is given to nobody until its owner has let
     go of it, and then joins again."""
     assigned = by_sticking(partitions, members)

@@ -80,6 +80,10 @@ class ClassicGroup:
         self._joining.topics = topics
         self._need_to_join("the subscription has changed")
 
+    def rejoin(self, reason: str) -> None:
+        if self._reason is None and self._task is None:
+            self._need_to_join(reason)
+
     # ── in the program's call ────────────────────────────────────────────────────────────────
 
     def needs_serving(self) -> bool:

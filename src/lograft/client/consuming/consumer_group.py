@@ -13,7 +13,7 @@ from lograft.client.backoff import backoff_ms
 from lograft.client.consuming.commits import Identity
 from lograft.client.consuming.heartbeats import HeartbeatContent, member_id_of
 from lograft.client.consuming.membership import Interest, Surroundings
-from lograft.client.errors import ClientError, UnsupportedByBroker, broker_error
+from lograft.client.errors import ClientError, UnsupportedByBroker, WrongUse, broker_error
 from lograft.client.types import TopicPartition
 from lograft.model.errors import ErrorCode
 from lograft.model.seams import Task
@@ -77,6 +77,12 @@ class ConsumerGroup:
         if self._task is None:
             self._task = self._core.runtime.spawn(self._keep_alive(), name="group heartbeats")
         self._wake.set()
+
+    def rejoin(self, reason: str) -> None:
+        raise WrongUse(
+            "with group.protocol=consumer the coordinator decides when partitions move; members can"
+            " ask for it with group.protocol=classic"
+        )
 
     # ── in the program's call ────────────────────────────────────────────────────────────────
 

@@ -66,7 +66,8 @@ def read_member(member_id: str, instance_id: str | None, metadata: bytes, assign
     elif assignor == "cooperative-sticky" and generation < 0:
         data = told.user_data or b""
         generation = _INT32.unpack_from(data)[0] if len(data) >= _INT32.size else -1
-    return Member(member_id, frozenset(told.topics), instance_id, owned, generation)
+    topics, rack = frozenset(told.topics), told.rack_id or None
+    return Member(member_id, topics, instance_id, owned, generation, rack)
 
 
 def written_assignment(partitions: Iterable[TopicPartition]) -> bytes:

@@ -1,7 +1,7 @@
 """One attempt to join a classic group: JoinGroup, the leader's decision, SyncGroup."""
 
 import asyncio
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from typing import Final, NamedTuple
 
 from lograft.client.consuming.assignors import ASSIGNORS
@@ -13,6 +13,7 @@ from lograft.client.consuming.group_messages import (
     written_assignment,
     written_subscription,
 )
+from lograft.client.consuming.range_assignor import Racks
 from lograft.client.consuming.settings import ConsumerSettings
 from lograft.client.coordinators import JOIN_LANE, Coordinator
 from lograft.client.core import ClientCore
@@ -35,6 +36,14 @@ _LAPSE_MS: Final = 5_000
 #: How long the leader waits to hear of a topic that a member reads.
 _METADATA_WAIT_MS: Final = 3_000
 _FORGOTTEN: Final = frozenset((ErrorCode.unknown_member_id, ErrorCode.illegal_generation))
+
+
+class Layout(NamedTuple):
+    #: Partitions of each topic; 0 where it is not there.
+    counts: dict[str, int]
+    #: Of replicas; they matter, and are kept, when a member has a rack.
+    has_racks: bool
+    racks: Racks
 
 
 class Joined(NamedTuple):
@@ -60,13 +69,15 @@ class Joining:
         #: What this member has, or had, and since which generation.
         self.owned: tuple[frozenset[TopicPartition], int] = frozenset(), -1
         self.member: tuple[str, int] = "", -1
-        #: How many partitions each topic of the group had when we decided; None: others lead.
-        self._decided_on: Mapping[str, int] | None = None
+        #: How the topics of the group were when we decided; None: others lead.
+        self._decided_on: Layout | None = None
+        #: Of brokers that are gone too: the group does not rebalance because one restarts.
+        self._rack_of: dict[int, str] = {}
 
     def is_outdated(self) -> bool:
         """Whether what we decided as leader fits the topics no longer."""
         decided = self._decided_on
-        return decided is not None and decided != self._counts(decided)
+        return decided is not None and decided != self._layout(decided.counts, decided.has_racks)
 
     async def once(self, assignors: Iterable[str], reason: str) -> Joined:
         """Raises Forgotten, RebalanceInProgress, or what passes or does not."""
@@ -157,12 +168,12 @@ class Joining:
             ) from None
         topics = {topic for member in members for topic in member.topics}
         await self._learn(topics)
-        counts = self._counts(topics)
-        self._decided_on = counts
-        there = {topic: count for topic, count in counts.items() if count}
+        layout = self._layout(topics, any(member.rack for member in members))
+        self._decided_on = layout
+        there = {topic: count for topic, count in layout.counts.items() if count}
         return [
             SyncGroupRequestAssignment(member_id=member, assignment=written_assignment(partitions))
-            for member, partitions in ASSIGNORS[assignor](there, members).items()
+            for member, partitions in ASSIGNORS[assignor](there, members, layout.racks).items()
         ]
 
     async def _learn(self, topics: set[str]) -> None:
@@ -179,10 +190,15 @@ class Joining:
 
         await asyncio.gather(*map(learn, sorted(topics)))
 
-    def _counts(self, topics: Iterable[str]) -> dict[str, int]:
-        """0 where a topic is not there."""
+    def _layout(self, topics: Iterable[str], has_racks: bool) -> Layout:
         cache = self._core.metadata.cache
-        found = {topic: cache.topic(topic) for topic in topics}
-        return {
-            topic: 0 if known is None else len(known.partitions) for topic, known in found.items()
-        }
+        self._rack_of |= {one.id: one.rack for one in cache.brokers.values() if one.rack}
+        counts = dict.fromkeys(topics, 0)
+        racks: dict[TopicPartition, frozenset[str]] = {}
+        for known in filter(None, map(cache.topic, counts)):
+            counts[known.name] = len(known.partitions)
+            for one in known.partitions if has_racks else ():
+                racks[TopicPartition(known.name, one.index)] = frozenset(
+                    self._rack_of[node] for node in one.replicas if node in self._rack_of
+                )
+        return Layout(counts, has_racks, racks)

@@ -50,6 +50,10 @@ class Membership(Protocol):
     def subscribe(self, interest: Interest) -> None:
         """From now on."""
 
+    def rejoin(self, reason: str) -> None:
+        """Makes the group share out its partitions again. Raises WrongUse where that is not a
+        member's to decide."""
+
     def needs_serving(self) -> bool:
         """Asked whenever the program calls for records, which shows that it is alive."""
 

@@ -1,0 +1,83 @@
+"""Rebalances that a program asks for, and assignments that look at racks, on simulated clusters."""
+
+import pytest
+
+from lograft.client import Admin, Consumer, NewTopic, TopicPartition, WrongUse
+from lograft.model.broker_configs import broker_config
+from lograft.testing import VirtualCluster
+from tests.unit.client.test_consumer_groups import (
+    CONSUMER,
+    COOPERATIVE,
+    EAGER,
+    Diary,
+    Makes,
+    Settings,
+    play,
+    shared,
+    until,
+)
+
+
+@pytest.mark.parametrize(
+    ("settings", "told"),
+    [
+        (EAGER, [("assigned", 4), ("revoked", 4), ("assigned", 4)]),
+        (COOPERATIVE, [("assigned", 4), ("assigned", 0)]),
+    ],
+    ids=["eager", "cooperative"],
+)
+def test_a_member_may_ask_for_a_rebalance(settings: Settings, told: list[tuple[str, int]]) -> None:
+    async def scenario(_cluster: VirtualCluster, makes: Makes) -> None:
+        diary = Diary()
+        consumer = await makes.consumer(settings, listener=diary)
+        await until(shared([consumer]), [consumer])
+        before = consumer.group_metadata().generation
+        consumer.enforce_rebalance("to see what comes")
+        consumer.enforce_rebalance()
+        await until(lambda: consumer.group_metadata().generation > before, [consumer])
+        await until(lambda: diary.pages == told, [consumer])
+        assert consumer.group_metadata().generation == before + 1, "asking twice is asking once"
+
+    play(scenario)
+
+
+def test_whose_decision_it_is_not() -> None:
+    async def scenario(_cluster: VirtualCluster, makes: Makes) -> None:
+        alone = await makes.consumer(EAGER, subscribes=False)
+        with pytest.raises(WrongUse, match="in no group"):
+            alone.enforce_rebalance()
+        member = await makes.consumer(CONSUMER)
+        with pytest.raises(WrongUse, match="the coordinator decides"):
+            member.enforce_rebalance()
+
+    play(scenario)
+
+
+def test_ranges_are_read_from_replicas_in_the_members_own_racks() -> None:
+    cluster = VirtualCluster(nodes=3, seed=5, properties={"group.initial.rebalance.delay.ms": "0"})
+    for host, rack in zip(cluster.hosts.values(), "abc", strict=True):
+        host.config = broker_config({**host.config.raw, "broker.rack": rack})
+
+    async def scenario(cluster: VirtualCluster) -> None:
+        servers = ",".join(map(str, cluster.bootstrap()))
+        async with Admin(bootstrap_servers=servers, runtime=cluster.client_runtime()) as admin:
+            placed = {0: [1], 1: [2], 2: [3]}
+            await admin.create_topics([NewTopic("t", assignment=placed)])
+        consumers = [
+            Consumer(
+                bootstrap_servers=servers,
+                group_id="g",
+                client_rack=rack,
+                runtime=cluster.client_runtime(),
+            )
+            for rack in "cab"
+        ]
+        for consumer in consumers:
+            await consumer.start()
+            consumer.subscribe(["t"])
+        near = [{TopicPartition("t", partition)} for partition in (2, 0, 1)]
+        await until(lambda: [one.assignment() for one in consumers] == near, consumers)
+        for consumer in consumers:
+            await consumer.close()
+
+    cluster.play(scenario)
