@@ -19,6 +19,7 @@ CLASSES = {
     "kafka-consumer-groups": "ConsumerGroupCommand",
     "kafka-metadata-quorum": "MetadataQuorumCommand",
     "kafka-reassign-partitions": "ReassignPartitionsCommand",
+    "kafka-storage": "StorageTool",
 }
 
 
@@ -82,6 +83,32 @@ def test_both_say_the_same(
         assert lines_of(ours.out) == lines_of(theirs.text), (tool, arguments)
 
 
+@pytest.mark.interop
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        "version-mapping",
+        "version-mapping --release-version 3.9-IV0",
+        "version-mapping -r 4.0",
+        "version-mapping -r 3.2",
+        "feature-dependencies -f eligible.leader.replicas.version=1 --feature group.version=1",
+        "feature-dependencies -f metadata.version=25 -f kraft.version=1 -f group.version=0",
+        "feature-dependencies -f group.version=7",
+        "feature-dependencies -f no.such.version=1",
+        "feature-dependencies -f nonsense",
+        "feature-dependencies",
+    ],
+)
+def test_what_features_a_release_has(java_tools: JavaTools, arguments: str) -> None:
+    theirs = java_tools.run("StorageTool", *arguments.split())
+    ours = lograft("kafka-storage", *arguments.split())
+    assert ours.code == theirs.code
+    if ours.code:
+        assert ours.err, "in words of its own"
+    else:
+        assert ours.out == theirs.text
+
+
 @pytest.mark.clients
 def test_flags_that_make_no_sense_end_with_one(to: tuple[str, str]) -> None:
     for arguments in (
@@ -95,6 +122,8 @@ def test_flags_that_make_no_sense_end_with_one(to: tuple[str, str]) -> None:
         ("kafka-console-consumer", *to, "--topic", "no-such-topic", "--from-beginning"),
         ("kafka-console-consumer", *to, "--topic", "t", "--offset", "1"),
         ("kafka-storage", "info", "--config", "/nowhere"),
+        ("kafka-storage", "format", "--config", "/nowhere"),
+        ("kafka-storage", "feature-dependencies"),
     ):
         shown = lograft(*arguments)
         assert shown.code == 1, arguments

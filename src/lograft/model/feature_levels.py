@@ -88,15 +88,10 @@ def feature_levels(release: int | None, wanted: Mapping[str, int]) -> dict[str, 
     kraft.version is not among them: it lives in the quorum's own log."""
     version = _metadata_version(release, wanted)
     levels = {METADATA_VERSION: version}
-    for name in wanted:
-        if name != METADATA_VERSION and name not in FEATURES:
-            raise InvalidInput(
-                f"Unsupported feature: {name}. Supported features are: {', '.join(FEATURES)}"
-            )
-    for name, (highest, since) in FEATURES.items():
-        level = wanted.get(name, highest if version >= since else 0)
-        if not 0 <= level <= highest:
-            raise InvalidInput(f"{name} has no level {level}: its highest is {highest}")
+    for name, level in wanted.items():
+        _check_level(name, level)
+    for name, brought in levels_of_version(version).items():
+        level = wanted.get(name, brought)
         needed = NEEDS_METADATA_VERSION.get((name, level), 0)
         if version < needed:
             raise InvalidInput(
@@ -108,15 +103,38 @@ def feature_levels(release: int | None, wanted: Mapping[str, int]) -> dict[str, 
     return levels
 
 
+def levels_of_version(version: int) -> dict[str, int]:
+    """What a metadata version brings of every other feature."""
+    return {name: top if version >= since else 0 for name, (top, since) in FEATURES.items()}
+
+
+def needed_metadata_version(name: str, level: int) -> int | None:
+    """The metadata version without which a feature cannot be at this level."""
+    _check_level(name, level)
+    return NEEDS_METADATA_VERSION.get((name, level))
+
+
+def _check_level(name: str, level: int) -> None:
+    if name == METADATA_VERSION:
+        if level not in METADATA_VERSIONS:
+            raise InvalidInput(
+                f"metadata.version has no level {level}: it goes from {min(METADATA_VERSIONS)} to"
+                f" {LATEST_METADATA_VERSION}"
+            )
+        return
+    if name not in FEATURES:
+        raise InvalidInput(
+            f"Unsupported feature: {name}. Supported features are: {', '.join(FEATURES)}"
+        )
+    highest, _since = FEATURES[name]
+    if not 0 <= level <= highest:
+        raise InvalidInput(f"{name} has no level {level}: its highest is {highest}")
+
+
 def _metadata_version(release: int | None, wanted: Mapping[str, int]) -> int:
     if METADATA_VERSION not in wanted:
         return LATEST_METADATA_VERSION if release is None else release
     if release is not None:
         raise InvalidInput("Use either --release-version or --feature metadata.version=X, not both")
-    version = wanted[METADATA_VERSION]
-    if version not in METADATA_VERSIONS:
-        raise InvalidInput(
-            f"metadata.version has no level {version}: it goes from {min(METADATA_VERSIONS)} to"
-            f" {LATEST_METADATA_VERSION}"
-        )
-    return version
+    _check_level(METADATA_VERSION, wanted[METADATA_VERSION])
+    return wanted[METADATA_VERSION]

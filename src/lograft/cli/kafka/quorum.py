@@ -20,9 +20,7 @@ from lograft.storage.log_dirs import read_meta_properties
 def run(arguments: Sequence[str]) -> int:
     parser = Parser("kafka-metadata-quorum", "Describe the quorum and change its voters.")
     parser.add_connection(controllers=True)
-    actions = parser.add_subparsers(
-        dest="action", required=True, parser_class=argparse.ArgumentParser
-    )
+    actions = parser.add_actions()
     describe = actions.add_parser("describe")
     kind = describe.add_mutually_exclusive_group(required=True)
     kind.add_argument("--status", action="store_true")

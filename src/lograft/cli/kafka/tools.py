@@ -35,15 +35,21 @@ def run_tool(name: str, arguments: Sequence[str]) -> None:
     sys.exit(tool.run(arguments))
 
 
-class Parser(argparse.ArgumentParser):
+class _EndsWithOne(argparse.ArgumentParser):
     """Wrong words end with 1 and what was wrong, as Kafka's tools end."""
-
-    def __init__(self, name: str, about: str) -> None:
-        super().__init__(prog=f"lograft {name}", description=about, allow_abbrev=False)
 
     def error(self, message: str) -> NoReturn:
         print(f"{message}\n{self.format_usage()}", file=sys.stderr, end="")
         sys.exit(1)
+
+
+class Parser(_EndsWithOne):
+    def __init__(self, name: str, about: str) -> None:
+        super().__init__(prog=f"lograft {name}", description=about, allow_abbrev=False)
+
+    def add_actions(self) -> "argparse._SubParsersAction[_EndsWithOne]":
+        """For tools whose first word says what to do; it becomes `action`."""
+        return self.add_subparsers(dest="action", required=True, parser_class=_EndsWithOne)
 
     def add_connection(self, *config_flags: str, controllers: bool = False) -> None:
         """--bootstrap-server, and a file with more settings."""
