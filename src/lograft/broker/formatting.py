@@ -156,10 +156,26 @@ def _make_durable(disk: Disk, path: str) -> None:
     """With its parents; a power loss must not take a folder whose content was fsynced."""
     if disk.is_dir(path):
         return
-    parent = path.rpartition("/")[0] or ("/" if path.startswith("/") else ".")
+    parent = _parent(path)
     _make_durable(disk, parent)
     disk.make_dir(path)
     disk.fsync_dir(parent)
+
+
+def _parent(path: str) -> str:
+    return path.rpartition("/")[0] or ("/" if path.startswith("/") else ".")
+
+
+def _check_no_file_is_there(disk: Disk, path: str) -> None:
+    """Neither in the place of the folder nor in that of one above it."""
+    place = path
+    while not disk.exists(place) and place != _parent(place):
+        place = _parent(place)
+    if disk.exists(place) and not disk.is_dir(place):
+        raise InvalidInput(
+            f"{path} cannot be a log dir, since {place} is a file: correct log.dirs, or move the"
+            " file away"
+        )
 
 
 def directories_of(config: BrokerConfig) -> tuple[str, ...]:
@@ -333,6 +349,7 @@ def read_identities(disk: Disk, config: BrokerConfig) -> dict[str, MetaPropertie
     against each other."""
     found: dict[str, MetaProperties] = {}
     for path in directories_of(config):
+        _check_no_file_is_there(disk, path)
         meta = read_meta_properties(disk, path) if disk.is_dir(path) else None
         if meta is None:
             continue

@@ -3,7 +3,7 @@
 Every refusal is one sentence that names the settings and says what to change.
 """
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Final
 
@@ -66,6 +66,8 @@ def node_layout(values: Mapping[str, str]) -> NodeLayout:
     _check_roles(roles, listeners, advertised, controller_names)
     voters, servers = _quorum(values, roles, node_id)
     log_dirs = _log_dirs(values)
+    metadata_log_dir = values.get("metadata.log.dir", "").strip() or log_dirs[0]
+    _check_paths((*log_dirs, metadata_log_dir))
     return NodeLayout(
         node_id=node_id,
         process_roles=roles,
@@ -78,7 +80,7 @@ def node_layout(values: Mapping[str, str]) -> NodeLayout:
         controller_quorum_voters=voters,
         controller_quorum_bootstrap_servers=servers,
         log_dirs=log_dirs,
-        metadata_log_dir=values.get("metadata.log.dir", "").strip() or log_dirs[0],
+        metadata_log_dir=metadata_log_dir,
     )
 
 
@@ -249,3 +251,12 @@ def _log_dirs(values: Mapping[str, str]) -> tuple[str, ...]:
     if text is None:
         text = _text(values, "log.dir")
     return tuple(dict.fromkeys(split_list(text)))
+
+
+def _check_paths(paths: Iterable[str]) -> None:
+    for path in paths:
+        if "\0" in path:
+            raise InvalidConfig(
+                f"{path!r} cannot be a folder, since no path has a NUL character in it: correct"
+                " log.dirs, log.dir or metadata.log.dir"
+            )

@@ -1,5 +1,7 @@
 """The golden bytes were written by Apache Kafka 4.3.1's storage tool with the same options."""
 
+from pathlib import Path
+
 import pytest
 
 from lograft.broker.formatting import (
@@ -274,6 +276,18 @@ def test_a_log_dir_that_is_gone_or_empty_is_refused(tmp_path: object) -> None:
         ):
             check_identities(disk, node(tmp_path, dirs="a,b"))
         disk.make_dir(f"{tmp_path}/b")
+
+
+@pytest.mark.parametrize("dirs", ["taken", "taken/below"])
+def test_a_file_in_the_place_of_a_log_dir_is_named(tmp_path: Path, dirs: str) -> None:
+    (tmp_path / "taken").write_text("something")
+    config = node(tmp_path, dirs=dirs)
+    for use in (
+        lambda: check_identities(RealDisk(), config),
+        lambda: format_node(config, request()),
+    ):
+        with pytest.raises(InvalidInput, match=r"taken is a file: correct log\.dirs, or move"):
+            use()
 
 
 def test_a_copied_folder_is_found_out(tmp_path: object) -> None:

@@ -183,6 +183,8 @@ def test_defaults() -> None:
         ),
         ({"group.share.max.session.timeout.ms": "1000"}, "group.share.session.timeout.ms"),
         ({"log.dirs": ""}, "log.dirs: The list must not be empty"),
+        ({"log.dirs": "/a,/b\0c"}, "no path has a NUL character in it: correct log.dirs"),
+        ({"metadata.log.dir": "/m\0"}, "no path has a NUL character in it"),
         ({"group.consumer.assignors": "uniform,fair"}, "assignors: String must be one of: uniform"),
         ({"offsets.topic.compression.codec": "9"}, "codec: Value must be no more than 4"),
     ],
