@@ -1,5 +1,8 @@
 """Fetch sessions (KIP-227): a broker remembers which partitions a client reads, so that a request
 names only what has changed since the last one. One for each broker; values only.
+
+Who reads a single partition has no session: there is nothing to leave out, and brokers answer such
+a request with the least work.
 """
 
 from collections.abc import Mapping
@@ -13,7 +16,7 @@ from lograft.model.types import ZERO_UUID
 NO_SESSION: Final = 0
 #: Asks for a new session with everything in it.
 FIRST_EPOCH: Final = 0
-#: Ends a session.
+#: Ends a session, or does without one.
 LAST_EPOCH: Final = -1
 _EPOCH_MAX: Final = 0x7FFF_FFFF
 
@@ -53,6 +56,9 @@ class FetchSession:
             # A session speaks of names or of ids, not of both.
             self.epoch = FIRST_EPOCH
         self._used_ids = uses_ids
+        if len(wanted) == 1:
+            self._known = {}
+            return Plan(self.id, LAST_EPOCH, uses_ids, dict(wanted), {})
         before = {} if self.epoch == FIRST_EPOCH else self._known
         self._known = dict(wanted)
         send = {one: it for one, it in wanted.items() if before.get(one) != it}
