@@ -17,6 +17,8 @@ from lograft.wire.message import Message
 R = TypeVar("R", bound=Message)
 #: A request, or how to make it for the version that the broker speaks.
 Request: TypeAlias = Message | Callable[[int], Message]
+#: Called once.
+OnOutcome: TypeAlias = Callable[[R | OutcomeUnknown], None]
 
 _UNSUPPORTED_VERSION: Final = int(ErrorCode.unsupported_version).to_bytes(2, "big")
 FRAME_BYTES_MAX: Final = (1 << 31) - 1
@@ -79,18 +81,41 @@ class Link:
             + ": it may be an older release"
         )
 
-    def start(
-        self, request: Request, answer: type[R], *, timeout_ms: int, version: int | None = None
-    ) -> "asyncio.Future[R]":
-        """Sends now, in the order of the calls. The future fails with OutcomeUnknown."""
+    def call(
+        self,
+        request: Request,
+        answer: type[R],
+        on_outcome: "OnOutcome[R]",
+        *,
+        timeout_ms: int,
+        version: int | None = None,
+    ) -> None:
+        """Sends now, in the order of the calls. `on_outcome` gets the answer inside the read that
+        brings it: one turn of the loop before a future would tell it."""
         if version is None:
             version = self.version_of(answer.KEY)
         message = request if isinstance(request, Message) else request(version)
         number = self._next_number()
         parts = request_parts(message, version, number, self._client_id)
-        waiting = _Waiting(self, number, answer, version, timeout_ms)
+        waiting = _Waiting(self, answer, version, timeout_ms, on_outcome)
         self._caller.ask(number, parts, waiting)
-        return waiting.future
+
+    def start(
+        self, request: Request, answer: type[R], *, timeout_ms: int, version: int | None = None
+    ) -> "asyncio.Future[R]":
+        """Sends now, in the order of the calls. The future fails with OutcomeUnknown."""
+        future: asyncio.Future[R] = asyncio.get_running_loop().create_future()
+
+        def settle(outcome: R | OutcomeUnknown) -> None:
+            if future.done():
+                return  # whoever waited was cancelled
+            if isinstance(outcome, OutcomeUnknown):
+                future.set_exception(outcome)
+            else:
+                future.set_result(outcome)
+
+        self.call(request, answer, settle, timeout_ms=timeout_ms, version=version)
+        return future
 
     async def ask(
         self, request: Request, answer: type[R], *, timeout_ms: int, version: int | None = None
@@ -110,9 +135,6 @@ class Link:
         self._number = number = (self._number + 1) & 0x7FFF_FFFF
         return number
 
-    def _forget(self, number: int) -> None:
-        self._caller.forget(number)
-
     def _heard(self, throttle_ms: int) -> None:
         now = self.last_used_ms = self._clock.mono_ms()
         if throttle_ms > 0:
@@ -122,44 +144,45 @@ class Link:
 class _Waiting(Generic[R]):
     """For one answer."""
 
-    __slots__ = ("_answer", "_link", "_number", "_timeout_ms", "_timer", "_version", "future")
+    __slots__ = ("_answer", "_link", "_loop", "_on_outcome", "_timeout_ms", "_timer", "_version")
 
     def __init__(
-        self, link: Link, number: int, answer: type[R], version: int, timeout_ms: int
+        self,
+        link: Link,
+        answer: type[R],
+        version: int,
+        timeout_ms: int,
+        on_outcome: OnOutcome[R],
     ) -> None:
-        loop = asyncio.get_running_loop()
-        self.future: asyncio.Future[R] = loop.create_future()
+        self._loop = asyncio.get_running_loop()
         self._link = link
-        self._number = number
         self._answer = answer
         self._version = version
+        self._on_outcome = on_outcome
         self._timeout_ms = timeout_ms
-        self._timer = loop.call_later(timeout_ms / 1000, self._on_time)
+        self._timer = self._loop.call_later(timeout_ms / 1000, self._on_time)
 
     def on_frame(self, frame: memoryview) -> None:
         self._timer.cancel()
-        if self.future.done():
-            return  # whoever waited was cancelled
         # The frame's bytes belong to the connection; the answer outlives them.
         data: Buffer = bytes(frame)
         try:
             answer = read_answer(self._answer, self._version, data)
         except WireError as error:
             self._link.close("unreadable answer")
-            self.future.set_exception(
+            self._on_outcome(
                 OutcomeUnknown(f"{self._link.address} gave an answer that cannot be read: {error}")
             )
             return
         self._link._heard(_throttle_ms(answer))
-        self.future.set_result(answer)
+        self._on_outcome(answer)
 
     def on_lost(self, reason: str) -> None:
         self._timer.cancel()
-        if not self.future.done():
-            name = spec_of(self._answer.KEY).name
-            self.future.set_exception(
-                OutcomeUnknown(f"{self._link.address} did not answer {name}: {reason}")
-            )
+        name = spec_of(self._answer.KEY).name
+        lost = OutcomeUnknown(f"{self._link.address} did not answer {name}: {reason}")
+        # Later: it may be whoever asked that has closed the connection, in the middle of something.
+        self._loop.call_soon(self._on_outcome, lost)
 
     def _on_time(self) -> None:
         self._link.close(f"no answer within {self._timeout_ms} ms")

@@ -86,7 +86,9 @@ class Producer:
         self._accumulator = Accumulator(settings, core.runtime.clock, core.runtime.randomness)
         self._sender = Sender(core, self._accumulator)
         self._transactions = self._sender.transactions
-        self._intake = Intake(core, self._accumulator, self._sender.wake)
+        self._intake = Intake(
+            core, self._accumulator, wake=self._sender.wake, on_record=self._sender.on_record
+        )
         self._takes_plain = self._intake.takes_plain
         self._wall_ms = core.runtime.clock.wall_ms
         self._sender.start()

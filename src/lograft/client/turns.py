@@ -26,10 +26,18 @@ class Turns:
         self._timer: asyncio.TimerHandle | None = None
         self._timer_at = 0.0
         self._is_stopped = False
+        self._is_in_turn = False
 
     def wake(self) -> None:
         if self._turn is None and not self._is_stopped:
             self._turn = self._loop.call_soon(self._take)
+
+    def take_now(self) -> None:
+        """Inside the caller's turn, unless there is one to come, or this is one."""
+        if self._is_in_turn:
+            self.wake()
+        elif self._turn is None and not self._is_stopped:
+            self._take()
 
     def stop(self) -> None:
         self._is_stopped = True
@@ -39,12 +47,15 @@ class Turns:
 
     def _take(self) -> None:
         self._turn = None
+        self._is_in_turn = True
         try:
             wait_ms = self._work()
         except BaseException as error:
             self.stop()
             self._on_failure(error)
             raise
+        finally:
+            self._is_in_turn = False
         if wait_ms < FOREVER_MS:
             self._set_timer(wait_ms)
 

@@ -218,6 +218,48 @@ def test_acks_0_promises_nothing_and_says_so() -> None:
     play(scenario, {"acks": "0"})
 
 
+def test_without_linger_the_first_record_goes_at_once_and_the_others_gather() -> None:
+    async def scenario(cluster: VirtualCluster, producer: Producer) -> None:
+        await producer.send("t", b"before", partition=0)
+        before = producer.statistics()["batches_sent"]
+        first = producer.send_nowait("t", b"first", partition=0)
+        assert producer.statistics()["batches_sent"] == before + 1
+        others = [producer.send_nowait("t", b"%d" % i, partition=0) for i in range(10)]
+        assert producer.statistics()["batches_sent"] == before + 1
+        assert [(await one).offset for one in (first, *others)] == list(range(1, 12))
+        assert producer.statistics()["batches_sent"] == before + 2
+
+    play(scenario, {"linger.ms": 0})
+
+
+@pytest.mark.parametrize("acks", ["0", "all"])
+def test_what_a_callback_sends_comes_after_what_was_sent_before_it(acks: str) -> None:
+    """Callbacks run while the sender is at work."""
+    count = 200
+
+    async def scenario(cluster: VirtualCluster, producer: Producer) -> None:
+        await producer.prepare("t")
+        sent: list[bytes] = []
+
+        def send(_: Delivery | None = None) -> None:
+            for _ in range(2 if len(sent) % 5 else 3):
+                if len(sent) < count:
+                    sent.append(b"%d" % len(sent))
+                    producer.send_nowait("t", sent[-1], partition=0).add_done_callback(send)
+
+        send()
+        cluster.loop.call_later_ns(200_000_000, cluster.pause, 1)
+        cluster.loop.call_later_ns(3_000_000_000, cluster.resume, 1)
+        while len(sent) < count:
+            await asyncio.sleep(0.1)
+        await producer.flush()
+        while len(found := await stored(cluster, 0)) < count:
+            await asyncio.sleep(0.1)
+        assert found == sent
+
+    play(scenario, {"linger.ms": 0, "acks": acks, "batch.size": 100, "request.timeout.ms": 1_000})
+
+
 def test_closing_drains_and_then_refuses() -> None:
     async def scenario(cluster: VirtualCluster, producer: Producer) -> None:
         deliveries = await producer.send_many("t", [b"%d" % i for i in range(50)])

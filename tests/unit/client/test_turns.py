@@ -34,6 +34,33 @@ def test_many_calls_are_one_turn() -> None:
     asyncio.run(main())
 
 
+def test_a_turn_may_be_taken_at_once_but_not_inside_another() -> None:
+    async def main() -> None:
+        taken: list[str] = []
+
+        def work() -> int:
+            taken.append("begins")
+            if len(taken) == 1:
+                turns.take_now()
+            taken.append("ends")
+            return FOREVER_MS
+
+        turns = Turns(work, on_failure=unexpected)
+        turns.take_now()
+        assert taken == ["begins", "ends"]
+        turns.take_now()  # one is to come
+        assert taken == ["begins", "ends"]
+        await asyncio.sleep(0)
+        assert taken == ["begins", "ends"] * 2
+        turns.take_now()
+        assert taken == ["begins", "ends"] * 3
+        turns.stop()
+        turns.take_now()
+        assert taken == ["begins", "ends"] * 3
+
+    asyncio.run(main())
+
+
 def test_time_brings_a_turn_and_an_earlier_time_an_earlier_one() -> None:
     async def main() -> None:
         waits = [60_000, 10, FOREVER_MS]

@@ -63,7 +63,8 @@ class Engine:
             self.subscription,
             self.decoders,
             checks_crcs=settings.check_crcs,
-            on_room=self.changed,
+            on_room=self.fetcher.wake,
+            on_retry=self.changed,
         )
         self.handover = Handover(
             self.subscription, commit=self._commit_before_letting_go, on_change=self.changed
@@ -291,7 +292,7 @@ class Engine:
     # ── news ─────────────────────────────────────────────────────────────────────────────────
 
     def changed(self) -> None:
-        """The assignment or a position has changed, or there is room."""
+        """The assignment or a position has changed, or is to be looked for again."""
         self.positions.wake()
         self.fetcher.wake()
 

@@ -6,7 +6,6 @@ question. Errors that pass are tried again after a back-off; the others are left
 whoever polls.
 """
 
-import asyncio
 import logging
 from collections.abc import Callable, Mapping
 from functools import partial
@@ -191,42 +190,34 @@ class Fetcher:
         session = self._sessions.setdefault(node, FetchSession())
         plan = session.plan(wanted)
         version = link.version_of(FETCH_KEY, at_most=None if plan.uses_ids else FETCH_NAMES_UNTIL)
-        future = link.start(
+        self._in_flight.add(node)
+        self._counts["fetches"] += 1
+        link.call(
             fetch_request(self._settings, plan),
             FetchResponse,
+            partial(self._on_outcome, node, session, questions),
             version=version,
             timeout_ms=self._settings.request_timeout_ms,
         )
-        self._in_flight.add(node)
-        self._counts["fetches"] += 1
-        future.add_done_callback(partial(self._on_answer, node, session, questions))
 
-    def _on_answer(
+    def _on_outcome(
         self,
         node: int,
         session: FetchSession,
         questions: Mapping[TopicPartition, _Question],
-        future: "asyncio.Future[FetchResponse]",
+        outcome: FetchResponse | OutcomeUnknown,
     ) -> None:
         self._in_flight.discard(node)
-        error: BaseException | None = (
-            OutcomeUnknown("the client is closing") if future.cancelled() else future.exception()
-        )
-        if error is None:
-            answer = future.result()
-            if answer.error_code:
-                session.refused(answer.error_code)
-                error = broker_error(answer.error_code, "fetch")
-            else:
-                session.answered(answer.session_id)
-                self._failures.pop(node, None)
-                self._take(questions, answer)
-        elif isinstance(error, ClientError):
+        if isinstance(outcome, OutcomeUnknown):
             session.lost()
+            self._failed(node, questions, outcome)
+        elif outcome.error_code:
+            session.refused(outcome.error_code)
+            self._failed(node, questions, broker_error(outcome.error_code, "fetch"))
         else:
-            raise error
-        if isinstance(error, ClientError):
-            self._failed(node, questions, error)
+            session.answered(outcome.session_id)
+            self._failures.pop(node, None)
+            self._take(questions, outcome)
         self.wake()
 
     def _failed(

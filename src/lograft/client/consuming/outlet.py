@@ -27,13 +27,16 @@ class Outlet:
         *,
         checks_crcs: bool,
         on_room: Callable[[], None],
+        on_retry: Callable[[], None],
     ) -> None:
-        """`on_room`: a slice has been used up, so that the next one may be fetched."""
+        """`on_room`: a slice has been used up, so that the next one may be fetched; `on_retry`: an
+        error has been told, so that what failed may be tried again."""
         self._subscription = subscription
         self._decoders = decoders
         self._are_plain = decoders.are_plain
         self._checks_crcs = checks_crcs
         self._on_room = on_room
+        self._on_retry = on_retry
         #: What `next_ready` gives from, and how many records it may still give of it.
         self._run: tuple[PartitionState, Fetched] | None = None
         self._run_left = 0
@@ -170,5 +173,5 @@ class Outlet:
                 for other in self._subscription:
                     if other.error is error:
                         other.error = None
-                self._on_room()
+                self._on_retry()
                 raise error

@@ -52,7 +52,6 @@ class Batch:
         "_callbacks",
         "_children",
         "_data",
-        "_delivered",
         "_head",
         "_length_part",
         "_max_timestamp",
@@ -69,6 +68,7 @@ class Batch:
         "count",
         "created_ms",
         "error",
+        "is_done",
         "is_transactional",
         "last_error",
         "limit_bytes",
@@ -137,7 +137,7 @@ class Batch:
         self.log_append_time_ms = -1
         self._children: list[Batch] | None = None
         self._callbacks: list[Callable[[], None]] = []
-        self._delivered: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        self.is_done = False
 
     # ── open ─────────────────────────────────────────────────────────────────────────────────
 
@@ -300,10 +300,6 @@ class Batch:
 
     # ── done ─────────────────────────────────────────────────────────────────────────────────
 
-    @property
-    def is_done(self) -> bool:
-        return self._delivered.done()
-
     def acknowledge(self, base_offset: int, log_append_time_ms: int = -1) -> None:
         self.base_offset = base_offset
         self.log_append_time_ms = log_append_time_ms
@@ -334,8 +330,16 @@ class Batch:
         else:
             self._callbacks.append(callback)
 
-    async def wait(self) -> None:
-        await asyncio.shield(self._delivered)
+    def wait(self) -> "asyncio.Future[None]":
+        """Until it is done: each who waits has a future, which may be cancelled."""
+        waiter: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+
+        def end() -> None:
+            if not waiter.done():
+                waiter.set_result(None)
+
+        self.on_done(end)
+        return waiter
 
     def outcome(self, index: int, acks: int) -> Acknowledged:
         """Of one record; raises its error."""
@@ -371,7 +375,7 @@ class Batch:
 
     def _finish(self) -> None:
         self._give_back()
-        self._delivered.set_result(None)
+        self.is_done = True
         callbacks, self._callbacks = self._callbacks, []
         for callback in callbacks:
             callback()

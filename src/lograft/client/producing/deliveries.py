@@ -30,7 +30,7 @@ class Delivery:
 
     def __await__(self) -> Generator[Any, None, Acknowledged]:
         if not self.batch.is_done:
-            yield from self.batch.wait().__await__()
+            yield from self.batch.wait()
         return self.result()
 
     def done(self) -> bool:

@@ -25,19 +25,21 @@ _RECORDS_PER_TURN: Final = 500
 
 
 class Intake:
-    """`wake`: the sender has something new."""
-
     def __init__(
         self,
         core: ClientCore[ProducerSettings],
         accumulator: Accumulator,
+        *,
         wake: Callable[[], None],
+        on_record: Callable[[], None],
     ) -> None:
+        """`wake`: the sender has something new; `on_record`: it is a single record."""
         settings = core.settings
         self._core = core
         self._accumulator = accumulator
         self._metadata = core.metadata
         self._wake = wake
+        self._on_record = on_record
         self._wall_ms = core.runtime.clock.wall_ms
         self._max_block_ms = settings.max_block_ms
         self._batch_size = settings.batch_size
@@ -188,7 +190,7 @@ class Intake:
         if is_sticky:
             queues.choice.add(accumulator.used_bytes - before, self._batch_size)
         if is_news:
-            self._wake()
+            self._on_record()
         if self._has_interceptors:
             delivery.add_done_callback(self._tell_interceptors)
         return delivery

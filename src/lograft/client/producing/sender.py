@@ -6,7 +6,6 @@ more than one request may be in flight. With it, a batch that is sent again goes
 its partition is sent until it is resolved, and brokers refuse what comes out of order meanwhile.
 """
 
-import asyncio
 import logging
 from collections.abc import Sequence
 from functools import partial
@@ -74,6 +73,8 @@ class Sender:
         self._in_flight: dict[int, int] = {}
         self._connecting: set[int] = set()
         self._is_fatal: Exception | None = None
+        #: Not with acks=0: nobody would ever be in flight, and no batch be gathered.
+        self._goes_at_once = not core.settings.linger_ms and core.settings.required_acks != 0
         self._counts = {"batches_sent": 0, "records_sent": 0, "retries": 0, "batches_failed": 0}
 
     def start(self) -> None:
@@ -82,6 +83,14 @@ class Sender:
     def wake(self) -> None:
         """There may be something to send: looked at in the loop's next turn."""
         self._turns.wake()
+
+    def on_record(self) -> None:
+        """A batch has been begun or filled by a single record. One that need not linger goes at
+        once if nothing is in flight; what comes while it is gathers in a batch."""
+        if self._goes_at_once and not any(self._in_flight.values()):
+            self._turns.take_now()
+        else:
+            self._turns.wake()
 
     def stop(self) -> None:
         self._turns.stop()
@@ -243,10 +252,13 @@ class Sender:
                 self._acknowledge(batch, -1)
             return
         self._in_flight[leader] = self._in_flight.get(leader, 0) + 1
-        future = link.start(
-            request, ProduceResponse, version=version, timeout_ms=self._settings.request_timeout_ms
+        link.call(
+            request,
+            ProduceResponse,
+            partial(self._on_outcome, leader, sent),
+            version=version,
+            timeout_ms=self._settings.request_timeout_ms,
         )
-        future.add_done_callback(partial(self._on_answer, leader, sent))
 
     def _request(self, sent: list[Sent], version: int) -> ProduceRequest:
         topics: dict[str, TopicProduceData] = {}
@@ -271,25 +283,21 @@ class Sender:
 
     # ── answers ──────────────────────────────────────────────────────────────────────────────
 
-    def _on_answer(
-        self, leader: int, sent: list[Sent], future: "asyncio.Future[ProduceResponse]"
+    def _on_outcome(
+        self, leader: int, sent: list[Sent], outcome: ProduceResponse | OutcomeUnknown
     ) -> None:
-        self._in_flight[leader] -= 1
         for queue, batch in sent:
             queue.in_flight.remove(batch)
-        if future.cancelled():
-            error: BaseException | None = OutcomeUnknown("the client is closing")
-        else:
-            error = future.exception()
-        if isinstance(error, ClientError):
+        if isinstance(outcome, OutcomeUnknown):
             self._core.metadata.is_old()
             for queue, batch in sent:
-                self._retry(queue, batch, error)
-        elif error is not None:
-            raise error
+                self._retry(queue, batch, outcome)
         else:
-            self._on_response(sent, future.result())
-        self.wake()
+            self._on_response(sent, outcome)
+        # Now only: what a callback sends must not pass a batch that is to be sent again.
+        self._in_flight[leader] -= 1
+        if self._accumulator.active:
+            self.wake()
 
     def _on_response(self, sent: list[Sent], answer: ProduceResponse) -> None:
         found: dict[tuple[str, int], PartitionProduceResponse] = {}
@@ -309,9 +317,9 @@ class Sender:
                 self._core.metadata.is_old()
                 self._retry(queue, batch, OutcomeUnknown("the broker's answer leaves it out"))
             else:
-                self._on_outcome(queue, batch, told, brokers)
+                self._on_told(queue, batch, told, brokers)
 
-    def _on_outcome(
+    def _on_told(
         self,
         queue: PartitionQueue,
         batch: Batch,

@@ -37,14 +37,22 @@ class Bench:
         self.subscription = Subscription()
         self.subscription.assign(partitions)
         self.rooms = 0
+        self.retries = 0
         self.outlet = Outlet(
-            self.subscription, Decoders(None, None), checks_crcs=True, on_room=self._on_room
+            self.subscription,
+            Decoders(None, None),
+            checks_crcs=True,
+            on_room=self._on_room,
+            on_retry=self._on_retry,
         )
         for state in self.subscription:
             state.seek(Position(0))
 
     def _on_room(self) -> None:
         self.rooms += 1
+
+    def _on_retry(self) -> None:
+        self.retries += 1
 
     def state(self, one: TopicPartition) -> PartitionState:
         return self.subscription.state(one)
