@@ -14,7 +14,7 @@ from typing import Final
 import pyarrow as pa
 
 from bench import report
-from bench.clients.work import PARTITIONS, Figures
+from bench.clients.work import PARTITIONS, STORED_BYTES, Figures
 from bench.subject import BenchFailed, Subject, make_server
 from lograft.client import Producer
 
@@ -29,7 +29,6 @@ WORKLOADS: Final = {
 }
 #: Nothing of the columns comes one by one.
 LEFT_OUT: Final = frozenset({("lograft-arrow", "echo-100B")})
-STORED_BYTES: Final = 64 << 20
 WORKER_SECONDS_MAX: Final = 180
 
 Results = dict[str, dict[str, Figures]]
@@ -144,7 +143,6 @@ def measure(
 
 
 async def fill(servers: str, topic: str, size: int) -> None:
-    """What consumers read, again and again: the broker has it in memory."""
     count = STORED_BYTES // size
     table = pa.table({"value": pa.array([bytes(size)] * count, pa.binary())})
     async with Producer(bootstrap_servers=servers) as producer:

@@ -11,6 +11,7 @@ from bench.clients.work import (
     BATCH_BYTES,
     LINGER_MS,
     PARTITIONS,
+    ROUND_WAIT_MS,
     STRIDE,
     WAIT_SECONDS,
     WARM_UP,
@@ -18,6 +19,7 @@ from bench.clients.work import (
     Figures,
     Meter,
     Order,
+    Rounds,
     Work,
     percentiles,
 )
@@ -59,23 +61,30 @@ async def produce(order: Order) -> Figures:
 
 
 async def consume(order: Order) -> Figures:
-    consumer = AIOKafkaConsumer(bootstrap_servers=order.servers, enable_auto_commit=False)
+    consumer = AIOKafkaConsumer(
+        bootstrap_servers=order.servers,
+        enable_auto_commit=False,
+        fetch_max_wait_ms=ROUND_WAIT_MS,
+    )
     await consumer.start()
     try:
         partitions = [TopicPartition(order.topic, i) for i in range(PARTITIONS)]
         consumer.assign(partitions)
         await consumer.seek_to_beginning(*partitions)
         await consumer.getone()
-        meter = Meter(order.seconds)
+        rounds, meter = Rounds(order), Meter(order.seconds)
+        rounds.is_over(1)
         meter.start()
         while meter.goes_on():
-            found = await consumer.getmany(timeout_ms=500, max_records=STRIDE)
-            if not found:
-                await consumer.seek_to_beginning(*partitions)
+            found = await consumer.getmany(timeout_ms=WAIT_SECONDS * 1000, max_records=STRIDE)
+            count = 0
             for batch in found.values():
                 for record in batch:
                     assert record.value
-                meter.count += len(batch)
+                count += len(batch)
+            meter.count += count
+            if rounds.is_over(count):
+                await consumer.seek_to_beginning(*partitions)
         return meter.stop()
     finally:
         await consumer.stop()

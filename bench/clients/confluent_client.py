@@ -9,6 +9,7 @@ from bench.clients.work import (
     BATCH_BYTES,
     LINGER_MS,
     PARTITIONS,
+    ROUND_WAIT_MS,
     STRIDE,
     WAIT_SECONDS,
     WARM_UP,
@@ -16,6 +17,7 @@ from bench.clients.work import (
     Figures,
     Meter,
     Order,
+    Rounds,
     percentiles,
 )
 
@@ -36,13 +38,13 @@ def _producer(order: Order, linger_ms: int) -> Any:
     )
 
 
-def _consumer(order: Order, partitions: int, offset: int) -> Any:
+def _consumer(order: Order, partitions: int, offset: int, wait_ms: int) -> Any:
     consumer = Consumer(
         {
             "bootstrap.servers": order.servers,
             "group.id": "bench",
             "enable.auto.commit": False,
-            "fetch.wait.max.ms": 500,
+            "fetch.wait.max.ms": wait_ms,
         }
     )
     consumer.assign([TopicPartition(order.topic, i, offset) for i in range(partitions)])
@@ -75,18 +77,19 @@ def produce(order: Order) -> Figures:
 
 
 def consume(order: Order) -> Figures:
-    consumer = _consumer(order, PARTITIONS, OFFSET_BEGINNING)
-    assert consumer.consume(1, WAIT_SECONDS)
-    meter = Meter(order.seconds)
+    consumer = _consumer(order, PARTITIONS, OFFSET_BEGINNING, ROUND_WAIT_MS)
+    rounds, meter = Rounds(order), Meter(order.seconds)
+    rounds.is_over(len(consumer.consume(1, WAIT_SECONDS)))
     meter.start()
     while meter.goes_on():
-        messages = consumer.consume(CONSUMED_AT_ONCE, 0.5)
-        if not messages:
-            for i in range(PARTITIONS):
-                consumer.seek(TopicPartition(order.topic, i, OFFSET_BEGINNING))
+        # It waits for all of them, or until the time is up.
+        messages = consumer.consume(min(CONSUMED_AT_ONCE, rounds.left), WAIT_SECONDS)
         for message in messages:
             assert message.value()
         meter.count += len(messages)
+        if rounds.is_over(len(messages)):
+            for i in range(PARTITIONS):
+                consumer.seek(TopicPartition(order.topic, i, OFFSET_BEGINNING))
     figures = meter.stop()
     consumer.close()
     return figures
@@ -94,7 +97,7 @@ def consume(order: Order) -> Figures:
 
 def echo(order: Order) -> Figures:
     value = order.values()[0]
-    producer, consumer = _producer(order, 0), _consumer(order, 1, OFFSET_END)
+    producer, consumer = _producer(order, 0), _consumer(order, 1, OFFSET_END, 500)
     deadline = time.perf_counter() + WAIT_SECONDS
     while consumer.poll(0.1) is None:
         # Until the end has been found, what is sent lies before it.

@@ -9,6 +9,7 @@ from bench.clients.work import (
     BATCH_BYTES,
     LINGER_MS,
     PARTITIONS,
+    ROUND_WAIT_MS,
     STRIDE,
     WAIT_SECONDS,
     WARM_UP,
@@ -16,6 +17,7 @@ from bench.clients.work import (
     Figures,
     Meter,
     Order,
+    Rounds,
     percentiles,
 )
 
@@ -50,22 +52,26 @@ def produce(order: Order) -> Figures:
 
 def consume(order: Order) -> Figures:
     consumer = KafkaConsumer(
-        bootstrap_servers=order.servers, enable_auto_commit=False, max_poll_records=STRIDE
+        bootstrap_servers=order.servers,
+        enable_auto_commit=False,
+        max_poll_records=STRIDE,
+        fetch_max_wait_ms=ROUND_WAIT_MS,
     )
     partitions = [TopicPartition(order.topic, i) for i in range(PARTITIONS)]
     consumer.assign(partitions)
     consumer.seek_to_beginning(*partitions)
-    assert consumer.poll(WAIT_SECONDS * 1000)
-    meter = Meter(order.seconds)
+    rounds, meter = Rounds(order), Meter(order.seconds)
+    rounds.is_over(sum(map(len, consumer.poll(WAIT_SECONDS * 1000).values())))
     meter.start()
     while meter.goes_on():
-        found = consumer.poll(500)
-        if not found:
-            consumer.seek_to_beginning(*partitions)
-        for batch in found.values():
+        count = 0
+        for batch in consumer.poll(WAIT_SECONDS * 1000).values():
             for record in batch:
                 assert record.value
-            meter.count += len(batch)
+            count += len(batch)
+        meter.count += count
+        if rounds.is_over(count):
+            consumer.seek_to_beginning(*partitions)
     figures = meter.stop()
     consumer.close()
     return figures

@@ -1,6 +1,5 @@
 """Lograft's own client: records one by one in bulk calls, and as columns."""
 
-import asyncio
 import time
 from collections.abc import Callable, Coroutine
 from typing import Any, Final
@@ -11,6 +10,7 @@ from bench.clients.work import (
     BATCH_BYTES,
     LINGER_MS,
     PARTITIONS,
+    ROUND_WAIT_MS,
     STRIDE,
     WAIT_SECONDS,
     WARM_UP,
@@ -18,6 +18,7 @@ from bench.clients.work import (
     Figures,
     Meter,
     Order,
+    Rounds,
     Work,
     percentiles,
 )
@@ -28,7 +29,7 @@ from lograft.runtime import event_loop
 #: Rows of a table; the batches of a bulk sender are as large as a request may be.
 ROWS: Final = 50_000
 TABLE_BATCH_BYTES: Final = 900_000
-ROUND_WAIT_MS: Final = 500
+WAIT_MS: Final = WAIT_SECONDS * 1000
 
 
 def _running(work: Callable[[Order], Coroutine[Any, Any, Figures]]) -> Work:
@@ -75,35 +76,42 @@ async def produce_columns(order: Order) -> Figures:
 
 
 async def consume(order: Order) -> Figures:
-    async with Consumer(bootstrap_servers=order.servers, max_poll_records=STRIDE) as consumer:
+    async with Consumer(
+        bootstrap_servers=order.servers,
+        max_poll_records=STRIDE,
+        fetch_max_wait_ms=ROUND_WAIT_MS,
+    ) as consumer:
         consumer.assign(_partitions(order))
         consumer.seek_to_beginning()
-        await consumer.poll(timeout_ms=WAIT_SECONDS * 1000)
-        meter = Meter(order.seconds)
+        rounds, meter = Rounds(order), Meter(order.seconds)
+        rounds.is_over(sum(map(len, (await consumer.poll(timeout_ms=WAIT_MS)).values())))
         meter.start()
         while meter.goes_on():
-            records = await consumer.poll(timeout_ms=ROUND_WAIT_MS)
-            if not records:
-                consumer.seek_to_beginning()
-            for batch in records.values():
+            count = 0
+            for batch in (await consumer.poll(timeout_ms=WAIT_MS)).values():
                 for record in batch:
                     assert record.value
-                meter.count += len(batch)
+                count += len(batch)
+            meter.count += count
+            if rounds.is_over(count):
+                consumer.seek_to_beginning()
         return meter.stop()
 
 
 async def consume_columns(order: Order) -> Figures:
-    async with Consumer(bootstrap_servers=order.servers) as consumer:
+    async with Consumer(
+        bootstrap_servers=order.servers, fetch_max_wait_ms=ROUND_WAIT_MS
+    ) as consumer:
         consumer.assign(_partitions(order))
         consumer.seek_to_beginning()
-        await consumer.fetch_arrow(timeout_ms=WAIT_SECONDS * 1000)
-        meter = Meter(order.seconds)
+        rounds, meter = Rounds(order), Meter(order.seconds)
+        rounds.is_over((await consumer.fetch_arrow(timeout_ms=WAIT_MS)).num_rows)
         meter.start()
         while meter.goes_on():
-            table = await consumer.fetch_arrow(timeout_ms=ROUND_WAIT_MS)
-            if not table.num_rows:
+            count = (await consumer.fetch_arrow(timeout_ms=WAIT_MS)).num_rows
+            meter.count += count
+            if rounds.is_over(count):
                 consumer.seek_to_beginning()
-            meter.count += table.num_rows
         return meter.stop()
 
 
@@ -116,16 +124,14 @@ async def echo(order: Order) -> Figures:
     ):
         consumer.assign([TopicPartition(order.topic, 0)])
         await consumer.position(TopicPartition(order.topic, 0))
-        records = aiter(consumer)
         await producer.send(order.topic, value, partition=0)
-        await anext(records)
+        assert await consumer.poll(timeout_ms=WAIT_MS)
         cpu = time.process_time()
         end = time.perf_counter() + order.seconds
         while time.perf_counter() < end:
             began = time.perf_counter()
             delivery = await producer.enqueue(order.topic, value, partition=0)
-            async with asyncio.timeout(WAIT_SECONDS):
-                await anext(records)
+            assert await consumer.poll(timeout_ms=WAIT_MS)
             latencies.append(time.perf_counter() - began)
             await delivery
         return percentiles(latencies, time.process_time() - cpu)

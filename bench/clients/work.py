@@ -15,6 +15,11 @@ VALUES: Final = 1_000
 STRIDE: Final = 5_000
 WARM_UP: Final = 2_000
 WAIT_SECONDS: Final = 60
+#: Of consumers that read a topic again and again (fetch.max.wait.ms): a long poll at its end keeps
+#: the connection from what comes after the seek.
+ROUND_WAIT_MS: Final = 5
+#: What consumers read, again and again: the broker has it in memory.
+STORED_BYTES: Final = 64 << 20
 
 
 class Order(NamedTuple):
@@ -23,6 +28,11 @@ class Order(NamedTuple):
     #: Of a message.
     size: int
     seconds: float
+
+    @property
+    def stored(self) -> int:
+        """How many messages a consumer finds."""
+        return STORED_BYTES // self.size
 
     def values(self) -> list[bytes]:
         draw = random.Random(7)
@@ -50,6 +60,22 @@ class Meter:
             "cpu_us_per_message": cpu / self.count * 1e6,
             "messages_per_cpu_s": self.count / cpu,
         }
+
+
+class Rounds:
+    """Of reading a whole topic: at its end a consumer begins again, without waiting for more."""
+
+    def __init__(self, order: Order) -> None:
+        self._stored = self.left = order.stored
+
+    def is_over(self, count: int) -> bool:
+        """Whether the messages that were read now are the last ones."""
+        assert 0 < count <= self.left, (count, self.left)
+        self.left -= count
+        if self.left:
+            return False
+        self.left = self._stored
+        return True
 
 
 def percentiles(latencies: list[float], cpu_seconds: float) -> dict[str, float]:
