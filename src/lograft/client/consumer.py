@@ -12,6 +12,7 @@ from collections.abc import Awaitable, Iterable, Mapping
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Final, Unpack
 
+from lograft.client.arguments import partition_of, several, topic_name
 from lograft.client.consuming.engine import Engine
 from lograft.client.consuming.listeners import RebalanceListener
 from lograft.client.consuming.membership import Interest
@@ -115,7 +116,7 @@ class Consumer:
             reader.subscribe(["greetings"])
             await reader.poll(timeout_ms=1_000)
         """
-        wanted = frozenset((topics,) if isinstance(topics, str) else topics)
+        wanted = frozenset(map(topic_name, several(topics)))
         if not wanted:
             raise WrongUse("there is no topic to subscribe to: await unsubscribe() to stop reading")
         self._engine().subscribe(Interest(wanted), listener, mode)
@@ -312,7 +313,7 @@ class Consumer:
         for one, timestamp in timestamps_ms.items():
             if timestamp < 0:
                 raise WrongUse(f"{one}: a time is not negative: {timestamp}")
-        wanted = {TopicPartition(*one): timestamp for one, timestamp in timestamps_ms.items()}
+        wanted = {partition_of(one): timestamp for one, timestamp in timestamps_ms.items()}
         found = await lookup.look_up(wanted, self._deadline(timeout_ms))
         return {
             one: OffsetAndTimestamp(it.offset, it.timestamp_ms, it.leader_epoch)
@@ -363,7 +364,7 @@ class Consumer:
     ) -> dict[TopicPartition, OffsetAndMetadata | None]:
         """What the group has committed; None where it has not."""
         engine = self._engine()
-        wanted = [TopicPartition(*one) for one in partitions]
+        wanted = [partition_of(one) for one in several(partitions)]
         found = await engine.commits.committed(wanted, self._budget(timeout_ms))
         return {one: found.get(one) for one in wanted}
 
@@ -431,7 +432,7 @@ class Consumer:
     async def _offsets_at(
         self, timestamp: int, partitions: Iterable[TopicPartition], timeout_ms: int | None
     ) -> dict[TopicPartition, int]:
-        wanted = dict.fromkeys((TopicPartition(*one) for one in partitions), timestamp)
+        wanted = dict.fromkeys(map(partition_of, several(partitions)), timestamp)
         found = await self._engine().lookup.look_up(wanted, self._deadline(timeout_ms))
         return {one: it.offset for one, it in found.items()}
 
@@ -440,6 +441,6 @@ def _places(
     offsets: Mapping[TopicPartition, int | OffsetAndMetadata],
 ) -> dict[TopicPartition, OffsetAndMetadata]:
     return {
-        TopicPartition(*one): OffsetAndMetadata(place) if isinstance(place, int) else place
+        partition_of(one): OffsetAndMetadata(place) if isinstance(place, int) else place
         for one, place in offsets.items()
     }

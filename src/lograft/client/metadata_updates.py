@@ -9,6 +9,7 @@ import asyncio
 from collections.abc import Callable
 from typing import Final
 
+from lograft.client.arguments import topic_name
 from lograft.client.backoff import backoff_ms
 from lograft.client.client_settings import ClientSettings
 from lograft.client.errors import (
@@ -78,6 +79,7 @@ class Metadata:
     def use(self, topic: str) -> Topic | None:
         """The topic, if it is known; from now on it is kept current."""
         if topic not in self._wanted:
+            topic_name(topic)
             self._needs_update.set()
         self._wanted[topic] = self._runtime.clock.mono_ms()
         return self.cache.topic(topic)

@@ -12,6 +12,7 @@ from contextlib import asynccontextmanager
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Final, Unpack
 
+from lograft.client.arguments import timestamp_of
 from lograft.client.core import ClientCore
 from lograft.client.errors import ClientError, TimedOut, WrongUse
 from lograft.client.producing.accumulator import Accumulator
@@ -178,9 +179,8 @@ class Producer:
             and type(value) is bytes
             and self._takes_plain
         ):
-            if timestamp_ms is None:
-                timestamp_ms = self._wall_ms()
-            delivery = self._accumulator.append_plain(topic, timestamp_ms, value)
+            at_ms = self._wall_ms() if timestamp_ms is None else timestamp_of(timestamp_ms)
+            delivery = self._accumulator.append_plain(topic, at_ms, value)
             if delivery is not None:
                 return delivery
         return self._intake.put(Outgoing(topic, value, key, partition, timestamp_ms, headers))

@@ -58,10 +58,18 @@ def text_deserializer(topic: str, data: bytes) -> str:
 def serialized(serializer: Serializer, topic: str, value: Any, what: str) -> bytes | None:
     """Raises SerializationFailed with the serializer's error as its cause."""
     try:
-        return serializer(topic, value)
+        data: Any = serializer(topic, value)
     except SerializationFailed:
         raise
     except Exception as error:
         raise SerializationFailed(
             f"the {what} for topic {topic!r} cannot be serialized: {error}"
         ) from error
+    if data is None or type(data) is bytes:
+        return data
+    if isinstance(data, bytes | bytearray | memoryview):
+        return bytes(data)
+    raise SerializationFailed(
+        f"the {what} for topic {topic!r} cannot be sent: its serializer gave"
+        f" {type(data).__name__}, not bytes"
+    )

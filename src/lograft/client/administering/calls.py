@@ -3,10 +3,11 @@ what is asked again."""
 
 import asyncio
 from collections.abc import Awaitable, Callable, Hashable, Iterable, Mapping, Sequence
-from typing import Any, Final, TypeAlias, TypeVar, cast
+from typing import Any, Final, TypeAlias, TypeVar
 from uuid import UUID
 
 from lograft.client.administering.settings import AdminSettings
+from lograft.client.arguments import several
 from lograft.client.backoff import backoff_ms
 from lograft.client.core import ClientCore
 from lograft.client.errors import (
@@ -101,14 +102,13 @@ class Calls:
     async def spread(
         self, items: Iterable[K], locate: Locate[K], ask: Ask[K, T]
     ) -> dict[K, T | ClientError]:
-        """What came of each item; a text is one name, not its letters. Each attempt locates what is
-        still open, and asks every place once, all at the same time."""
+        """What came of each item. Each attempt locates what is still open, and asks every place
+        once, all at the same time."""
         core, settings = self._core, self._settings
         core.check_open()
         deadline_ms = core.now_ms() + settings.patience_ms
         outcomes: dict[K, T | ClientError] = {}
-        one_name = isinstance(items, str)
-        pending = list(dict.fromkeys(cast(Iterable[K], (items,)) if one_name else items))
+        pending = list(dict.fromkeys(several(items)))
         failures = 0
         while pending:
             attempted = await self._attempt(pending, locate, ask)

@@ -6,6 +6,7 @@ from enum import IntEnum
 from uuid import UUID
 
 from lograft.client.administering.part import AdminPart
+from lograft.client.arguments import partition_of, several
 from lograft.client.errors import ClientError, broker_error, raise_for
 from lograft.client.network import Node
 from lograft.model.seams import Address
@@ -347,7 +348,7 @@ class ClusterPart(AdminPart):
 
 def _by_topic(partitions: Iterable[TopicPartition]) -> dict[str, list[int]]:
     topics: dict[str, list[int]] = {}
-    for one in partitions:
+    for one in map(partition_of, several(partitions)):
         topics.setdefault(one.topic, []).append(one.partition)
     return topics
 

@@ -7,6 +7,7 @@ from typing import Any, Final, Literal, NamedTuple
 
 from lograft.client.administering.calls import Places
 from lograft.client.administering.part import AdminPart
+from lograft.client.arguments import several
 from lograft.client.errors import ClientError, WrongUse, broker_error, raise_for
 from lograft.client.network import Node
 from lograft.wire.messages.describe_configs import (
@@ -182,7 +183,7 @@ class ConfigsPart(AdminPart):
                         DescribeConfigsResource(
                             resource_type=one.kind,
                             resource_name=one.name,
-                            configuration_keys=None if names is None else list(names),
+                            configuration_keys=None if names is None else list(several(names)),
                         )
                         for one in items
                     ],

@@ -10,6 +10,7 @@ from lograft.client.administering.partitions import (
     by_topic,
     failure,
 )
+from lograft.client.arguments import several
 from lograft.client.errors import ClientError, UnsupportedByBroker, raise_for
 from lograft.client.network import Node
 from lograft.model.errors import ErrorCode
@@ -122,7 +123,7 @@ class GroupOffsetsPart(GroupsPart, PartitionsPart):
 
         await admin.delete_group_offsets("billing", [TopicPartition("orders", 0)])
         """
-        places = list(partitions)
+        places = list(several(partitions))
 
         async def ask(node: Node | None, groups: Sequence[str]) -> dict[str, None]:
             answer = await self._calls.ask(

@@ -7,6 +7,7 @@ from typing import Final
 
 from lograft.client.administering.part import AdminPart
 from lograft.client.administering.partitions import failure
+from lograft.client.arguments import several
 from lograft.client.errors import ClientError, UnsupportedByBroker, broker_error, raise_for
 from lograft.client.network import Node
 from lograft.model.errors import ErrorCode
@@ -103,8 +104,8 @@ class GroupsPart(AdminPart):
 
         print([group.group for group in await admin.list_groups(states=["Empty"])])
         """
-        wanted_states = {one.lower() for one in states}
-        wanted_types = {one.lower() for one in types}
+        wanted_states = {one.lower() for one in several(states)}
+        wanted_types = {one.lower() for one in several(types)}
 
         async def ask(node: Node | None, ids: Sequence[int]) -> dict[int, list[GroupListing]]:
             (broker,) = ids
@@ -203,7 +204,7 @@ class GroupsPart(AdminPart):
         else:
             identities = [
                 MemberIdentity(member_id="", group_instance_id=one, reason=reason)
-                for one in instances
+                for one in several(instances)
             ]
         if not identities:
             return

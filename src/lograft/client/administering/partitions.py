@@ -7,6 +7,7 @@ from typing import Final, Literal, NamedTuple
 
 from lograft.client.administering.calls import settled
 from lograft.client.administering.part import AdminPart
+from lograft.client.arguments import partition_of, several
 from lograft.client.errors import ClientError, broker_error, raise_for
 from lograft.client.network import Node
 from lograft.model.errors import ErrorCode
@@ -326,7 +327,7 @@ class PartitionsPart(AdminPart):
 
 def by_topic(partitions: Iterable[TopicPartition]) -> dict[str, list[TopicPartition]]:
     topics: dict[str, list[TopicPartition]] = {}
-    for one in partitions:
+    for one in map(partition_of, several(partitions)):
         topics.setdefault(one.topic, []).append(one)
     return topics
 

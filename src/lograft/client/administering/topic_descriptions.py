@@ -6,6 +6,7 @@ from itertools import zip_longest
 from uuid import UUID
 
 from lograft.client.administering.part import AdminPart
+from lograft.client.arguments import several
 from lograft.client.errors import ClientError, UnsupportedByBroker, broker_error
 from lograft.client.network import Node
 from lograft.model.types import ReplicationMode, TopicPartition
@@ -128,7 +129,7 @@ class TopicDescriptionsPart(AdminPart):
         return await self._with_states(found) if replicas else found
 
     async def _names(self, topics: Iterable[str | UUID]) -> list[str]:
-        wanted = [topics] if isinstance(topics, str) else list(topics)
+        wanted = list(several(topics))
 
         async def ask(_node: Node | None, ids: Sequence[UUID]) -> dict[UUID, str | ClientError]:
             told = await self._calls.metadata(ids)

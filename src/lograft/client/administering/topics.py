@@ -5,6 +5,7 @@ from dataclasses import dataclass, field
 from uuid import UUID
 
 from lograft.client.administering.part import AdminPart
+from lograft.client.arguments import several
 from lograft.client.errors import ClientError, broker_error
 from lograft.client.network import Node
 from lograft.wire.messages.create_partitions import (
@@ -61,7 +62,7 @@ class TopicsPart(AdminPart):
         """
         wanted = {
             one.name: one
-            for one in (NewTopic(one) if isinstance(one, str) else one for one in topics)
+            for one in (NewTopic(one) if isinstance(one, str) else one for one in several(topics))
         }
 
         async def ask(

@@ -5,6 +5,7 @@ from dataclasses import dataclass
 from typing import NamedTuple
 
 from lograft.client.administering.partitions import PartitionsPart, failure
+from lograft.client.arguments import several
 from lograft.client.errors import ClientError, WrongUse, raise_for
 from lograft.client.network import Node
 from lograft.model.types import TopicPartition
@@ -95,7 +96,7 @@ class TransactionsPart(PartitionsPart):
             answer = await self._calls.ask(
                 node,
                 ListTransactionsRequest(
-                    state_filters=list(states),
+                    state_filters=list(several(states)),
                     producer_id_filters=list(producer_ids),
                     duration_filter=-1 if open_for_ms is None else open_for_ms,
                     transactional_id_pattern=pattern,

@@ -12,6 +12,7 @@ from collections.abc import Iterable, Iterator, KeysView, Mapping
 from enum import Enum
 from typing import Final, NamedTuple
 
+from lograft.client.arguments import partition_of, several
 from lograft.client.consuming.buffers import Fetched
 from lograft.client.consuming.resets import ResetPolicy
 from lograft.client.errors import WrongUse
@@ -152,14 +153,14 @@ class Subscription:
 
     def state(self, partition: TopicPartition) -> PartitionState:
         """Raises WrongUse."""
-        state = self._states.get(TopicPartition(*partition))
+        state = self._states.get(partition_of(partition))
         if state is None:
             raise WrongUse(f"{partition[0]}-{partition[1]} is not assigned to this consumer")
         return state
 
     def assign(self, partitions: Iterable[TopicPartition]) -> None:
         """Exactly these; those that stay keep their positions."""
-        wanted = dict.fromkeys(TopicPartition(*one) for one in partitions)
+        wanted = dict.fromkeys(map(partition_of, several(partitions)))
         for gone in self._states.keys() - wanted.keys():
             # Slices and answers on their way are void.
             self._states.pop(gone)._forget_fetched()

@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterable, Sequence
 from itertools import islice, repeat
 from typing import Any, Final
 
+from lograft.client.arguments import check_headers, timestamp_of
 from lograft.client.core import ClientCore
 from lograft.client.errors import BufferFull, WrongUse
 from lograft.client.metadata import Topic
@@ -117,6 +118,8 @@ class Intake:
         self, topic: str, values: Iterable[Any], keys: Iterable[Any] | None
     ) -> Deliveries:
         """Waits for room as needed."""
+        if isinstance(values, str | bytes | bytearray):
+            raise WrongUse("one value was given where many are wanted: use send(), or a list")
         deliveries = Deliveries(self._acks)
         if keys is None and self.takes_plain:
             if isinstance(values, list | tuple):
@@ -181,8 +184,9 @@ class Intake:
             else:
                 partition = accumulator.choose(topic, queues)
                 is_sticky = True
-        if timestamp is None:
-            timestamp = self._wall_ms()
+        timestamp = self._wall_ms() if timestamp is None else timestamp_of(timestamp)
+        if headers:
+            check_headers(headers)
         before = accumulator.used_bytes
         delivery, is_news = accumulator.append(
             queues.partition(partition), timestamp, key, value, headers

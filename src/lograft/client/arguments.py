@@ -1,0 +1,71 @@
+"""What programs get wrong where only types would tell. It is said at once and in words: further in,
+it would break more than the call that it came with."""
+
+from collections.abc import Iterable, Sequence
+from operator import index
+from typing import Any, Final, TypeVar, cast
+
+from lograft.client.errors import WrongUse
+from lograft.client.types import TopicPartition
+
+T = TypeVar("T")
+
+TIMESTAMP_MAX: Final = (1 << 63) - 1
+
+
+def several(given: Iterable[T]) -> Iterable[T]:
+    """A text is one name and not its letters, a partition one partition and not its fields."""
+    if isinstance(given, str | bytes) or hasattr(given, "_fields"):
+        return cast(Iterable[T], (given,))
+    return given
+
+
+def topic_name(given: str) -> str:
+    if not _is_text(given):
+        raise WrongUse(f"{given!r} is not the name of a topic: names are text")
+    return given
+
+
+def partition_of(given: tuple[str, int]) -> TopicPartition:
+    if isinstance(given, TopicPartition):
+        return given
+    if isinstance(given, tuple | list) and len(given) == 2 and isinstance(given[0], str):
+        return TopicPartition(*given)
+    raise WrongUse(f"{given!r} is not a partition: give TopicPartition('topic', 0)")
+
+
+def timestamp_of(given: int) -> int:
+    try:
+        found = index(given)
+    except TypeError:
+        found = -1
+    if not 0 <= found <= TIMESTAMP_MAX:
+        raise WrongUse(
+            f"{given!r} is not a timestamp: timestamp_ms is whole milliseconds since 1970"
+        )
+    return found
+
+
+def check_headers(given: Sequence[tuple[str, bytes | None]]) -> None:
+    for pair in given:
+        if not (_is_pair(pair) and _is_text(pair[0]) and _is_content(pair[1])):
+            raise WrongUse(f"{pair!r} is not a header: they are pairs such as ('name', b'content')")
+
+
+def _is_text(given: Any) -> bool:
+    """Half a surrogate pair is none: it cannot be sent."""
+    if not isinstance(given, str):
+        return False
+    try:
+        given.encode()
+    except UnicodeEncodeError:
+        return False
+    return True
+
+
+def _is_pair(given: Any) -> bool:
+    return isinstance(given, tuple | list) and len(given) == 2
+
+
+def _is_content(given: Any) -> bool:
+    return given is None or isinstance(given, bytes | bytearray | memoryview)
