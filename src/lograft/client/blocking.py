@@ -161,13 +161,46 @@ class Producer(Face[asynchronous.Producer]):
         record = Outgoing(topic, value, key, partition, timestamp_ms, headers)
         return Delivery(self, handover.put(record))
 
+    def send_nowait(
+        self,
+        topic: str,
+        value: Any = None,
+        *,
+        key: Any = None,
+        partition: int | None = None,
+        timestamp_ms: int | None = None,
+        headers: Headers = (),
+    ) -> Delivery:
+        """Hands the record to the client's thread, and never waits for brokers. Raises BufferFull
+        when there is no room, and WrongUse while the topic is not known: `producer.prepare(topic)`
+        first. The delivery tells the rest."""
+        self.check_caller(None)
+        handover = self._handover
+        assert handover is not None
+        record = Outgoing(topic, value, key, partition, timestamp_ms, headers)
+        if handover.takes_at_once(record):
+            return Delivery(self, handover.put(record))
+        # The client itself knows what is the matter, once it has taken what came before.
+        return Delivery(
+            self,
+            self.call(
+                lambda: self._client.send_nowait(
+                    topic,
+                    value,
+                    key=key,
+                    partition=partition,
+                    timestamp_ms=timestamp_ms,
+                    headers=headers,
+                )
+            ),
+        )
+
     def run(self, work: Coroutine[Any, Any, R]) -> R:
         """Waits for something in the client's loop, after all that was handed over before."""
         handover = self._handover
         return super().run(work if handover is None else _after(handover, work))
 
     send = awaited(asynchronous.Producer.send)
-    send_nowait = called(asynchronous.Producer.send_nowait, Delivery)
     send_many = awaited(asynchronous.Producer.send_many, _deliveries)
     send_arrow = awaited(asynchronous.Producer.send_arrow)
     enqueue_arrow = awaited(asynchronous.Producer.enqueue_arrow, TableDelivery)

@@ -5,15 +5,17 @@ import inspect
 import threading
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
+from typing import Any
 
 import pytest
 
 from lograft.client import blocking
 from lograft.client.admin import Admin
 from lograft.client.consumer import Consumer
-from lograft.client.errors import Closed, WrongUse
+from lograft.client.errors import BufferFull, Closed, WrongUse
 from lograft.client.faces import Face, OwnedFace, awaited, called, entered
 from lograft.client.producer import Producer
+from lograft.testing import Cluster
 
 
 class Counter:
@@ -127,3 +129,27 @@ def test_faces_have_the_words_of_the_asynchronous_clients(
     for name, _member in inspect.getmembers(asynchronous, inspect.isfunction):
         if not name.startswith("_"):
             assert hasattr(face, name), name
+
+
+def send_for_ever(producer: blocking.Producer) -> None:
+    while True:
+        producer.send_nowait("t", b"nobody takes it" * 10)
+
+
+def test_records_that_nobody_waits_for() -> None:
+    with Cluster(nodes=1) as cluster:
+        cluster.create_topic("t")
+        settings: dict[str, Any] = {"bootstrap_servers": cluster.bootstrap_servers}
+        with blocking.Producer(**settings, buffer_memory=50_000, retry_backoff_ms=10) as producer:
+            with pytest.raises(WrongUse, match="topic 't' is not known yet"):
+                producer.send_nowait("t", b"too soon")
+            producer.prepare("t")
+            with pytest.raises(WrongUse, match="has 1 partitions, so there is no partition 3"):
+                producer.send_nowait("t", b"beyond", partition=3)
+            deliveries = [producer.send_nowait("t", b"%d" % number) for number in range(300)]
+            offsets = [delivery.result(timeout_ms=60_000).offset for delivery in deliveries]
+            assert offsets == list(range(300))
+            cluster.kill(1)
+            with pytest.raises(BufferFull):
+                send_for_ever(producer)
+            producer.close(timeout_ms=0)

@@ -76,6 +76,11 @@ class Intake:
             f" {record.partition}"
         )
 
+    def is_known(self, topic: str, partition: int | None) -> bool:
+        """Whether the place has been in the cluster; any thread may ask."""
+        found = self._metadata.cache.topic(topic)
+        return found is not None and (partition is None or found.partition(partition) is not None)
+
     def intercepted(self, record: Outgoing) -> Outgoing:
         """What the interceptors make of it: the first step, taken once for a record."""
         return self._interceptors.on_send(record) if self._has_interceptors else record

@@ -23,6 +23,9 @@ class StandInIntake(Intake):
         self.released = asyncio.Event()
         self.refuses = False
 
+    def is_known(self, topic: str, partition: int | None) -> bool:
+        return topic != "unknown"
+
     def intercepted(self, record: Outgoing) -> Outgoing:
         return record
 
@@ -127,6 +130,28 @@ def test_the_queue_says_when_it_is_full_and_ends_with_the_client() -> None:
         assert {type(one.error) for one in promises} == {Closed}
         assert isinstance(handover.put(Outgoing("t", "late")).error, Closed)
         await handover.wait_empty()
+
+    play(scenario)
+
+
+def test_it_says_what_the_loop_will_not_take_at_once() -> None:
+    async def scenario(intake: StandInIntake, handover: Handover) -> None:
+        known = Outgoing("t", 1)
+        assert handover.takes_at_once(known)
+        assert not handover.takes_at_once(Outgoing("unknown", 1))
+        for number in range(RECORDS_MAX):
+            handover.put(Outgoing("t", number))
+        assert not handover.takes_at_once(known)
+        await handover.wait_empty()
+        intake.is_full = True
+        waiting = handover.put(known)
+        await asyncio.sleep(0)
+        await asyncio.sleep(0)
+        assert not handover.takes_at_once(known), "the one before it waits for room"
+        intake.released.set()
+        await handover.wait_empty()
+        assert waiting.delivery is not None
+        assert handover.takes_at_once(known)
 
     play(scenario)
 
