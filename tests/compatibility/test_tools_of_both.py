@@ -46,6 +46,9 @@ OWN_SETTINGS = {
 OWN_TOPIC_SETTINGS = {
     "replication.mode",
     "replication.mode.partitions",
+    "retention.hold.groups",
+    "retention.hold.max.bytes",
+    "retention.hold.max.ms",
     "subscription.group",
     "subscription.mode",
 }

@@ -58,6 +58,7 @@ from lograft.broker.partition_table import PartitionTable
 from lograft.broker.raft_driver import ReplicaView
 from lograft.broker.replica_selection import is_rack_aware, nearest_replica
 from lograft.broker.replicas import Replicas
+from lograft.broker.retention_holds import RetentionHolds
 from lograft.broker.snapshots import Quorum, Snapshot
 from lograft.broker.topic_claims import TopicClaims
 from lograft.broker.transaction_verification import TransactionVerification
@@ -79,6 +80,7 @@ from lograft.model.seams import Address, Runtime, Task
 from lograft.model.topic_configs import TopicConfig, resolve_topic_config
 from lograft.model.types import (
     NO_NODE,
+    OFFSETS_TOPIC,
     TRANSACTIONS_TOPIC,
     ZERO_UUID,
     BrokerEpoch,
@@ -223,7 +225,12 @@ class Broker:
             coordinator_of=self.transaction_coordinator,
             config=lambda: self.config,
         )
-        self._housekeeping = Housekeeping(runtime, self.logs)
+        holds = RetentionHolds(
+            self.brokers,
+            there_are_groups=lambda: OFFSETS_TOPIC in self.image.topic_ids,
+            coordinator_of=self.group_coordinator,
+        )
+        self._housekeeping = Housekeeping(runtime, self.logs, holds)
         self._cleaner = LogCleaner(runtime, self.logs)
         self.moves = LogMoves(runtime, self.logs, config=lambda: self.config)
         self.fetch_sessions = FetchSessions(
@@ -487,10 +494,17 @@ class Broker:
 
     def transaction_coordinator(self, transactional_id: str) -> NodeId | None:
         """The broker that keeps the transactions of this id; None if nobody does now."""
-        topic = self.image.topic(TRANSACTIONS_TOPIC)
+        return self._coordinator(TRANSACTIONS_TOPIC, transactional_id)
+
+    def group_coordinator(self, group_id: str) -> NodeId | None:
+        """The broker that keeps the offsets of this group; None if nobody does now."""
+        return self._coordinator(OFFSETS_TOPIC, group_id)
+
+    def _coordinator(self, internal_topic: str, key: str) -> NodeId | None:
+        topic = self.image.topic(internal_topic)
         if topic is None:
             return None
-        leader = topic.partitions[key_hash(transactional_id) % len(topic.partitions)].leader
+        leader = topic.partitions[key_hash(key) % len(topic.partitions)].leader
         return None if leader == NO_NODE else NodeId(leader)
 
     def leads_any(self, node_id: int) -> bool:

@@ -13,8 +13,10 @@ from typing import Final
 from lograft.broker.log_directory import LogDirectory
 from lograft.broker.log_manager import LogManager
 from lograft.broker.partition import Partition
+from lograft.broker.retention_holds import RetentionHolds
 from lograft.model.errors import DiskFailed
 from lograft.model.seams import Disk, Runtime
+from lograft.model.types import Offset
 from lograft.storage.errors import LogCorrupt
 from lograft.storage.log import Log
 from lograft.storage.retention import take_expired_files, unlink_files
@@ -38,9 +40,10 @@ class Chore:
 
 
 class Housekeeping:
-    def __init__(self, runtime: Runtime, logs: LogManager) -> None:
+    def __init__(self, runtime: Runtime, logs: LogManager, holds: RetentionHolds) -> None:
         self._runtime = runtime
         self._logs = logs
+        self._holds = holds
         self._watermarks_at: dict[LogDirectory, int] = {}
         self._offsets_at: dict[LogDirectory, int] = {}
 
@@ -73,11 +76,15 @@ class Housekeeping:
 
     async def apply_retention(self) -> None:
         now_ms = self._runtime.clock.wall_ms()
-        for count, partition in enumerate(list(self._logs.partitions)):
+        partitions = list(self._logs.partitions)
+        held = await self._holds.held(partitions, now_ms)
+        for count, partition in enumerate(partitions):
             log, directory = partition.log, partition.directory
             if log is not None and directory is not None:
                 try:
-                    await self._delete_old_segments(partition, log, directory, now_ms)
+                    await self._delete_old_segments(
+                        partition, log, directory, now_ms, held=held.get(partition)
+                    )
                 except DiskFailed as error:
                     directory.fail(error)
                 except LogCorrupt as error:
@@ -87,17 +94,23 @@ class Housekeeping:
                 await asyncio.sleep(0)
 
     async def _delete_old_segments(
-        self, partition: Partition, log: Log, directory: LogDirectory, now_ms: int
+        self,
+        partition: Partition,
+        log: Log,
+        directory: LogDirectory,
+        now_ms: int,
+        *,
+        held: Offset | None,
     ) -> None:
         async with directory.surgery:
             if not partition.is_usable:
                 return
-            removal = log.plan_removal(now_ms, partition.high_watermark)
+            removal = log.plan_removal(now_ms, partition.high_watermark, held=held)
             if removal is None:
                 return
             await self._runtime.workers.run(removal.run, lane=directory.path)
             log.finish_removal(removal)
-        directory.changes += 1
+        partition.on_log_start_moved()
         LOGGER.info("%s: %d old segments deleted", partition.topic_partition, len(removal))
 
     async def expire_producers(self) -> None:

@@ -509,12 +509,15 @@ class Partition:
     def advance_log_start(self, to: Offset) -> Offset:
         """DeleteRecords, and its followers' part of it; returns the new log start."""
         log = self.serving_log()
-        directory = self.directory
-        assert directory is not None
         log.advance_start(to)
-        directory.changes += 1
-        self._tell_watchers()
+        self.on_log_start_moved()
         return log.log_start_offset
+
+    def on_log_start_moved(self) -> None:
+        """Followers delete what their leader has deleted, also while nothing is written."""
+        assert self.directory is not None
+        self.directory.changes += 1
+        self._tell_watchers()
 
     def append_as_follower(self, batches: memoryview, *, now_ms: int) -> None:
         """What the leader sent; the follower's role is told by the caller."""

@@ -169,6 +169,36 @@ def delete(
 
 
 @topics.command()
+def holds(
+    names: Annotated[
+        list[str] | None, typer.Argument(metavar="[TOPIC]…", help="All if left out.")
+    ] = None,
+    bootstrap_server: BootstrapServer = None,
+    command_config: CommandConfig = None,
+    json: Json = False,
+) -> None:
+    """Show which groups hold records beyond their retention, from where, and until when.
+
+    KEPT: how many records are there that retention.ms alone would have let go.
+    """
+    from lograft.cli.connecting import with_admin
+    from lograft.cli.output import show, show_json
+    from lograft.cli.retention_holds import holds_lines
+    from lograft.runtime.clock import SystemClock
+
+    now_ms = SystemClock().wall_ms()
+    found = with_admin(
+        bootstrap_server,
+        command_config,
+        lambda admin: admin.list_retention_holds(names or None, now_ms=now_ms),
+    )
+    if json:
+        show_json(found)
+    else:
+        show(holds_lines(found))
+
+
+@topics.command()
 def elect(
     names: Annotated[
         list[str] | None,

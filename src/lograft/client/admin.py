@@ -56,6 +56,7 @@ from lograft.client.administering.partitions import (
     ListedOffset,
     Reassignment,
 )
+from lograft.client.administering.retention_holds import RetentionHold, RetentionHoldsPart
 from lograft.client.administering.settings import AdminSettings
 from lograft.client.administering.topic_descriptions import (
     PartitionDescription,
@@ -110,6 +111,7 @@ __all__ = [
     "ReplicaState",
     "ResetPlan",
     "ResourceKind",
+    "RetentionHold",
     "Scope",
     "Target",
     "TopicDescription",
@@ -125,7 +127,13 @@ __all__ = [
 
 
 class Admin(
-    TopicsPart, TopicDescriptionsPart, ConfigsPart, ClusterPart, GroupResetsPart, TransactionsPart
+    TopicsPart,
+    RetentionHoldsPart,
+    TopicDescriptionsPart,
+    ConfigsPart,
+    ClusterPart,
+    GroupResetsPart,
+    TransactionsPart,
 ):
     """Belongs to the event loop in which it was opened. Settings are Kafka's, by their dotted names
     in a mapping or as keywords; `runtime` is for simulations.

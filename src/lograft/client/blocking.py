@@ -319,6 +319,7 @@ class Admin(Face[admin.Admin]):
     list_group_offsets = awaited(admin.Admin.list_group_offsets)
     alter_group_offsets = awaited(admin.Admin.alter_group_offsets)
     delete_group_offsets = awaited(admin.Admin.delete_group_offsets)
+    list_retention_holds = awaited(admin.Admin.list_retention_holds)
     plan_reset = awaited(admin.Admin.plan_reset)
     plan_undo = awaited(admin.Admin.plan_undo)
     reset_offsets = awaited(admin.Admin.reset_offsets)

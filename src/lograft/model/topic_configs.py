@@ -24,6 +24,7 @@ from lograft.model.config_keys import (
     table_of,
 )
 from lograft.model.errors import InvalidConfig
+from lograft.model.retention_holds import HOLD_GROUPS
 
 if TYPE_CHECKING:
     from lograft.model.broker_configs import BrokerConfig
@@ -72,6 +73,10 @@ TOPIC_CONFIGS: Final = table_of((
     ConfigKey("replication.mode", STRING, "isr", OneOf(REPLICATION_MODES)),
     ConfigKey("replication.mode.partitions", LIST, "", PartitionModes()),
     ConfigKey("retention.bytes", LONG, "-1"),
+    # Lograft's own: which groups may keep records beyond their retention, and how much of them.
+    ConfigKey(HOLD_GROUPS, LIST, "", ListOf()),
+    ConfigKey("retention.hold.max.bytes", LONG, "10737418240", Between(-1)),
+    ConfigKey("retention.hold.max.ms", LONG, "86400000", Between(0)),
     ConfigKey("retention.ms", LONG, "604800000", Between(-1)),
     ConfigKey("segment.bytes", INT, "1073741824", Between(1048576)),
     ConfigKey("segment.index.bytes", INT, "10485760", Between(4)),
@@ -159,6 +164,9 @@ class TopicConfig:
     replication_mode: str = "isr"
     replication_mode_partitions: tuple[str, ...] = ()
     retention_bytes: int = -1
+    retention_hold_groups: tuple[str, ...] = ()
+    retention_hold_max_bytes: int = 10 << 30
+    retention_hold_max_ms: int = 24 * HOUR_MS
     retention_ms: int = 7 * 24 * HOUR_MS
     segment_bytes: int = 1 << 30  # internal.segment.bytes wins where it is set
     segment_index_bytes: int = 10 << 20

@@ -512,12 +512,15 @@ class Log:
         if to > self.log_start_offset:
             self.log_start_offset = to
 
-    def plan_removal(self, now_ms: int, high_watermark: Offset) -> Removal | None:
-        """Retention by time and size, and what lies below the log start. A plan is run in a worker
-        and then given to `finish_removal`; no second one and no truncation in between."""
+    def plan_removal(
+        self, now_ms: int, high_watermark: Offset, *, held: Offset | None = None
+    ) -> Removal | None:
+        """Retention by time and size, and what lies below the log start; from `held` on only what
+        no hold may keep. A plan is run in a worker and then given to `finish_removal`; no second
+        one and no truncation in between."""
         self.check_open()
         try:
-            return retention.plan_removal(self, now_ms, high_watermark)
+            return retention.plan_removal(self, now_ms, high_watermark, held=held)
         except OSError as error:
             raise self.disk_failed(error) from error
 

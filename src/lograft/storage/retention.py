@@ -1,4 +1,4 @@
-"""Retention by time and size: whole segments go, oldest first.
+"""Retention by time and size: whole segments go, oldest first, but for what is held (`holds.py`).
 
 A segment's files are renamed to `.deleted` and unlinked after `file.delete.delay.ms`. Each log is
 gone for good before its indexes and the next segment go, so that power loss never leaves a hole.
@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Final
 from lograft.model.errors import DiskFailed
 from lograft.model.seams import Disk
 from lograft.model.types import Offset
+from lograft.storage.holds import OldSegment, count_unheld
 from lograft.storage.producer_snapshots import snapshot_path
 from lograft.storage.segment import DELETED_SUFFIX, Segment
 
@@ -58,19 +59,25 @@ class Removal:
             self.renamed += set_aside(self._disk, self._directory, segment)
 
 
-def plan_removal(log: "Log", now_ms: int, high_watermark: Offset) -> Removal | None:
+def plan_removal(
+    log: "Log", now_ms: int, high_watermark: Offset, *, held: Offset | None = None
+) -> Removal | None:
     """Never at or above the high watermark. The active segment is rolled when its time has come,
-    so that even a log without new records empties."""
+    so that even a log without new records empties. `held`: records from there on are held."""
     is_old = _policy(log, now_ms)
     doomed: list[Segment] = []
+    # A hold is measured against all that it keeps, not only against what one call deletes.
+    count_max = SEGMENTS_A_CALL if held is None else len(log.segments)
     for slot, segment in enumerate(log.segments):
         last = slot + 1 == len(log.segments)
-        end = log.end_offset if last else log.segments[slot + 1].base_offset
-        if end > high_watermark or len(doomed) == SEGMENTS_A_CALL or (last and not segment.size):
+        end = _end_of(log, slot)
+        if end > high_watermark or len(doomed) == count_max or (last and not segment.size):
             break
         if end > log.log_start_offset and not is_old(segment):
             break
         doomed.append(segment)
+    if held is not None:
+        doomed = _unheld(log, doomed, held, now_ms)[:SEGMENTS_A_CALL]
     if not doomed:
         return None
     if len(doomed) == len(log.segments):
@@ -109,21 +116,46 @@ def _policy(log: "Log", now_ms: int) -> Callable[[Segment], bool]:
 
     def is_old(segment: Segment) -> bool:
         nonlocal surplus
-        if config.retention_ms >= 0:
-            newest = segment.load_max_timestamp()
-            if now_ms - newest > config.retention_ms:
-                newest = segment.prove_max_timestamp()
-            if newest < 0:
-                newest = log.disk.modified_ms(segment.path)
-            if now_ms - newest > config.retention_ms:
-                surplus -= segment.size
-                return True
+        if config.retention_ms >= 0 and _is_older(log, segment, config.retention_ms, now_ms):
+            surplus -= segment.size
+            return True
         if surplus >= segment.size > 0:
             surplus -= segment.size
             return True
         return False
 
     return is_old
+
+
+def _is_older(log: "Log", segment: Segment, age_ms: int, now_ms: int) -> bool:
+    newest = segment.load_max_timestamp()
+    if now_ms - newest > age_ms:
+        newest = segment.prove_max_timestamp()
+    if newest < 0:
+        newest = log.disk.modified_ms(segment.path)
+    return now_ms - newest > age_ms
+
+
+def _unheld(log: "Log", doomed: list[Segment], held: Offset, now_ms: int) -> list[Segment]:
+    """What DeleteRecords took is not held. Without a limit of age, a hold's own limit is one."""
+    config = log.config
+    age_ms = max(config.retention_ms, 0) + config.retention_hold_max_ms
+    held = max(held, log.log_start_offset)
+    old = [
+        OldSegment(
+            _end_of(log, slot),
+            segment.size,
+            _end_of(log, slot) > held and _is_older(log, segment, age_ms, now_ms),
+        )
+        for slot, segment in enumerate(doomed)
+    ]
+    return doomed[: count_unheld(old, held=held, bytes_max=config.retention_hold_max_bytes)]
+
+
+def _end_of(log: "Log", slot: int) -> int:
+    """The offset after a segment's last one."""
+    is_last = slot + 1 == len(log.segments)
+    return log.end_offset if is_last else log.segments[slot + 1].base_offset
 
 
 def set_aside(

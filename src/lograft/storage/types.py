@@ -42,6 +42,10 @@ class LogConfig(Protocol):
     @property
     def retention_bytes(self) -> int: ...
     @property
+    def retention_hold_max_ms(self) -> int: ...
+    @property
+    def retention_hold_max_bytes(self) -> int: ...
+    @property
     def cleanup_compact(self) -> bool: ...
     @property
     def cleanup_delete(self) -> bool: ...
@@ -83,6 +87,8 @@ class FixedLogConfig:
     max_message_bytes: int = 1_048_588
     retention_ms: int = 604_800_000
     retention_bytes: int = -1
+    retention_hold_max_ms: int = 86_400_000
+    retention_hold_max_bytes: int = 10 << 30
     cleanup_compact: bool = False
     cleanup_delete: bool = True
     delete_retention_ms: int = 86_400_000
