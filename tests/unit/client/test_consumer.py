@@ -467,6 +467,13 @@ class Broken:
         raise RuntimeError("on purpose")
 
 
+class Forgetful(Broken):
+    """Forgets to return what it was given."""
+
+    def on_consume(self, records: Polled) -> Any:
+        return None
+
+
 def test_interceptors_see_everything_and_break_nothing() -> None:
     seeing = Seeing()
 
@@ -478,4 +485,4 @@ def test_interceptors_see_everything_and_break_nothing() -> None:
         await consumer.commit()
         assert seeing.committed == [3]
 
-    play(scenario, {"group.id": "g", "interceptor.classes": [Broken(), seeing]})
+    play(scenario, {"group.id": "g", "interceptor.classes": [Broken(), Forgetful(), seeing]})

@@ -196,6 +196,13 @@ class Broken:
         raise RuntimeError("on purpose")
 
 
+class Forgetful(Broken):
+    """Forgets to return what it was given."""
+
+    def on_send(self, record: Outgoing) -> Any:
+        return None
+
+
 def test_interceptors_see_everything_and_break_nothing() -> None:
     tagging = Tagging()
 
@@ -204,7 +211,7 @@ def test_interceptors_see_everything_and_break_nothing() -> None:
         assert await stored(cluster, 0) == [b"hello!"]
         assert [(one[0].offset if one[0] else None, one[1]) for one in tagging.seen] == [(0, None)]
 
-    play(scenario, {"interceptor.classes": [Broken(), tagging]})
+    play(scenario, {"interceptor.classes": [Broken(), Forgetful(), tagging]})
 
 
 def test_acks_0_promises_nothing_and_says_so() -> None:
@@ -241,7 +248,7 @@ def test_what_a_callback_sends_comes_after_what_was_sent_before_it(acks: str) ->
         await producer.prepare("t")
         sent: list[bytes] = []
 
-        def send(_: Delivery | None = None) -> None:
+        def send(_delivery: Delivery | None = None) -> None:
             for _ in range(2 if len(sent) % 5 else 3):
                 if len(sent) < count:
                     sent.append(b"%d" % len(sent))

@@ -11,7 +11,7 @@ from lograft.client.columns.encode import BLOCK, Rows
 from lograft.client.columns.hashing import murmur2_column
 from lograft.client.columns.varints import Ints
 from lograft.client.errors import WrongUse
-from lograft.client.producing.partitioner import Partitioner
+from lograft.client.producing.partitioner import Partitioner, chosen_by
 
 Mask: TypeAlias = np.ndarray[Any, np.dtype[np.bool_]]
 
@@ -187,7 +187,7 @@ def placed(
         placed_rows = given.copy()
         for row in np.flatnonzero(is_open).tolist():
             key = None if chunk.keys is None else chunk.keys[row].as_py()
-            placed_rows[row] = rule(topic, key, partition_count)
+            placed_rows[row] = chosen_by(rule, topic, key, partition_count)
         return placed_rows
     if chunk.keys is None or not by_keys:
         return given

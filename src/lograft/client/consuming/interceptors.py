@@ -2,7 +2,7 @@
 
 import logging
 from collections.abc import Mapping, Sequence
-from typing import Protocol
+from typing import Any, Protocol
 
 from lograft.client.types import ConsumerRecord, OffsetAndMetadata, TopicPartition
 
@@ -45,9 +45,14 @@ class ConsumerInterceptors:
     def on_consume(self, records: Polled) -> Polled:
         for one in self._all:
             try:
-                records = one.on_consume(records)
+                made: Any = one.on_consume(records)
             except Exception:
                 log.exception("interceptor %r failed in on_consume", one)
+                continue
+            if isinstance(made, dict):
+                records = made
+            else:
+                log.error("interceptor %r gave %r in on_consume, not records", one, made)
         return records
 
     def on_commit(self, offsets: Mapping[TopicPartition, OffsetAndMetadata]) -> None:

@@ -13,7 +13,7 @@ from lograft.client.metadata import Topic
 from lograft.client.producing.accumulator import Accumulator
 from lograft.client.producing.deliveries import Deliveries, Delivery
 from lograft.client.producing.interceptors import Interceptors, Outgoing
-from lograft.client.producing.partitioner import murmur2
+from lograft.client.producing.partitioner import chosen_by, murmur2
 from lograft.client.producing.settings import ProducerSettings
 from lograft.client.serializers import plain_serializer, serialized
 
@@ -183,7 +183,7 @@ class Intake:
         if partition is None:
             count = len(topic.partitions)
             if self._partitioner is not None:
-                partition = self._partitioner(name, key, count)
+                partition = chosen_by(self._partitioner, name, key, count)
             elif key is not None and not self._ignores_keys:
                 partition = murmur2(key) % count
             else:

@@ -59,9 +59,14 @@ class Interceptors:
     def on_send(self, record: Outgoing) -> Outgoing:
         for one in self._all:
             try:
-                record = one.on_send(record)
+                made: Any = one.on_send(record)
             except Exception:
                 log.exception("interceptor %r failed in on_send", one)
+                continue
+            if isinstance(made, Outgoing):
+                record = made
+            else:
+                log.error("interceptor %r gave %r in on_send, not a record", one, made)
         return record
 
     def on_acknowledgement(

@@ -7,8 +7,10 @@ adaptively, those whose queues are shorter come up more often.
 
 from collections.abc import Sequence
 from functools import lru_cache
+from operator import index
 from typing import Final, Protocol
 
+from lograft.client.errors import WrongUse
 from lograft.model.seams import Randomness
 
 MURMUR2_SEED: Final = 0x9747B28C
@@ -28,6 +30,21 @@ class Partitioner(Protocol):
     """
 
     def __call__(self, topic: str, key: bytes | None, partition_count: int) -> int: ...
+
+
+def chosen_by(rule: Partitioner, topic: str, key: bytes | None, partition_count: int) -> int:
+    """What the rule says, if the topic has it; nobody would ever take the record elsewhere."""
+    chosen = rule(topic, key, partition_count)
+    try:
+        number = index(chosen)
+    except TypeError:
+        number = -1
+    if not 0 <= number < partition_count:
+        raise WrongUse(
+            f"partitioner_class chose partition {chosen!r} of topic {topic!r}, which has"
+            f" {partition_count}, numbered from 0"
+        )
+    return number
 
 
 @lru_cache(_KEYS_REMEMBERED)

@@ -1,8 +1,12 @@
 """Keys go where Java's clients send them."""
 
+from typing import Any
+
+import numpy as np
 import pytest
 
-from lograft.client.producing.partitioner import StickyChoice, murmur2
+from lograft.client.errors import WrongUse
+from lograft.client.producing.partitioner import Partitioner, StickyChoice, chosen_by, murmur2
 from lograft.runtime.randomness import SystemRandomness
 
 
@@ -31,3 +35,19 @@ def test_a_partition_is_kept_for_a_batch_and_longer_queues_come_up_less() -> Non
     assert choice.partition == -1
     drawn = [choice.draw([4, 5], [9, 0]) for _ in range(1_000)]
     assert 30 < drawn.count(4) < 200
+
+
+def always(chosen: Any) -> Partitioner:
+    def rule(topic: str, key: bytes | None, partition_count: int) -> int:
+        number: int = chosen
+        return number
+
+    return rule
+
+
+def test_a_rule_has_to_choose_what_there_is() -> None:
+    for right in (0, 2, np.int64(1)):
+        assert chosen_by(always(right), "t", b"k", 3) == right
+    for wrong in (3, -1, "0", None, 1.0):
+        with pytest.raises(WrongUse, match=r"partitioner_class chose partition .* which has 3"):
+            chosen_by(always(wrong), "t", b"k", 3)
