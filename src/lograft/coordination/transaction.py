@@ -6,11 +6,12 @@ on where the other stopped.
 """
 
 from collections.abc import Iterable, Mapping
-from typing import Any, Final, NamedTuple, TypeAlias
+from typing import Final, NamedTuple, TypeAlias
 
 from lograft.coordination.transaction_states import (
     FOLLOWERS,
     PENDING,
+    STATES,
     CompleteAbort,
     CompleteCommit,
     Empty,
@@ -60,26 +61,36 @@ class Transaction(NamedTuple):
         self, producer_id: int, epoch: int, *, timeout_ms: int, wall_ms: int
     ) -> "Transaction":
         """A producer begins, or goes on after an error."""
-        return self._next(
-            Empty,
-            producer_id=producer_id,
-            epoch=epoch,
-            timeout_ms=timeout_ms,
-            partitions=NO_PARTITIONS,
-            started_ms=NO_TIMESTAMP,
-            updated_ms=wall_ms,
+        return Transaction(
+            self._followed_by(Empty),
+            producer_id,
+            epoch,
+            timeout_ms,
+            wall_ms,
+            NO_PARTITIONS,
+            self.producer_id,
+            self.next_producer_id,
+            self.client_version,
+            NO_TIMESTAMP,
         )
 
     def with_partitions(
         self, partitions: Partitions, *, client_version: int, wall_ms: int
     ) -> "Transaction":
-        """The first ones begin the transaction."""
-        return self._next(
-            Ongoing,
-            partitions=partitions_of((*self.partitions.items(), *partitions.items())),
-            client_version=client_version,
-            started_ms=self.started_ms if self.state is Ongoing else wall_ms,
-            updated_ms=wall_ms,
+        """The first ones begin the transaction. Each of them comes once."""
+        if self.partitions:
+            partitions = partitions_of((*self.partitions.items(), *partitions.items()))
+        return Transaction(
+            self._followed_by(Ongoing),
+            self.producer_id,
+            self.epoch,
+            self.timeout_ms,
+            wall_ms,
+            partitions,
+            self.producer_id,
+            self.next_producer_id,
+            client_version,
+            self.started_ms if self.state is Ongoing else wall_ms,
         )
 
     def prepared(
@@ -92,31 +103,39 @@ class Transaction(NamedTuple):
         wall_ms: int,
     ) -> "Transaction":
         """Its end is decided. The markers carry the epoch that this gives."""
-        return self._next(
-            PrepareCommit if commit else PrepareAbort,
-            epoch=min(self.epoch + bumps_epoch, FENCING_EPOCH),
-            next_producer_id=next_producer_id,
-            client_version=client_version,
+        return Transaction(
+            self._followed_by(PrepareCommit if commit else PrepareAbort),
+            self.producer_id,
+            min(self.epoch + bumps_epoch, FENCING_EPOCH),
+            self.timeout_ms,
+            wall_ms,
+            self.partitions,
+            self.producer_id,
+            next_producer_id,
+            client_version,
             # One that wrote nothing has not begun; its end is its beginning.
-            started_ms=self.started_ms if self.state is Ongoing else wall_ms,
-            updated_ms=wall_ms,
+            self.started_ms if self.state is Ongoing else wall_ms,
         )
 
     def completed(self, wall_ms: int) -> "Transaction":
         """Every partition has its marker."""
         producer_id, epoch = self.identity_after()
-        return self._next(
-            PENDING[self.state],
-            producer_id=producer_id,
-            epoch=epoch,
-            next_producer_id=NO_PRODUCER_ID,
-            partitions=NO_PARTITIONS,
-            updated_ms=wall_ms,
+        return Transaction(
+            self._followed_by(PENDING[self.state]),
+            producer_id,
+            epoch,
+            self.timeout_ms,
+            wall_ms,
+            NO_PARTITIONS,
+            self.producer_id,
+            NO_PRODUCER_ID,
+            self.client_version,
+            self.started_ms,
         )
 
-    def _next(self, state: TransactionState, **changes: Any) -> "Transaction":
+    def _followed_by(self, state: TransactionState) -> TransactionState:
         assert state in FOLLOWERS[self.state], (self.state, state)
-        return self._replace(state=state, previous_producer_id=self.producer_id, **changes)
+        return state
 
     # ── questions ────────────────────────────────────────────────────────────────────────────
 
@@ -184,18 +203,16 @@ class Transaction(NamedTuple):
     @classmethod
     def of(cls, value: TransactionLogValue) -> "Transaction":
         return cls(
-            state=TransactionState(value.transaction_status),
-            producer_id=value.producer_id,
-            epoch=value.producer_epoch,
-            timeout_ms=value.transaction_timeout_ms,
-            partitions={
-                each.topic: tuple(each.partition_ids) for each in value.transaction_partitions or ()
-            },
-            previous_producer_id=value.previous_producer_id,
-            next_producer_id=value.next_producer_id,
-            client_version=value.client_transaction_version,
-            started_ms=value.transaction_start_timestamp_ms,
-            updated_ms=value.transaction_last_update_timestamp_ms,
+            STATES[value.transaction_status],
+            value.producer_id,
+            value.producer_epoch,
+            value.transaction_timeout_ms,
+            value.transaction_last_update_timestamp_ms,
+            {each.topic: tuple(each.partition_ids) for each in value.transaction_partitions or ()},
+            value.previous_producer_id,
+            value.next_producer_id,
+            value.client_transaction_version,
+            value.transaction_start_timestamp_ms,
         )
 
 

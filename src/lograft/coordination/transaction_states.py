@@ -55,4 +55,6 @@ PENDING: Final[Mapping[TransactionState, TransactionState]] = {
 }
 #: A transactional id may be forgotten in these.
 CAN_EXPIRE: Final = (Empty, CompleteCommit, CompleteAbort)
+#: By number.
+STATES: Final = {state.value: state for state in TransactionState}
 BY_NAME: Final = {state.name: state for state in TransactionState}

@@ -4,9 +4,20 @@ import struct
 from typing import Final
 
 from lograft.model.seams import Buffer
+from lograft.model.types import NO_EPOCH, NO_SEQUENCE
 from lograft.storage.producers import Marker
 from lograft.storage.types import TransactionEnd
-from lograft.wire.batches import CODEC_MASK, HEADER_SIZE, Record, build_batch, read_records
+from lograft.wire.batches import (
+    CODEC_MASK,
+    CONTROL_FLAG,
+    HEADER,
+    HEADER_SIZE,
+    LENGTH_OVERHEAD,
+    MAGIC,
+    TRANSACTIONAL_FLAG,
+    patch_crc,
+    read_records,
+)
 
 ABORT: Final = 0
 COMMIT: Final = 1
@@ -44,21 +55,27 @@ def read_marker(batch: Buffer) -> Marker | None:
 
 def build_marker(end: TransactionEnd, timestamp: int) -> bytearray:
     """The control batch that a coordinator has a partition append."""
-    key, value = marker_key(commit=end.commit), marker_value(end.coordinator_epoch)
-    return bytearray(
-        build_batch(
-            [Record(0, timestamp, key, value)],
-            producer_id=end.producer_id,
-            producer_epoch=end.producer_epoch,
-            transactional=True,
-            control=True,
-        )
+    batch = bytearray(_PLAIN_SIZE)
+    count, before_key, before_value, headers = _PLAIN_FORM
+    kind = COMMIT if end.commit else ABORT
+    HEADER.pack_into(
+        batch,
+        0,
+        0,
+        _PLAIN_SIZE - LENGTH_OVERHEAD,
+        NO_EPOCH,
+        MAGIC,
+        0,
+        TRANSACTIONAL_FLAG | CONTROL_FLAG,
+        0,
+        timestamp,
+        timestamp,
+        end.producer_id,
+        end.producer_epoch,
+        NO_SEQUENCE,
+        count,
     )
-
-
-def marker_key(*, commit: bool) -> bytes:
-    return _KEY.pack(0, COMMIT if commit else ABORT)
-
-
-def marker_value(coordinator_epoch: int) -> bytes:
-    return _VALUE.pack(0, coordinator_epoch)
+    record = (count, before_key, 0, kind, before_value, 0, end.coordinator_epoch, headers)
+    _PLAIN.pack_into(batch, _PLAIN_START, *record)
+    patch_crc(batch, 0, _PLAIN_SIZE)
+    return batch

@@ -18,6 +18,7 @@ from lograft.model.seams import Buffer
 from lograft.model.types import NO_PRODUCER_EPOCH, NO_PRODUCER_ID, NO_SEQUENCE, NO_TIMESTAMP
 from lograft.wire.compression import Codec, compress, decompress
 from lograft.wire.errors import MalformedMessage
+from lograft.wire.varints import uvarint
 
 HEADER_SIZE: Final = 61
 #: Base offset and length: what lies before the part that `length` counts.
@@ -179,10 +180,12 @@ def patch_timestamp(
     (attributes,) = _ATTRIBUTES.unpack_from(buffer, position + 21)
     _ATTRIBUTES.pack_into(buffer, position + 21, attributes | LOG_APPEND_TIME_FLAG)
     _TIMESTAMP.pack_into(buffer, position + 35, log_append_time_ms)
-    view = memoryview(buffer)
-    _CRC.pack_into(
-        buffer, position + 17, crc32c(view[position + CRC_START : position + size_bytes])
-    )
+    patch_crc(buffer, position, size_bytes)
+
+
+def patch_crc(buffer: bytearray | memoryview, position: int, size_bytes: int) -> None:
+    checked = memoryview(buffer)[position + CRC_START : position + size_bytes]
+    _CRC.pack_into(buffer, position + 17, crc32c(checked))
 
 
 # ── records ──────────────────────────────────────────────────────────────────────────────────
@@ -222,7 +225,7 @@ def repack(batch: Buffer, payload: bytes, codec: int, *, level: int | None = Non
     (attributes,) = _ATTRIBUTES.unpack_from(changed, CRC_START)
     _ATTRIBUTES.pack_into(changed, CRC_START, attributes & ~CODEC_MASK | codec)
     _LENGTH.pack_into(changed, 8, len(changed) - LENGTH_OVERHEAD)
-    _CRC.pack_into(changed, 17, crc32c(memoryview(changed)[CRC_START:]))
+    patch_crc(changed, 0, len(changed))
     return bytes(changed)
 
 
@@ -334,7 +337,9 @@ def build_batch(
     if records:
         base_timestamp = records[0].timestamp
     if max_timestamp is None:
-        max_timestamp = max((record.timestamp for record in records), default=NO_TIMESTAMP)
+        max_timestamp = base_timestamp
+        if len(records) > 1:
+            max_timestamp = max(record.timestamp for record in records)
     attributes = compression
     if transactional:
         attributes |= TRANSACTIONAL_FLAG
@@ -349,10 +354,7 @@ def build_batch(
     payload = _write_records(records, base_offset, base_timestamp) if records else b""
     if compression and records:
         payload = compress(compression, payload, level=level)
-    batch = bytearray(HEADER_SIZE)
-    HEADER.pack_into(
-        batch,
-        0,
+    head = HEADER.pack(
         base_offset,
         HEADER_SIZE - LENGTH_OVERHEAD + len(payload),
         leader_epoch,
@@ -367,42 +369,37 @@ def build_batch(
         base_sequence,
         len(records),
     )
-    batch += payload
-    _CRC.pack_into(batch, 17, crc32c(memoryview(batch)[CRC_START:]))
-    return bytes(batch)
+    crc = crc32c(payload, crc32c(head[CRC_START:]))
+    return b"".join((head[:17], _CRC.pack(crc), head[CRC_START:], payload))
 
 
 def _write_records(records: Iterable[Record], base_offset: int, base_timestamp: int) -> bytes:
-    data = bytearray()
+    data: list[bytes] = []
     for offset, timestamp, key, value, headers in records:
-        body = bytearray(1)  # a record's attributes: none are defined
-        _write_varint(body, timestamp - base_timestamp)
-        _write_varint(body, offset - base_offset)
-        _write_bytes(body, key)
-        _write_bytes(body, value)
-        _write_varint(body, len(headers))
+        # A record's attributes come first: none are defined.
+        parts = [b"\0", _varint(timestamp - base_timestamp), _varint(offset - base_offset)]
+        parts += _sized(key)
+        parts += _sized(value)
+        parts.append(_varint(len(headers)))
         for header_key, header_value in headers:
-            _write_bytes(body, header_key.encode())
-            _write_bytes(body, header_value)
-        _write_varint(data, len(body))
-        data += body
-    return bytes(data)
+            parts += _sized(header_key.encode())
+            parts += _sized(header_value)
+        body = b"".join(parts)
+        data += (_varint(len(body)), body)
+    return b"".join(data)
 
 
-def _write_bytes(data: bytearray, value: bytes | None) -> None:
-    if value is None:
-        data.append(1)
-    else:
-        _write_varint(data, len(value))
-        data += value
+def _sized(value: bytes | None) -> tuple[bytes, bytes]:
+    return _NULL if value is None else (_varint(len(value)), value)
 
 
-def _write_varint(data: bytearray, value: int) -> None:
-    if 0 <= value < 64:
-        data.append(value << 1)
-        return
-    value = ((value << 1) ^ (value >> 63)) & 0xFFFF_FFFF_FFFF_FFFF
-    while value > 0x7F:
-        data.append((value & 0x7F) | 0x80)
-        value >>= 7
-    data.append(value)
+def _varint(value: int) -> bytes:
+    """Signed: zigzag."""
+    if 0 <= value < len(_SMALL_VARINTS):
+        return _SMALL_VARINTS[value]
+    return uvarint(((value << 1) ^ (value >> 63)) & 0xFFFF_FFFF_FFFF_FFFF)
+
+
+#: Most sizes and deltas in a batch.
+_SMALL_VARINTS: Final = tuple(uvarint(value << 1) for value in range(512))
+_NULL: Final = (b"\x01", b"")

@@ -236,6 +236,13 @@ class WriteCompiler(SourceBuilder):
         for field in sorted(fields, key=lambda field: field.tag):
             self._emit(f"if {self._is_set(field, 'struct')}:")
             self._depth += 1
+            if field.kind in FORMATS and field.kind != "uuid":
+                shape = Struct(">" + FORMATS[field.kind])
+                head = self._constant("tag", uvarint(field.tag) + uvarint(shape.size))
+                pack_value = self._constant("pack", shape.pack)
+                self._emit(f"tags.append({head} + {pack_value}(struct.{field.name}))")
+                self._depth -= 1
+                continue
             self._emit("out = []; w = out.append")
             self._field(field, f"struct.{field.name}")
             self._flush()

@@ -1,5 +1,6 @@
 """Builders for logs and batches."""
 
+import struct
 from collections.abc import Sequence
 from typing import Any
 from uuid import UUID
@@ -7,7 +8,6 @@ from uuid import UUID
 from lograft.model.seams import Disk
 from lograft.model.types import Offset, TopicPartition
 from lograft.storage.log import Log
-from lograft.storage.markers import marker_key, marker_value
 from lograft.storage.types import FixedLogConfig, LogConfig, RecoveryPlan
 from lograft.wire.batches import Record, build_batch, iterate_headers, read_records
 
@@ -24,6 +24,14 @@ def make_batch(
 ) -> memoryview:
     records = [Record(i, timestamp, key, value) for i, value in enumerate(values)]
     return memoryview(bytearray(build_batch(records, **options)))
+
+
+def marker_key(*, commit: bool) -> bytes:
+    return struct.pack(">hh", 0, commit)
+
+
+def marker_value(coordinator_epoch: int) -> bytes:
+    return struct.pack(">hi", 0, coordinator_epoch)
 
 
 def make_marker(

@@ -1,14 +1,21 @@
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from lograft.storage.markers import build_marker, marker_key, marker_value, read_marker
+from lograft.storage.markers import build_marker, read_marker
 from lograft.storage.producers import Marker
 from lograft.storage.types import TransactionEnd
 from lograft.wire.batches import MalformedBatch, Record, build_batch, read_records
+from tests.unit.storage.logs import NOW_MS, make_marker, marker_key, marker_value
 
 
 def marker_of(commit: bool, epoch: int) -> bytearray:
-    return build_marker(TransactionEnd(7, 3, commit, epoch), 1_767_225_600_000)
+    return build_marker(TransactionEnd(7, 3, commit, epoch), NOW_MS)
+
+
+@given(commit=st.booleans(), epoch=st.integers(-1, 2**31 - 1))
+def test_it_is_built_as_any_batch_of_one_record_would_be(commit: bool, epoch: int) -> None:
+    plainly = make_marker(7, commit=commit, epoch=3, coordinator_epoch=epoch)
+    assert marker_of(commit, epoch) == plainly
 
 
 @given(commit=st.booleans(), epoch=st.integers(-1, 2**31 - 1))
