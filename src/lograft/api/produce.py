@@ -91,6 +91,7 @@ def handle(
     failed: LograftError | None = None
     pending: list[Pending] = []
     deferred: list[Deferred] = []
+    has_one_batch = len(request.topic_data) == 1 and len(request.topic_data[0].partition_data) == 1
     topics = []
     for topic in request.topic_data:
         answers = []
@@ -102,7 +103,8 @@ def handle(
                 records = _checked(context, partition, data)
                 word = None
                 if records[ATTRIBUTES_AT] & TRANSACTIONAL_FLAG:
-                    word = verified_now(context, request, partition, records)
+                    asks_for = request.transactional_id if has_one_batch else None
+                    word = verified_now(broker, version, asks_for, partition, records)
                 result = append(partition, records, now_ms, acks, verification=word)
                 _fill(answer, partition, result, acks, pending)
             except (PartitionOpening, PartitionMissing, NeedsWorker, NeedsCoordinator):

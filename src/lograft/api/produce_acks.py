@@ -44,9 +44,10 @@ class AnswerPattern:
         "_size",
         "_tail",
         "_topic_id",
-        "_version",
         "acks",
         "timeout_ms",
+        "transactional_id",
+        "version",
     )
 
     def __init__(
@@ -56,11 +57,12 @@ class AnswerPattern:
         (topic,) = request.topic_data
         self._broker = broker
         self._listener = listener
-        self._version = version
+        self.version = version
         self._name = topic.name
         self._topic_id = topic.topic_id
         self._index = topic.partition_data[0].index
         self.acks = request.acks
+        self.transactional_id = request.transactional_id
         self.timeout_ms = max(0, request.timeout_ms)
         base, log_append_time_ms, log_start = _MARK
         marked = PartitionProduceResponse(
@@ -79,7 +81,7 @@ class AnswerPattern:
 
     def partition(self) -> Partition | None:
         table = self._broker.partitions
-        if self._version >= TOPIC_IDS_SINCE:
+        if self.version >= TOPIC_IDS_SINCE:
             return table.get_by_id(self._topic_id, self._index)
         return table.get(self._name, self._index)
 
@@ -93,7 +95,7 @@ class AnswerPattern:
         answer = PartitionProduceResponse(index=self._index)
         refuse(answer, error)
         response = self._response(answer)
-        hint_leaders(self._broker, self._listener, self._version, response)
+        hint_leaders(self._broker, self._listener, self.version, response)
         return Answer(self._frame(response, correlation_id))
 
     def _response(self, answer: PartitionProduceResponse) -> ProduceResponse:
@@ -105,9 +107,9 @@ class AnswerPattern:
     def _frame(self, response: ProduceResponse, correlation_id: int) -> Sequence[Part]:
         return frame_response(
             response,
-            self._version,
+            self.version,
             correlation_id=correlation_id,
-            header_version=response_header_version(PRODUCE_KEY, self._version),
+            header_version=response_header_version(PRODUCE_KEY, self.version),
         )
 
 

@@ -1,4 +1,4 @@
-"""The short road of the common Produce request: one batch for one partition, no transaction.
+"""The short road of the common Produce request: one batch for one partition.
 
 A client's requests for one partition are equal but for their correlation id and their records. The
 first one takes the generic road and leaves a pattern: the bytes that all of them share, and those
@@ -6,8 +6,10 @@ that all answers share. A later frame that has these bytes needs no decoding, an
 `pack`. Patterns are made by the generic codec, so both roads give the same bytes.
 
 A frame without a pattern goes the generic road, and so does one that cannot be appended: nothing
-has happened then, so it may begin again. The rules of the partition are asked for every request; a
-pattern knows names, not permissions. Listeners with a throttle have no short road.
+has happened then, so it may begin again. (A batch that begins a transaction may have added its
+partition to it, which changes nothing if it is done again.) The rules of the partition are asked
+for every request; a pattern knows names, not permissions. Listeners with a throttle have no short
+road.
 """
 
 from struct import Struct
@@ -16,6 +18,7 @@ from typing import Final
 from lograft.api import produce
 from lograft.api.produce import ATTRIBUTES_AT, MAGIC_AT, TOPIC_IDS_SINCE
 from lograft.api.produce_acks import AnswerPattern, ParkedAck
+from lograft.api.produce_transactions import verified_now
 from lograft.broker.broker import Broker
 from lograft.model.errors import LograftError
 from lograft.model.exchange import Answer
@@ -42,7 +45,10 @@ FRAME_BYTES_MIN: Final = 100
 _HEAD: Final = Struct(">hhih").unpack_from
 #: Patterns compare what follows the correlation id, up to the size of the records.
 _COMPARED_FROM: Final = 8
-#: From the end of the client id to the topic: tags, transactional id, acks, timeout, count.
+#: From the end of the client id to the transactional id: tags.
+_TO_TRANSACTIONAL_ID: Final = 10 + 1
+#: From the end of the client id to the topic, if the transactional id is null: tags, that id, acks,
+#: timeout, count.
 _TO_TOPIC: Final = 10 + 9
 #: Topic id, count, partition.
 _ID_TO_RECORDS: Final = 16 + 1 + 4
@@ -78,7 +84,12 @@ class ProducePatterns:
         _, version, correlation_id, at = _HEAD(frame)
         if not 9 <= version <= 13 or not 0 <= at < size - _TO_TOPIC - _ID_TO_RECORDS:
             return None
-        at += _TO_TOPIC
+        # Compact: one more than there are bytes, 0 for null. A longer one fits no pattern, nor does
+        # anything else that is misread here.
+        named = frame[at + _TO_TRANSACTIONAL_ID]
+        at += _TO_TOPIC + (named - 1 if named else 0)
+        if at + _ID_TO_RECORDS >= size:
+            return None
         at += _ID_TO_RECORDS if version == TOPIC_IDS_SINCE else frame[at] + _NAME_TO_RECORDS
         pattern = self._patterns[version].get(bytes(frame[_COMPARED_FROM:at]))
         if pattern is None or at + HEADER_SIZE >= size:
@@ -96,7 +107,7 @@ class ProducePatterns:
         if frame[end] or frame[end + 1] or frame[end + 2]:
             return None
         records = frame[at:end]
-        if records[MAGIC_AT] != MAGIC or records[ATTRIBUTES_AT] & TRANSACTIONAL_FLAG:
+        if records[MAGIC_AT] != MAGIC:
             return None
         return self._append(pattern, correlation_id, records)
 
@@ -107,8 +118,15 @@ class ProducePatterns:
         if partition is None or partition.topic in INTERNAL_TOPICS:
             return None
         acks = pattern.acks
+        broker = self._broker
+        word = None
         try:
-            result = produce.append(partition, records, self._broker.clock.wall_ms(), acks)
+            if records[ATTRIBUTES_AT] & TRANSACTIONAL_FLAG:
+                word = verified_now(
+                    broker, pattern.version, pattern.transactional_id, partition, records
+                )
+            now_ms = broker.clock.wall_ms()
+            result = produce.append(partition, records, now_ms, acks, verification=word)
         except LograftError:
             return None
         self.served += 1
@@ -126,10 +144,9 @@ class ProducePatterns:
         if version not in VERSIONS or client_id is None or len(request.topic_data) != 1:
             return
         (topic,) = request.topic_data
-        if (
-            len(topic.partition_data) != 1
-            or request.transactional_id is not None
-            or request.acks not in (produce.ACKS_LEADER, produce.ACKS_ALL)
+        if len(topic.partition_data) != 1 or request.acks not in (
+            produce.ACKS_LEADER,
+            produce.ACKS_ALL,
         ):
             return
         index = topic.partition_data[0].index
@@ -153,6 +170,7 @@ class ProducePatterns:
 
 def _bare_request(request: ProduceRequest, topic: TopicProduceData, index: int) -> ProduceRequest:
     return ProduceRequest(
+        transactional_id=request.transactional_id,
         acks=request.acks,
         timeout_ms=request.timeout_ms,
         topic_data=[

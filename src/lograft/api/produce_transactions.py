@@ -10,6 +10,7 @@ from collections.abc import Sequence
 from typing import Final
 
 from lograft.api.context import Context
+from lograft.broker.broker import Broker
 from lograft.broker.errors import NeedsCoordinator
 from lograft.broker.partition import Partition
 from lograft.metadata.errors import Refused
@@ -36,34 +37,33 @@ _ATTRIBUTES, _PRODUCER_ID, _PRODUCER_EPOCH, _BASE_SEQUENCE = 5, 9, 10, 11
 
 
 def verified_now(
-    context: Context, request: ProduceRequest, partition: Partition, records: memoryview
+    broker: Broker,
+    version: int,
+    transactional_id: str | None,
+    partition: Partition,
+    records: memoryview,
 ) -> Verification | None:
     """What the batch brings along: nothing if its transaction is open in the partition, or the word
-    of a coordinator in this process that agrees at once. Raises NeedsCoordinator otherwise."""
+    of a coordinator in this process that agrees at once. Raises NeedsCoordinator otherwise, and
+    where the request says no `transactional_id`, or holds more than this batch: for several one
+    question is better than one for each."""
     fields = unpack_header(records)
-    producer = (fields[_PRODUCER_ID], fields[_PRODUCER_EPOCH])
+    producer = producer_id, epoch = fields[_PRODUCER_ID], fields[_PRODUCER_EPOCH]
     producers = partition.leader_log().producers
     # Without a producer id it is refused by the log, whoever agrees.
-    if producer[0] < 0 or producers.has_open_transaction(*producer):
+    if producer_id < 0 or producers.has_open_transaction(producer_id, epoch):
         return None
-    adds = context.api_version >= ADDS_SINCE
-    verification = context.broker.verification
-    if (
-        _has_one_batch(request)
-        and request.transactional_id is not None
-        and (adds or context.broker.config.transaction_partition_verification_enable)
-        and verification.answers_at_once(request.transactional_id)
+    adds = version >= ADDS_SINCE
+    if transactional_id is not None and (
+        adds or broker.config.transaction_partition_verification_enable
     ):
-        word = _begin(context, partition, records)
+        word = producers.begin_verification(
+            producer_id, epoch, fields[_BASE_SEQUENCE], adds=adds, now_ms=broker.clock.wall_ms()
+        )
         where = partition.topic_partition
-        if verification.verify_now(request.transactional_id, producer, where, adds=adds):
+        if broker.verification.verify_now(transactional_id, producer, where, adds=adds):
             return word
     raise NeedsCoordinator(f"a transaction begins in {partition.topic_partition}")
-
-
-def _has_one_batch(request: ProduceRequest) -> bool:
-    """For several one question is better than one for each."""
-    return len(request.topic_data) == 1 and len(request.topic_data[0].partition_data) == 1
 
 
 async def verify(

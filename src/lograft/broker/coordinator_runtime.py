@@ -116,15 +116,10 @@ class CoordinatorRuntime(Generic[C]):
         """The partition of the internal topic that `key` belongs to, if it is coordinated here."""
         return self._shard(self.partition_of(key)).partition
 
-    def leads(self, key: str, epoch: Epoch) -> bool:
-        """Whether the leadership of that epoch, in which `key` was decided on, goes on."""
-        shard = self._shards.get(self.partition_of(key))
+    def leads(self, index: int, epoch: Epoch) -> bool:
+        """Whether the leadership of that epoch, in which something was decided, goes on."""
+        shard = self._shards.get(index)
         return shard is not None and shard.leader_epoch == epoch
-
-    def is_alone(self, key: str) -> bool:
-        """Whether nothing but this broker's log has to have what its coordinator decides."""
-        shard = self._shards.get(self.partition_of(key))
-        return shard is not None and len(shard.partition.assignment.replicas) == 1
 
     def _shard(self, index: int) -> Shard[C]:
         shard = self._shards.get(index)
@@ -153,8 +148,25 @@ class CoordinatorRuntime(Generic[C]):
         self, key: str, decide: Callable[[C, Ticket, int], Outcome]
     ) -> Message | Awaitable[Message]:
         """As `ask`, without a task or a future where the reply is there at once."""
+        return self.ask_partition(self.partition_of(key), decide)
+
+    def ask_partition(
+        self, index: int, decide: Callable[[C, Ticket, int], Outcome]
+    ) -> Message | Awaitable[Message]:
+        """As `ask_now`, where it is known whose the question is."""
         self._requests += 1
-        return self._shard(self.partition_of(key)).ask(decide)
+        return self._shard(index).ask(decide)
+
+    def ask_alone(
+        self, key: str, decide: Callable[[C, Ticket, int], Outcome]
+    ) -> Message | Awaitable[Message] | None:
+        """As `ask_now` if nothing but this broker's log has to have what is decided. None, and
+        nothing is decided: others coordinate it, or have replicas to be waited for."""
+        index = self.partition_of(key)
+        shard = self._shards.get(index)
+        if shard is None or len(shard.partition.assignment.replicas) > 1:
+            return None
+        return self.ask_partition(index, decide)
 
     async def ask(
         self,

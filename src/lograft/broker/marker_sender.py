@@ -57,10 +57,12 @@ OVER: Final = frozenset(
 class Unended:
     """A transaction whose partitions do not all know of its end."""
 
-    __slots__ = ("effect", "end", "left")
+    __slots__ = ("effect", "end", "left", "shard")
 
-    def __init__(self, effect: WriteMarkers) -> None:
+    def __init__(self, effect: WriteMarkers, shard: int) -> None:
+        """`shard`: the partition of __transaction_state that it was decided in."""
         self.effect = effect
+        self.shard = shard
         self.end = TransactionEnd(
             effect.producer_id,
             effect.producer_epoch,
@@ -114,7 +116,7 @@ class MarkerSender:
         #: To be sent to whoever leads when the retry comes.
         self._put_off: Markers = {}
         #: Every partition has its marker; the coordinator is to be told.
-        self._ended: list[WriteMarkers] = []
+        self._ended: list[Unended] = []
         self._turn: asyncio.Handle | None = None
         self._retry: asyncio.TimerHandle | None = None
         self._requests = 0
@@ -123,7 +125,8 @@ class MarkerSender:
 
     def on_effect(self, effect: Effect) -> None:
         assert isinstance(effect, WriteMarkers), effect
-        unended = Unended(effect)
+        assert self.transactions is not None
+        unended = Unended(effect, self.transactions.partition_of(effect.transactional_id))
         self._unended[unended] = None
         self._enqueue(unended, list(unended.left))
 
@@ -135,7 +138,7 @@ class MarkerSender:
     # ── whom to tell ─────────────────────────────────────────────────────────────────────────
 
     def _enqueue(self, unended: Unended, partitions: Sequence[TopicPartition]) -> None:
-        if not self._is_current(unended.effect):
+        if not self._is_current(unended):
             self._unended.pop(unended, None)
             return
         image = self._image()
@@ -169,9 +172,9 @@ class MarkerSender:
             self._enqueue(unended, partitions)
         self._set_turn()
 
-    def _is_current(self, effect: WriteMarkers) -> bool:
+    def _is_current(self, unended: Unended) -> bool:
         assert self.transactions is not None
-        return self.transactions.leads(effect.transactional_id, effect.coordinator_epoch)
+        return self.transactions.leads(unended.shard, unended.effect.coordinator_epoch)
 
     # ── sending ──────────────────────────────────────────────────────────────────────────────
 
@@ -286,25 +289,24 @@ class MarkerSender:
         del unended.left[partition]
         if not unended.left:
             self._unended.pop(unended, None)
-            self._ended.append(unended.effect)
+            self._ended.append(unended)
 
     def _close_books(self) -> None:
         """In one batch for each partition of __transaction_state."""
         transactions = self.transactions
         assert transactions is not None
         ended, self._ended = self._ended, []
-        by_partition: dict[int, list[WriteMarkers]] = {}
-        for effect in ended:
-            if self._is_current(effect):
-                index = transactions.partition_of(effect.transactional_id)
-                by_partition.setdefault(index, []).append(effect)
-        for effects in by_partition.values():
+        by_shard: dict[int, list[Unended]] = {}
+        for unended in ended:
+            if self._is_current(unended):
+                by_shard.setdefault(unended.shard, []).append(unended)
+        for index, closed in by_shard.items():
             try:
-                transactions.ask_now(effects[0].transactional_id, partial(_close, effects))
+                transactions.ask_partition(index, partial(_close, [each.effect for each in closed]))
             except LograftError:
                 # Also while the controller has not been heard for long. What another leads by the
                 # next try is dropped there: its successor does it.
-                self._ended += effects
+                self._ended += closed
                 self._set_retry()
 
     def statistics(self) -> dict[str, int]:

@@ -10,13 +10,12 @@ which comes between the answer and the append makes the answer worthless.
 
 import asyncio
 from collections.abc import Callable, Sequence
-from functools import partial
 from typing import TYPE_CHECKING, Final
 
 from lograft.broker.broker_link import BrokerLink
 from lograft.broker.coordinator_shard import code_told
 from lograft.broker.errors import PeerLost, PeerUnreachable
-from lograft.coordination.transaction import EPOCH_BUMP_SINCE, Partitions
+from lograft.coordination.transaction import EPOCH_BUMP_SINCE, Partitions, partitions_of
 from lograft.coordination.transaction_shard import TransactionShard
 from lograft.coordination.types import Outcome, Ticket
 from lograft.model.broker_configs import BrokerConfig
@@ -66,15 +65,6 @@ class TransactionVerification:
         self._requests = 0
         self._repeats = 0
 
-    def answers_at_once(self, transactional_id: str) -> bool:
-        """Whether the coordinator is in this process and has no other replica to wait for."""
-        here = self.coordinators_here
-        return (
-            here is not None
-            and self._coordinator_of(transactional_id) == self._link.me
-            and here.is_alone(transactional_id)
-        )
-
     def verify_now(
         self,
         transactional_id: str,
@@ -83,17 +73,17 @@ class TransactionVerification:
         *,
         adds: bool,
     ) -> bool:
-        """Whether the coordinator agrees, which `answers_at_once`. Otherwise `verify` says why."""
-        assert self.coordinators_here is not None
-        (transaction,) = _request_of(
-            transactional_id, producer, (partition,), adds=adds
-        ).transactions
+        """Whether the coordinator is in this process, has no other replica to wait for, and agrees.
+        Otherwise `verify` says what it says, or why not."""
+        if self.coordinators_here is None:
+            return False
         partitions = {partition.topic: (partition.partition,)}
+        question = _question(transactional_id, producer, partitions, adds=adds)
         try:
-            result = self.coordinators_here.ask_now(
-                transactional_id, partial(_decide, transaction, partitions)
-            )
+            result = self.coordinators_here.ask_alone(transactional_id, question)
         except LograftError:
+            return False
+        if result is None:
             return False
         if not isinstance(result, Message):
             # A flush comes first: `verify` waits for it.
@@ -101,7 +91,7 @@ class TransactionVerification:
             return False
         assert isinstance(result, AddPartitionsToTxnResult), result
         self._requests += 1
-        return _codes_of([result])[partition] is ErrorCode.none
+        return not result.topic_results[0].results_by_partition[0].partition_error_code
 
     async def verify(
         self,
@@ -118,7 +108,6 @@ class TransactionVerification:
         markers of the one before have come meanwhile, so `on_repeat` begins each verification
         anew."""
         config = self._config()
-        request = _request_of(transactional_id, producer, partitions, adds=adds)
         patience_ms = min(
             config.add_partitions_to_txn_retry_backoff_max_ms, config.request_timeout_ms
         )
@@ -129,8 +118,11 @@ class TransactionVerification:
             if coordinator is None:
                 return dict.fromkeys(partitions, ErrorCode.coordinator_not_available)
             if coordinator == self._link.me and self.coordinators_here is not None:
-                found = await self._ask_here(self.coordinators_here, request.transactions[0])
+                found = await self._ask_here(
+                    self.coordinators_here, transactional_id, producer, partitions, adds=adds
+                )
             else:
+                request = _request_of(transactional_id, producer, partitions, adds=adds)
                 found = await self._ask(coordinator, request, partitions)
             if (
                 not adds
@@ -145,20 +137,18 @@ class TransactionVerification:
     async def _ask_here(
         self,
         coordinators: "CoordinatorRuntime[TransactionShard]",
-        transaction: AddPartitionsToTxnTransaction,
+        transactional_id: str,
+        producer: tuple[int, int],
+        partitions: Sequence[TopicPartition],
+        *,
+        adds: bool,
     ) -> dict[TopicPartition, ErrorCode]:
-        partitions = {topic.name: tuple(topic.partitions) for topic in transaction.topics}
+        by_topic = partitions_of((topic, (index,)) for topic, index in partitions)
+        question = _question(transactional_id, producer, by_topic, adds=adds)
         try:
-            result = await coordinators.ask(
-                transaction.transactional_id, partial(_decide, transaction, partitions)
-            )
+            result = await coordinators.ask(transactional_id, question)
         except LograftError as error:
-            code = RENAMED.get(code_told(error), code_told(error))
-            return {
-                TopicPartition(topic, index): code
-                for topic, indexes in partitions.items()
-                for index in indexes
-            }
+            return dict.fromkeys(partitions, _renamed(code_told(error)))
         return _codes_of([result])
 
     async def _ask(
@@ -217,29 +207,30 @@ def _request_of(
     )
 
 
-def _decide(
-    transaction: AddPartitionsToTxnTransaction,
-    partitions: Partitions,
-    shard: TransactionShard,
-    ticket: Ticket,
-    now_ms: int,
-) -> Outcome:
-    if transaction.verify_only:
-        return shard.verify_partitions(
+def _question(
+    transactional_id: str, producer: tuple[int, int], partitions: Partitions, *, adds: bool
+) -> Callable[[TransactionShard, Ticket, int], Outcome]:
+    producer_id, producer_epoch = producer
+
+    def decide(shard: TransactionShard, ticket: Ticket, now_ms: int) -> Outcome:
+        if not adds:
+            return shard.verify_partitions(
+                ticket,
+                transactional_id,
+                producer_id=producer_id,
+                producer_epoch=producer_epoch,
+                partitions=partitions,
+            )
+        return shard.add_partitions(
             ticket,
-            transaction.transactional_id,
-            producer_id=transaction.producer_id,
-            producer_epoch=transaction.producer_epoch,
+            transactional_id,
+            producer_id=producer_id,
+            producer_epoch=producer_epoch,
             partitions=partitions,
+            client_version=EPOCH_BUMP_SINCE,
         )
-    return shard.add_partitions(
-        ticket,
-        transaction.transactional_id,
-        producer_id=transaction.producer_id,
-        producer_epoch=transaction.producer_epoch,
-        partitions=partitions,
-        client_version=EPOCH_BUMP_SINCE,
-    )
+
+    return decide
 
 
 def _codes_of(

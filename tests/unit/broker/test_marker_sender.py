@@ -95,13 +95,13 @@ class Coordinator:
         self.failures = 0
         self.refusal: type[LograftError] = CoordinatorNotAvailable
 
-    def leads(self, key: str, epoch: Epoch) -> bool:
+    def leads(self, index: int, epoch: Epoch) -> bool:
         return epoch == self.epoch
 
     def partition_of(self, key: str) -> int:
         return len(key) % 2
 
-    def ask_now(self, key: str, decide: Callable[[Any, None, int], None]) -> None:
+    def ask_partition(self, index: int, decide: Callable[[Any, None, int], None]) -> None:
         if self.failures:
             self.failures -= 1
             raise self.refusal("not now")
