@@ -11,6 +11,7 @@ when the metadata moved.
 """
 
 import asyncio
+import inspect
 import logging
 from collections.abc import Awaitable, Callable
 from functools import lru_cache
@@ -25,7 +26,7 @@ from lograft.coordination.errors import (
     NotCoordinator,
     UnreadableRecord,
 )
-from lograft.coordination.types import Core, Effect, Outcome, Ticket
+from lograft.coordination.types import Core, Effect, Outcome, TakesLong, Ticket
 from lograft.metadata.delta import MetadataDelta
 from lograft.metadata.image import MetadataImage
 from lograft.model.broker_configs import BrokerConfig
@@ -96,6 +97,8 @@ class CoordinatorRuntime(Generic[C]):
         #: By partition: what this broker leads and could not load.
         self._unreadable: dict[int, Shard[C]] = {}
         self._may_load = asyncio.Semaphore(LOADS_AT_ONCE)
+        #: Held by the decision whose long work is being done.
+        self._long_work = asyncio.Lock()
         self._loads = 0
         self._load_ms = 0
         self._requests = 0
@@ -155,7 +158,21 @@ class CoordinatorRuntime(Generic[C]):
     ) -> Message | Awaitable[Message]:
         """As `ask_now`, where it is known whose the question is."""
         self._requests += 1
-        return self._shard(index).ask(decide)
+        try:
+            return self._shard(index).ask(decide)
+        except TakesLong as work:
+            return self._ask_after(work, index, decide)
+
+    async def _ask_after(
+        self, work: TakesLong, index: int, decide: Callable[[C, Ticket, int], Outcome]
+    ) -> Message:
+        """One such work at a time, so that however many there are everybody else has every second
+        turn of the loop."""
+        async with self._long_work:
+            for _ in work.pieces:
+                await asyncio.sleep(0)
+        found = self.ask_partition(index, decide)
+        return found if isinstance(found, Message) else await found
 
     def ask_alone(
         self, key: str, decide: Callable[[C, Ticket, int], Outcome]
@@ -189,9 +206,16 @@ class CoordinatorRuntime(Generic[C]):
     async def ask_every(self, decide: Callable[[C, Ticket, int], Outcome]) -> list[Any]:
         """The replies of all partitions led here. Raises CoordinatorLoading if one is not loaded:
         an answer without it would not be true."""
-        self._requests += 1
-        found = [self._shard(index).ask(decide) for index in sorted(self._shards)]
-        return [one if isinstance(one, Message) else await one for one in found]
+        indexes = sorted(self._shards)
+        for index in indexes:
+            self._shard(index)
+        found = [self.ask_partition(index, decide) for index in indexes]
+        try:
+            return [one if isinstance(one, Message) else await one for one in found]
+        finally:
+            for one in found:
+                if inspect.iscoroutine(one):
+                    one.close()
 
     def loaded_partitions(self) -> list[int]:
         """Those that `ask_every` asks."""

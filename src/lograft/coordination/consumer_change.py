@@ -30,6 +30,7 @@ from lograft.coordination.consumer_targets import (
     existing_topics,
     metadata_hash,
 )
+from lograft.coordination.pattern_matching import PatternMatching
 from lograft.coordination.subscriptions import ResolvedRegex, resolve, to_match
 from lograft.coordination.types import Record
 from lograft.metadata.image import MetadataImage
@@ -42,6 +43,7 @@ class Circumstances:
     wall_ms: int
     #: Version of the last image that brought new topics.
     topics_created_at: int
+    matching: PatternMatching
     #: Whether the member that brings the change may know of a topic.
     may_see: Callable[[str], bool]
 
@@ -59,7 +61,8 @@ class MemberChange:
     _resolved: dict[str, ResolvedRegex] = field(default_factory=dict)
 
     def apply(self, reported: Mapping[UUID, Collection[int]] | None) -> ConsumerMember:
-        """Fills `records`; the member as it is then. `reported`: what it says it has."""
+        """Fills `records`; the member as it is then. `reported`: what it says it has. Raises
+        TakesLong."""
         group, group_id = self.group, self.group.group_id
         self._resolved = group.resolved
         if self.replaces is not None:
@@ -134,7 +137,14 @@ class MemberChange:
         if not due:
             return False
         before = self._resolved
-        found = resolve(group.group_id, due, around.image, around.wall_ms, may_see=around.may_see)
+        found = resolve(
+            group.group_id,
+            due,
+            around.image,
+            around.wall_ms,
+            matching=around.matching,
+            may_see=around.may_see,
+        )
         self._resolved = {**before, **found}
         for regex, one in found.items():
             self.records.append(

@@ -22,6 +22,7 @@ from lograft.coordination.group_conversion import (
     may_downgrade,
     upgrade_records,
 )
+from lograft.coordination.pattern_matching import PatternMatching
 from lograft.coordination.types import NOTHING, Outcome, Record, Reply
 from lograft.metadata.delta import MetadataDelta
 from lograft.metadata.errors import Refused
@@ -47,6 +48,7 @@ class ConsumerGroups:
         self._sessions: dict[tuple[str, str], Deadline[Outcome]] = {}
         self._steps: dict[tuple[str, str], Deadline[Outcome]] = {}
         self._topics_created_at = 0
+        self._matching = PatternMatching()
 
     # What commands ask.
 
@@ -111,6 +113,7 @@ class ConsumerGroups:
             settings=self.settings(group_id),
             wall_ms=self.shard.around.wall_ms(),
             topics_created_at=self._topics_created_at,
+            matching=self._matching,
             may_see=client.may_see,
         )
 

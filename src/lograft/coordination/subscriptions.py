@@ -4,10 +4,11 @@ A pattern is resolved when the first member brings it, and again when topics wer
 last time is long ago (`group.consumer.regex.refresh.interval.ms`).
 """
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Final, NamedTuple
 
-from lograft.coordination.patterns import NoPattern, whole_match
+from lograft.coordination.pattern_matching import PatternMatching
+from lograft.coordination.patterns import NoPattern
 from lograft.metadata.claims import unclaimed
 from lograft.metadata.errors import Refused
 from lograft.metadata.image import MetadataImage
@@ -28,27 +29,28 @@ class ResolvedRegex(NamedTuple):
 
 def resolve(
     group_id: str,
-    regexes: Iterable[str],
+    regexes: Sequence[str],
     image: MetadataImage,
     wall_ms: int,
     *,
+    matching: PatternMatching,
     may_see: Callable[[str], bool],
 ) -> dict[str, ResolvedRegex]:
     """The topics whose whole name matches, for each; without those that the member for whom it is
     done may not see, and those that one group only may read, unless this one has claimed them by
-    name. Refused: it is not a pattern."""
+    name. Refused: it is not a pattern. Raises TakesLong."""
+    try:
+        matched = matching.among(regexes, image.topic_ids, image.offset)
+    except NoPattern as error:
+        raise Refused(
+            ErrorCode.invalid_regular_expression,
+            f"SubscribedTopicRegex `{error.pattern}` is not a valid regular expression: {error}.",
+        ) from None
     found: dict[str, ResolvedRegex] = {}
-    for regex in regexes:
-        try:
-            matches = whole_match(regex)
-        except NoPattern as error:
-            raise Refused(
-                ErrorCode.invalid_regular_expression,
-                f"SubscribedTopicRegex `{regex}` is not a valid regular expression: {error}.",
-            ) from None
-        topics = {name for name in image.topic_ids if matches(name) and may_see(name)}
+    for regex, (names, version) in matched.items():
+        topics = {name for name in names if name in image.topic_ids and may_see(name)}
         topics.difference_update(unclaimed(image, group_id, topics))
-        found[regex] = ResolvedRegex(tuple(sorted(topics)), image.offset, wall_ms)
+        found[regex] = ResolvedRegex(tuple(sorted(topics)), version, wall_ms)
     return found
 
 

@@ -1,9 +1,7 @@
 """What the admin client is told of transactions: ListTransactions, DescribeTransactions."""
 
-from collections.abc import Callable, Iterator
-from typing import Any
-
-from lograft.coordination.patterns import NoPattern, whole_match
+from lograft.coordination.patterns import NoPattern, compiled
+from lograft.coordination.transaction import Transaction
 from lograft.coordination.transaction_shard import TransactionShard
 from lograft.coordination.transaction_states import BY_NAME
 from lograft.coordination.types import Outcome, Ticket
@@ -49,35 +47,40 @@ class Wanted:
         self._any_state = not request.state_filters
         self._producer_ids = frozenset(request.producer_id_filters)
         self._longer_than_ms = request.duration_filter
-        self._matches: Callable[[str], Any] | None = None
-        if request.transactional_id_pattern:
+        self._pattern = request.transactional_id_pattern
+        if self._pattern:
             try:
-                self._matches = whole_match(request.transactional_id_pattern)
+                compiled(self._pattern)
             except NoPattern as error:
                 raise Refused(
                     ErrorCode.invalid_regular_expression,
-                    f"{request.transactional_id_pattern!r} is no regular expression: {error}.",
+                    f"{self._pattern!r} is no regular expression: {error}.",
                 ) from None
 
-    def among(
-        self, shard: TransactionShard, *, wall_ms: int
-    ) -> Iterator[list_transactions.TransactionState]:
-        for transactional_id, each in shard.transactions.items():
-            if (
-                (self._any_state or each.state in self._states)
-                and (not self._producer_ids or each.producer_id in self._producer_ids)
-                and (self._longer_than_ms < 0 or wall_ms - each.started_ms > self._longer_than_ms)
-                and (self._matches is None or self._matches(transactional_id))
-            ):
-                yield list_transactions.TransactionState(
-                    transactional_id=transactional_id,
-                    producer_id=each.producer_id,
-                    transaction_state=each.state.name,
-                )
+    def among(self, shard: TransactionShard, *, wall_ms: int) -> dict[str, Transaction]:
+        """By transactional id. Raises TakesLong."""
+        found = {
+            transactional_id: each
+            for transactional_id, each in shard.transactions.items()
+            if (self._any_state or each.state in self._states)
+            and (not self._producer_ids or each.producer_id in self._producer_ids)
+            and (self._longer_than_ms < 0 or wall_ms - each.started_ms > self._longer_than_ms)
+        }
+        if self._pattern:
+            matched = shard.matching.among([self._pattern], found, wall_ms)[self._pattern]
+            found = {key: each for key, each in found.items() if key in matched.names}
+        return found
 
 
 def listed(shard: TransactionShard, ticket: Ticket, wanted: Wanted) -> Outcome:
-    """The part of one shard."""
+    """The part of one shard. Raises TakesLong."""
     wall_ms = shard.around.wall_ms()
-    states = list(wanted.among(shard, wall_ms=wall_ms))
+    states = [
+        list_transactions.TransactionState(
+            transactional_id=transactional_id,
+            producer_id=each.producer_id,
+            transaction_state=each.state.name,
+        )
+        for transactional_id, each in wanted.among(shard, wall_ms=wall_ms).items()
+    ]
     return Outcome(replies=((ticket, ListTransactionsResponse(transaction_states=states)),))

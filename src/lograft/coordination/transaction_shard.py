@@ -19,6 +19,7 @@ from collections.abc import Callable, Sequence
 from typing import Final
 
 from lograft.coordination.errors import UnreadableRecord
+from lograft.coordination.pattern_matching import PatternMatching
 from lograft.coordination.transaction import (
     EPOCH_BUMP_SINCE,
     LAST_EPOCH,
@@ -108,6 +109,7 @@ class TransactionShard:
         self._abort_at_ms = 0
         self._expire_at_ms = 0
         self._to_look_at: list[str] = []
+        self.matching = PatternMatching()
 
     # ── replay: the only writer of `transactions` ────────────────────────────────────────────
 

@@ -1,6 +1,6 @@
 """What a coordinator's core and the runtime that drives it tell each other."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Final, NamedTuple, Protocol, TypeAlias
 from uuid import UUID
@@ -30,6 +30,18 @@ class Ticket:
 
 
 Reply: TypeAlias = tuple[Ticket, Message]
+
+
+class TakesLong(Exception):
+    """Raised by a decision, before it has changed anything, that rests on work which would keep
+    everybody waiting. Once that is done the same decision is asked for again."""
+
+    def __init__(self, pieces: Iterator[None], result: object) -> None:
+        """`pieces` does some of the work each time it is asked for the next. `result` is to be held
+        until the decision is made: it finds there what was done."""
+        super().__init__()
+        self.pieces = pieces
+        self.result = result
 
 
 class Effect:

@@ -1,9 +1,12 @@
+import asyncio
+
 import pytest
 
 from lograft.api import consumer_group_describe, consumer_group_heartbeat, join_group
 from lograft.api.context import Context, Resource
 from lograft.metadata.types import GROUP_VERSION
 from lograft.model.errors import ErrorCode
+from lograft.wire.messages.api_versions import ApiVersionsRequest, ApiVersionsResponse
 from lograft.wire.messages.consumer_group_describe import (
     ConsumerGroupDescribeRequest,
     ConsumerGroupDescribeResponse,
@@ -15,6 +18,7 @@ from lograft.wire.messages.consumer_group_heartbeat import (
 from lograft.wire.records.feature_level_record import FeatureLevelRecord
 from tests.unit.api.offsets_bench import commit, play
 from tests.unit.broker.bench import Bench, run
+from tests.unit.coordination.test_pattern_matching import HOSTILE
 
 
 async def beat(
@@ -125,5 +129,42 @@ def test_a_member_needs_access_to_its_group_and_topics(monkeypatch: pytest.Monke
         assert await described(bench) == 0
         hidden.add("to-all")
         assert await described(bench) == ErrorCode.topic_authorization_failed
+
+    play(scenario)
+
+
+def test_others_are_served_while_a_costly_pattern_is_matched() -> None:
+    """A small pattern that takes long for each of many long names."""
+    names = [f"{number:03}" + "xyz.-" * 48 + "q" for number in range(30)]
+
+    async def scenario(bench: Bench) -> None:
+        for name in names:
+            await bench.create_topic(name)
+        joins = [
+            asyncio.ensure_future(
+                beat(
+                    bench,
+                    member_id=member_id,
+                    subscribed_topic_names=None,
+                    subscribed_topic_regex=HOSTILE,
+                )
+            )
+            for member_id in ("a", "b")
+        ]
+        turns = 0
+        while not all(join.done() for join in joins):
+            answered = await bench.ask(ApiVersionsRequest(), 0, ApiVersionsResponse)
+            assert answered.error_code == 0
+            await asyncio.sleep(0)
+            turns += 1
+        assert turns >= len(names) // 2, "a piece is a name here"
+        first = joins[0].result()
+        assert first.assignment is not None
+        ids = bench.broker.image.topic_ids
+        given = {topic.topic_id for topic in first.assignment.topic_partitions}
+        assert given == {ids[name] for name in names}
+        assert joins[1].result().error_code == 0
+        left = await beat(bench, member_id="a", member_epoch=-1)
+        assert left.error_code == 0
 
     play(scenario)

@@ -1,6 +1,9 @@
 import asyncio
 from typing import Any
 
+import pytest
+
+from lograft.coordination import pattern_matching
 from lograft.model.errors import ErrorCode
 from lograft.wire.messages.list_transactions import (
     ListTransactionsRequest,
@@ -46,5 +49,22 @@ def test_filters() -> None:
             "busy",
         ]
         assert await names(bench, duration_filter=60_000, state_filters=["Ongoing"]) == []
+
+    play(scenario)
+
+
+def test_a_costly_pattern_is_matched_in_pieces(monkeypatch: pytest.MonkeyPatch) -> None:
+    async def scenario(bench: Bench) -> None:
+        for number in range(20):
+            await begin(bench, f"x-{number}")
+        monkeypatch.setattr(pattern_matching, "STEPS_AT_ONCE", 0)
+        monkeypatch.setattr(pattern_matching, "STEPS_PER_PIECE", 0)
+        listing = asyncio.ensure_future(names(bench, transactional_id_pattern="x-1."))
+        turns = 0
+        while not listing.done():
+            await asyncio.sleep(0)
+            turns += 1
+        assert turns >= 8, "others have had their turns"
+        assert listing.result() == [f"x-{number}" for number in range(10, 20)]
 
     play(scenario)

@@ -1,10 +1,10 @@
 import pytest
 
-from lograft.coordination.patterns import PATTERN_LENGTH_MAX, NoPattern, whole_match
+from lograft.coordination.patterns import PATTERN_LENGTH_MAX, NoPattern, compiled
 
 
 def test_a_whole_text_matches_or_not() -> None:
-    matches = whole_match("orders-.*|bills")
+    matches = compiled("orders-.*|bills").matches
     assert matches("orders-1")
     assert matches("bills")
     assert not matches("my-orders-1")
@@ -14,7 +14,7 @@ def test_a_long_list_of_names_is_a_pattern() -> None:
     names = [f"{index * 7919 % 10_007:05}-orders-of-customers" for index in range(350)]
     pattern = "|".join(names)
     assert len(pattern) < PATTERN_LENGTH_MAX
-    assert all(map(whole_match(pattern), names))
+    assert all(map(compiled(pattern).matches, names))
 
 
 @pytest.mark.parametrize(
@@ -23,4 +23,4 @@ def test_a_long_list_of_names_is_a_pattern() -> None:
 )
 def test_what_is_none_or_would_take_long(pattern: str) -> None:
     with pytest.raises(NoPattern):
-        whole_match(pattern)
+        compiled(pattern)
