@@ -172,6 +172,23 @@ def metadata_limit(world: World) -> None:
     offsets.fetch(9, None)
 
 
+def too_much_at_once(world: World) -> None:
+    """More than max.message.bytes of __consumer_offsets: nothing of it is taken."""
+    partitions = [
+        OffsetCommitRequestPartition(
+            partition_index=number % 4, committed_offset=number, committed_metadata="m" * 4096
+        )
+        for number in range(300)
+    ]
+    for version in (9, 10):
+        topic = OffsetCommitRequestTopic(
+            name="t", topic_id=world.topic_ids["t"], partitions=partitions
+        )
+        request = OffsetCommitRequest(group_id=world.group, topics=[topic])
+        world.ask(f"commit too much {version}", request, version)
+    Offsets(world).fetch(9, None)
+
+
 def strangers(world: World) -> None:
     """Who names a generation, a member or an instance of a group that is not there or is empty."""
     offsets = Offsets(world)
@@ -260,6 +277,7 @@ def forgetting(world: World) -> None:
 STORIES: Final[list[Callable[[World], None]]] = [
     all_versions,
     metadata_limit,
+    too_much_at_once,
     strangers,
     classic_members,
     consumer_members,

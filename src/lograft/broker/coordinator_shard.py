@@ -344,6 +344,9 @@ def as_told(error: LograftError) -> LograftError:
         return NotCoordinator(str(error))
     if isinstance(error, NotEnoughReplicas):
         return CoordinatorNotAvailable(str(error))
+    if isinstance(error, TOO_LARGE):
+        # As Kafka: MESSAGE_TOO_LARGE is what producers are told, who can send less.
+        return Refused(ErrorCode.unknown_server_error, str(error))
     return error
 
 

@@ -81,6 +81,18 @@ def test_metadata_may_not_be_long() -> None:
     run_coordinator(scenario, offset_metadata_max_bytes="8")
 
 
+def test_too_much_for_one_batch_is_not_taken_at_all() -> None:
+    async def scenario(bench: Bench) -> None:
+        await bench.create_topic("t", partitions=50)
+        await find(bench)
+        assert await commit(bench, 9, "t", {0: 1}) == {0: 0}
+        codes = await commit(bench, 9, "t", dict.fromkeys(range(50), 7))
+        assert codes == dict.fromkeys(range(50), ErrorCode.unknown_server_error)
+        assert await fetch_all(bench, 9) == {"t": {0: (1, 3, "at 1")}}
+
+    run_coordinator(scenario, message_max_bytes="1000")
+
+
 def test_offsets_outlive_the_broker() -> None:
     controller, machine = StandInController(), new_machine()
 
