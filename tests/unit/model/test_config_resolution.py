@@ -79,7 +79,7 @@ def line(entry: ConfigEntry) -> str:
 def test_topic(name: str, expected: str) -> None:
     overrides = {"segment.bytes": "2000000"}
     entries = {entry.name: entry for entry in describe_topic(overrides, node())}
-    assert len(entries) == 37
+    assert len(entries) == 40
     assert line(entries[name]) == expected
 
 
