@@ -202,12 +202,13 @@ def read_records(batch: Buffer, *, bytes_max: int) -> list[Record]:
 def iterate_records(batch: Buffer, *, bytes_max: int) -> Iterator[Record]:
     """As `read_records`, one at a time: a few bytes can unpack to millions of records, which
     should not all be held where a stranger has sent them."""
-    return parse_records(unpack_records(batch, bytes_max=bytes_max), read_header(batch))
-
-
-def unpack_records(batch: Buffer, *, bytes_max: int) -> bytes:
-    """The records of one whole batch as bytes, not compressed."""
     header = read_header(batch)
+    return parse_records(unpack_records(batch, header, bytes_max=bytes_max), header)
+
+
+def unpack_records(batch: Buffer, header: BatchHeader | None = None, *, bytes_max: int) -> bytes:
+    """The records of one whole batch as bytes, not compressed. `header`: if it has been read."""
+    header = header or read_header(batch)
     if header.size_bytes > len(batch):
         raise MalformedBatch("the batch is cut short")
     payload = memoryview(batch)[HEADER_SIZE : header.size_bytes]

@@ -8,7 +8,6 @@ from lograft.client.consuming.fetched import Slice, visible_batches
 from lograft.client.consuming.records import records_of
 from lograft.client.types import ConsumerRecord
 from lograft.model.types import NO_EPOCH
-from lograft.wire.batches import iterate_headers
 
 #: What a consumer takes of one compressed batch when it is unpacked.
 BATCH_BYTES_MAX: Final = 256 << 20
@@ -22,7 +21,7 @@ class Fetched:
         #: Behind the last whole batch: where the reader is when it has seen them all.
         self.next_offset = fetched.first_offset
         self.last_epoch: int = NO_EPOCH
-        for _, header in iterate_headers(fetched.data):
+        for _, header in fetched.batches:
             if header.last_offset >= self.next_offset:
                 self.next_offset = header.last_offset + 1
             self.last_epoch = header.leader_epoch

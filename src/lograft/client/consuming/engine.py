@@ -63,7 +63,7 @@ class Engine:
             self.subscription,
             self.decoders,
             checks_crcs=settings.check_crcs,
-            on_room=self.fetcher.wake,
+            on_room=self.fetcher.on_room,
             on_retry=self.changed,
         )
         self.handover = Handover(

@@ -49,41 +49,58 @@ class Aborted(NamedTuple):
     first_offset: int
 
 
-class Slice(NamedTuple):
-    """What was fetched of one partition."""
-
-    topic: str
-    partition: int
-    #: Where the reader is; records before it are not for it.
-    first_offset: int
-    data: Buffer
-    #: None: the reader takes uncommitted records too.
-    aborted: Sequence[Aborted] | None = None
-
-
 class Batch(NamedTuple):
     position: int
     header: BatchHeader
 
 
+class Slice:
+    """What was fetched of one partition."""
+
+    __slots__ = ("_batches", "aborted", "data", "first_offset", "partition", "topic")
+
+    def __init__(
+        self,
+        topic: str,
+        partition: int,
+        first_offset: int,
+        data: Buffer,
+        aborted: Sequence[Aborted] | None = None,
+    ) -> None:
+        self.topic = topic
+        self.partition = partition
+        #: Where the reader is; records before it are not for it.
+        self.first_offset = first_offset
+        self.data = data
+        #: None: the reader takes uncommitted records too.
+        self.aborted = aborted
+        self._batches: Sequence[Batch] | None = None
+
+    @property
+    def batches(self) -> Sequence[Batch]:
+        """The whole ones, in order. Their headers are read once. Raises MalformedBatch."""
+        if self._batches is None:
+            self._batches = [Batch(*one) for one in iterate_headers(self.data)]
+        return self._batches
+
+    def read_from(self, offset: int) -> "Slice":
+        """The same for a reader that is further."""
+        rest = Slice(self.topic, self.partition, offset, self.data, self.aborted)
+        rest._batches = self._batches
+        return rest
+
+
 def visible_batches(fetched: Slice, *, checks_crcs: bool) -> Iterator[Batch]:
-    """Raises BatchCorrupt or MalformedBatch when it comes to a batch that cannot be."""
+    """Raises BatchCorrupt when it comes to a batch that is not what it was; MalformedBatch."""
     data, first_offset = fetched.data, fetched.first_offset
     aborts = _Aborts(fetched.aborted)
-    for position, header in iterate_headers(data):
+    for batch in fetched.batches:
+        position, header = batch
         if checks_crcs and not check_crc(data, position, header.size_bytes):
             raise BatchCorrupt(fetched.topic, fetched.partition, header)
         is_aborted = aborts.covers(data, position, header)
         if header.last_offset >= first_offset and not is_aborted and not header.is_control:
-            yield Batch(position, header)
-
-
-def next_offset(data: Buffer, first_offset: int) -> int:
-    """Where the reader is when it has seen all whole batches of a slice."""
-    last = first_offset - 1
-    for _, header in iterate_headers(data):
-        last = max(last, header.last_offset)
-    return last + 1
+            yield batch
 
 
 class _Aborts:

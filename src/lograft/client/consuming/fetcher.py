@@ -72,6 +72,8 @@ class Fetcher:
         self._on_news = on_news
         self._on_reset = on_reset
         self._turns = Turns(self._fetch_what_has_room, self._on_failure)
+        #: Something was not asked for, because what came before it lies unread.
+        self._waits_for_room = False
         self._sessions: dict[int, FetchSession] = {}
         self._in_flight: set[int] = set()
         self._connecting: set[int] = set()
@@ -84,6 +86,11 @@ class Fetcher:
 
     def wake(self) -> None:
         self._turns.wake()
+
+    def on_room(self) -> None:
+        """A slice has been used up."""
+        if self._waits_for_room:
+            self._turns.wake()
 
     def statistics(self) -> dict[str, int]:
         return {
@@ -110,12 +117,15 @@ class Fetcher:
         """How long until a partition may be tried again."""
         now_ms = self._clock.mono_ms()
         wait_ms = FOREVER_MS
-        if self._is_full():
+        self._waits_for_room = self._is_full()
+        if self._waits_for_room:
             return wait_ms
         by_node: dict[int, list[PartitionState]] = {}
         for state in self._subscription:
             if state.retry_at_ms > now_ms:
                 wait_ms = min(wait_ms, state.retry_at_ms - now_ms)
+            elif not state.has_room():
+                self._waits_for_room = True
             elif state.may_fetch(now_ms):
                 node = self._node_of(state, now_ms)
                 if node is not None:
@@ -218,7 +228,8 @@ class Fetcher:
             session.answered(outcome.session_id)
             self._failures.pop(node, None)
             self._take(questions, outcome)
-        self.wake()
+        # Before the program gets to what has come: the broker works on the next meanwhile.
+        self._turns.take_now()
 
     def _failed(
         self, node: int, questions: Mapping[TopicPartition, _Question], error: ClientError

@@ -30,7 +30,7 @@ class Outlet:
         on_retry: Callable[[], None],
     ) -> None:
         """`on_room`: a slice has been used up, so that the next one may be fetched; `on_retry`: an
-        error has been told, so that what failed may be tried again."""
+        error is told, so that what failed may be tried again."""
         self._subscription = subscription
         self._decoders = decoders
         self._are_plain = decoders.are_plain
@@ -102,11 +102,12 @@ class Outlet:
             if state.is_paused or state.is_held:
                 continue
             while state.slices:
-                rest = state.slices[0].slice._replace(first_offset=state.position.offset)
+                rest = state.slices[0].slice.read_from(state.position.offset)
                 try:
                     batch = decode(rest, with_headers=with_headers, checks_crcs=self._checks_crcs)
                 except LograftError:
                     state.drop_slices()
+                    self._on_retry()
                     if columns:
                         return columns
                     raise
@@ -128,7 +129,7 @@ class Outlet:
                     has_more = fetched.has_more(checks_crcs=self._checks_crcs)
                 except LograftError:
                     state.drop_slices()
-                    self._on_room()
+                    self._on_retry()
                     if polled:
                         return
                     raise

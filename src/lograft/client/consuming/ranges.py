@@ -33,7 +33,7 @@ from lograft.client.types import TopicPartition
 from lograft.model.seams import FileSlice, Runtime
 from lograft.model.types import ZERO_UUID
 from lograft.wire.apis import FETCH_KEY
-from lograft.wire.batches import BatchHeader, iterate_headers
+from lograft.wire.batches import BatchHeader
 from lograft.wire.messages.fetch import FetchResponse
 
 if TYPE_CHECKING:
@@ -185,7 +185,7 @@ class RangeReader:
         one = RangeRead(core, wanted, topic_id)
         try:
             async for fetched in one.slices():
-                for _, header in iterate_headers(fetched.slice.data):
+                for _, header in fetched.slice.batches:
                     if header.last_offset >= start and header.base_offset < end:
                         yield header
         finally:

@@ -19,7 +19,7 @@ def records_of(fetched: Slice, batch: Batch, bytes_max: int) -> list[ConsumerRec
     """The records of one batch that the reader is to see. Raises MalformedBatch."""
     header = batch.header
     view = memoryview(fetched.data)[batch.position : batch.position + header.size_bytes]
-    data = unpack_records(view, bytes_max=bytes_max)
+    data = unpack_records(view, header, bytes_max=bytes_max)
     if header.record_count < 0 or header.record_count * _RECORD_BYTES_MIN > len(data):
         raise MalformedBatch(f"{header.record_count} records do not fit in {len(data)} bytes")
     try:

@@ -101,12 +101,12 @@ class PartitionState:
         return len(self.slices) < SLICES_AHEAD
 
     def may_fetch(self, now_ms: int) -> bool:
+        """If there is room."""
         return (
             self.status is Status.FETCHING
             and not self.is_paused
             and not self.is_held
             and self.error is None
-            and len(self.slices) < SLICES_AHEAD
             and self.retry_at_ms <= now_ms
         )
 

@@ -9,7 +9,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as some
 
 from lograft.client.columns.decode import SCHEMA, SCHEMA_WITH_HEADERS, decode
-from lograft.client.consuming.fetched import Aborted, BatchCorrupt, Slice, next_offset
+from lograft.client.consuming.buffers import Fetched
+from lograft.client.consuming.fetched import Aborted, BatchCorrupt, Slice
 from lograft.wire.batches import (
     HEADER_SIZE,
     MalformedBatch,
@@ -58,6 +59,10 @@ def expected(data: bytes) -> list[tuple[object, ...]]:
     return found
 
 
+def next_offset(data: bytes) -> int:
+    return Fetched(Slice("t", 0, 0, data)).next_offset
+
+
 def records_of(values: list[bytes], *, first: int = 0) -> list[Record]:
     return [Record(first + i, 1_000 + i, None, value) for i, value in enumerate(values)]
 
@@ -81,7 +86,7 @@ def test_columns_are_what_the_plain_reader_reads(
     assert rows(table) == expected(data)
     assert set(table.column("partition").to_pylist()) == {7}
     assert set(table.column("topic").to_pylist()) == {"t"}
-    assert next_offset(data, 0) == offset - 3
+    assert next_offset(data) == offset - 3
 
 
 @pytest.mark.parametrize("sizes", [[100] * 40_000, [50] * 70 + [51] * 70 + [3] * 300, range(2_000)])
@@ -115,7 +120,7 @@ def test_a_batch_that_is_cut_short_is_left_for_later() -> None:
     first = build_batch(records_of([b"a"]))
     second = build_batch(records_of([b"b"], first=1))
     assert decode(Slice("t", 0, 0, first + second[:-1])).num_rows == 1
-    assert next_offset(first + second[:-1], 0) == 1
+    assert next_offset(first + second[:-1]) == 1
 
 
 def test_the_brokers_time_is_that_of_all_records() -> None:
@@ -155,7 +160,7 @@ def test_aborted_transactions_are_left_out_until_their_marker() -> None:
     assert committed.column("offset").to_pylist() == [1, 4, 6]
     everything = decode(Slice("t", 0, 0, data))
     assert everything.column("offset").to_pylist() == [0, 1, 2, 4, 6]
-    assert next_offset(data, 0) == 8
+    assert next_offset(data) == 8
 
 
 def test_a_flipped_bit_is_found_unless_nobody_looks() -> None:

@@ -111,6 +111,7 @@ def test_damage_is_told_when_it_is_its_turn_and_can_be_skipped(as_columns: bool)
         with pytest.raises(BatchCorrupt, match="seek to 3"):
             read()
     # It is fetched again, in case it was damaged on the way.
+    assert bench.retries == 3
     assert bench.state(A).fetch_position == Position(0)
     bench.state(A).seek(Position(3))
     bench.fetched(A, batch(3, 1))
@@ -151,4 +152,5 @@ def test_errors_come_after_what_was_fetched_before_them_and_once() -> None:
     assert bench.offsets() == [0]
     with pytest.raises(ClientError, match="on purpose"):
         bench.offsets()
+    assert bench.retries == 1
     assert bench.offsets() == []
