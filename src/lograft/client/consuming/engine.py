@@ -181,7 +181,8 @@ class Engine:
             await self._serve_membership(self.membership)
         elif not self.subscription:
             raise WrongUse("nothing is assigned: call assign() or subscribe() first")
-        self._commit_from_time_to_time()
+        if self._coordinator is not None:
+            self._commit_from_time_to_time()
 
     async def _serve_membership(self, membership: Membership) -> None:
         """In a task of its own: a call that is given up must not leave a rebalance half done."""

@@ -119,9 +119,9 @@ class Sender:
         """How long until something else becomes ready by itself."""
         now_ms = self._clock.mono_ms()
         self._expire(now_ms)
-        wait_ms = self._next_expiry_ms(now_ms)
         if self._identity is not None and not self._identity.is_ready():
-            return wait_ms
+            return self._next_expiry_ms(now_ms)
+        wait_ms = FOREVER_MS
         by_leader: dict[int, list[PartitionQueue]] = {}
         for queue in self._accumulator.active:
             ready_ms = self._accumulator.ready_at_ms(queue) - now_ms
@@ -140,12 +140,12 @@ class Sender:
             by_leader.setdefault(leader, []).append(queue)
         for leader, queues in by_leader.items():
             self._send_to(leader, queues)
-        return wait_ms
+        return min(wait_ms, self._next_expiry_ms(now_ms))
 
     def _next_expiry_ms(self, now_ms: int) -> int:
-        created = [queue.batches[0].created_ms for queue in self._accumulator.active]
-        if not created:
+        if not self._accumulator.active:
             return FOREVER_MS
+        created = [queue.batches[0].created_ms for queue in self._accumulator.active]
         return max(1, min(created) + self._settings.delivery_timeout_ms - now_ms)
 
     def _expire(self, now_ms: int) -> None:
