@@ -6,17 +6,20 @@ something is asked. Between two questions nothing moves, which a connection does
 
 import asyncio
 import re
-from collections.abc import Coroutine, Iterable, Mapping
+from collections.abc import Collection, Coroutine, Iterable, Mapping
 from typing import Any, Final, NamedTuple, TypeVar
 from uuid import UUID
 
+from lograft.client.admin import Admin, topic_resource
 from lograft.client.consumer import Consumer
 from lograft.client.consuming.offsets import OffsetLookup
 from lograft.client.consuming.ranges import RangeReader
 from lograft.client.consuming.settings import ConsumerSettings
 from lograft.client.core import ClientCore
 from lograft.client.errors import ClientError, TimedOut, broker_error
+from lograft.client.types import OffsetAndMetadata
 from lograft.model.errors import ErrorCode, InvalidConfig
+from lograft.model.retention_holds import HOLD_GROUPS, hold_text
 from lograft.model.types import TopicPartition
 from lograft.spark.offsets import (
     LATEST,
@@ -120,9 +123,17 @@ class Cluster:
         says it."""
         return self._run(self._row_bytes(start, end))
 
-    def tell_progress(self, group: str, offsets: Offsets) -> None:
-        """Commits how far the query is, for others to see; nothing is ever read from there."""
-        self._run(self._commit(group, offsets))
+    def tell_progress(
+        self, group: str, offsets: Offsets, *, held_until_ms: int | None = None
+    ) -> None:
+        """Commits how far the query is, and until when what follows is held."""
+        metadata = "" if held_until_ms is None else hold_text(held_until_ms)
+        done = {one: OffsetAndMetadata(offset, metadata) for one, offset in offsets.items()}
+        self._run(self._commit(group, done))
+
+    def check_may_hold(self, group: str, topics: Collection[str]) -> None:
+        """A hold that no broker minds would be a promise that nobody keeps: refused."""
+        self._run(self._check_may_hold(group, topics))
 
     # ── asking ───────────────────────────────────────────────────────────────────────────────
 
@@ -189,7 +200,25 @@ class Cluster:
         found = await OffsetLookup(core).look_up(wanted, deadline_ms)
         return {one: answer.offset for one, answer in found.items()}
 
-    async def _commit(self, group: str, offsets: Offsets) -> None:
+    async def _check_may_hold(self, group: str, topics: Collection[str]) -> None:
+        async with Admin(self._options.client) as admin:
+            found = await admin.describe_configs(map(topic_resource, topics), names=(HOLD_GROUPS,))
+        for resource, settings in found.items():
+            setting = settings.get(HOLD_GROUPS)
+            if setting is None:
+                raise InvalidConfig(
+                    "retentionHold: these brokers know no retention holds, which are Lograft's"
+                )
+            if group not in (setting.value or "").split(","):
+                raise InvalidConfig(
+                    f"retentionHold: topic {resource.name!r} does not let group {group!r} hold its"
+                    f" records; `lograft configs alter --topic {resource.name} --append"
+                    f" {HOLD_GROUPS}={group}` does"
+                )
+
+    async def _commit(
+        self, group: str, offsets: Mapping[TopicPartition, OffsetAndMetadata]
+    ) -> None:
         if self._committer is None:
             self._committer = Consumer({**self._options.client, "group.id": group})
             await self._committer.start()

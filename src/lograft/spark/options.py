@@ -38,6 +38,7 @@ _ONLY_STREAMS: Final = (
     "maxTriggerDelay",
     "maxBytesPerTrigger",
     "progressGroup",
+    "retentionHold",
 )
 _READ: Final = (
     *_SUBSCRIPTIONS,
@@ -79,6 +80,9 @@ _REFUSED: Final = {
     "transactional.id": "delivery=exactly-once makes transactions of its own",
 }
 
+#: A hold is renewed a few times in its life, between two micro-batches.
+_HOLD_MS_MIN: Final = 10_000
+
 Delivery = Literal["at-least-once", "exactly-once"]
 
 
@@ -110,6 +114,8 @@ class ReadOptions:
     offset_retries: int
     offset_retry_ms: int
     progress_group: str | None
+    #: How long unread records stay held after the query was last seen; None: they are not.
+    retention_hold_ms: int | None
     columns: tuple[str, ...]
     #: For the client, without their prefix.
     client: Mapping[str, str]
@@ -158,6 +164,7 @@ def read_options(given: Mapping[str, str], *, is_streaming: bool) -> ReadOptions
         offset_retries=_or_default(options.number("fetchOffset.numRetries", lowest=0), 3),
         offset_retry_ms=_or_default(options.number("fetchOffset.retryIntervalMs", lowest=0), 10),
         progress_group=options.text("progressGroup"),
+        retention_hold_ms=_hold(options),
         columns=_columns(options),
         client=options.client_settings(),
     )
@@ -323,6 +330,17 @@ def _minimum(options: _Given) -> int | None:
             f" which is {maximum}"
         )
     return minimum
+
+
+def _hold(options: _Given) -> int | None:
+    if options.text("retentionHold") is None:
+        return None
+    if options.text("progressGroup") is None:
+        raise InvalidConfig("retentionHold needs a progressGroup: the hold is in its offsets")
+    hold_ms = options.duration_ms("retentionHold", default="")
+    if hold_ms < _HOLD_MS_MIN:
+        raise InvalidConfig(f"retentionHold must be at least {_HOLD_MS_MIN // 1000} s")
+    return hold_ms
 
 
 def _columns(options: _Given) -> tuple[str, ...]:

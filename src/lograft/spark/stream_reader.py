@@ -16,6 +16,7 @@ from lograft.spark.data_loss import DataLossRule
 from lograft.spark.offsets import EARLIEST, LATEST, OffsetJson, Offsets, from_json, to_json
 from lograft.spark.options import ReadOptions
 from lograft.spark.planning import Range, backlog, limited, rows_in_bytes, split
+from lograft.spark.progress import Progress
 from lograft.spark.ranges import RangePartition, read_range
 from lograft.spark.spark_versions import (
     ReadAllAvailable,
@@ -37,8 +38,7 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         #: Where an availableNow run ends; None: nowhere.
         self._target: Offsets | None = None
         self._latest: Offsets = {}
-        #: What the progress group says.
-        self._told: Offsets = {}
+        self._progress = Progress(options, self._clock)
         #: When a batch with news was last given, by the monotonic clock.
         self._last_news_ms = self._clock.mono_ms()
 
@@ -49,14 +49,14 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         topics = self._look()
         self._rule.check_there(options.subscription, topics)
         cluster = self._asked()
-        return to_json(
-            cluster.resolve(
-                "startingOffsets",
-                options.start,
-                cluster.partitions(topics),
-                or_latest=options.late_start_is_latest,
-            )
+        start = cluster.resolve(
+            "startingOffsets",
+            options.start,
+            cluster.partitions(topics),
+            or_latest=options.late_start_is_latest,
         )
+        self._tell_progress(start)
+        return to_json(start)
 
     def latestOffset(
         self, start: OffsetJson | None = None, limit: ReadLimit | None = None
@@ -64,6 +64,7 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         """`limit` is None before Spark 4.2, which takes all there is."""
         latest = self._available()
         if start is None:
+            self._progress.renew(self._asked())
             return to_json(latest)
         self._tell_progress(from_json(start))
         begin = self._with_new_partitions(from_json(start), latest)
@@ -130,6 +131,7 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             return []
         options, rule, cluster = self._options, self._rule, self._asked()
         topics = self._topics or self._look()
+        self._tell_progress(begins)
         rule.gone(begins.keys() - ends.keys())
         there = cluster.partitions(topics)
         rule.gone(ends.keys() - there)
@@ -157,8 +159,9 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         return read_range(self._options, partition.range)
 
     def commit(self, end: OffsetJson) -> None:
-        """Spark tells a batch's end here only when the next one begins; `latestOffset` hears of
-        the last one too, so progress is told there."""
+        """Spark tells a batch's end here only when the next one begins. From 4.2 on `latestOffset`
+        hears of the last one, too."""
+        self._tell_progress(from_json(end))
 
     def stop(self) -> None:
         if self._cluster is not None:
@@ -166,11 +169,8 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             self._cluster = None
 
     def _tell_progress(self, done: Offsets) -> None:
-        group = self._options.progress_group
-        if group is not None and done != self._told:
-            there = {one: offset for one, offset in done.items() if one.topic in self._topics}
-            self._asked().tell_progress(group, there)
-            self._told = done
+        there = {one: offset for one, offset in done.items() if one.topic in self._topics}
+        self._progress.tell(self._asked(), there)
 
     # ── the cluster ──────────────────────────────────────────────────────────────────────────
 

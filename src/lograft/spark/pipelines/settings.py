@@ -34,6 +34,8 @@ class Source:
     max_bytes_per_trigger: int | None = None
     #: A consumer group that shows how far the pipeline is.
     progress_group: str | None = None
+    #: How long that group's unread records are held after the pipeline was last seen: "1h".
+    retention_hold: str | None = None
     fail_on_data_loss: bool = True
     #: Client settings, by Kafka's names.
     kafka: Mapping[str, str] = field(default_factory=dict)
@@ -62,6 +64,7 @@ class Source:
             "maxOffsetsPerTrigger": self.max_offsets_per_trigger,
             "maxBytesPerTrigger": self.max_bytes_per_trigger,
             "progressGroup": self.progress_group,
+            "retentionHold": self.retention_hold,
         }
         return options | {name: str(value) for name, value in given.items() if value is not None}
 
