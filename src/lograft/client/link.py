@@ -15,6 +15,7 @@ from lograft.wire.headers import read_response_header, request_parts
 from lograft.wire.message import Message
 
 R = TypeVar("R", bound=Message)
+T = TypeVar("T")
 #: A request, or how to make it for the version that the broker speaks.
 Request: TypeAlias = Message | Callable[[int], Message]
 #: Called once.
@@ -38,7 +39,7 @@ class Link:
     def __init__(self, caller: Caller, clock: Clock, *, client_id: str) -> None:
         self._caller = caller
         self._clock = clock
-        self._client_id = client_id
+        self.client_id = client_id
         self._number = 0
         self.versions: Mapping[int, VersionRange] = {}
         #: Finalised features of the cluster, by name: the levels that all of its nodes follow.
@@ -96,9 +97,24 @@ class Link:
             version = self.version_of(answer.KEY)
         message = request if isinstance(request, Message) else request(version)
         number = self._next_number()
-        parts = request_parts(message, version, number, self._client_id)
+        parts = request_parts(message, version, number, self.client_id)
+        self._caller.ask(number, parts, _Waiting(self, answer, version, timeout_ms, on_outcome))
+
+    def call_packed(
+        self,
+        parts: Callable[[int, T], list[Buffer]],
+        what: T,
+        answer: type[R],
+        on_outcome: "OnOutcome[R]",
+        *,
+        timeout_ms: int,
+        version: int,
+    ) -> None:
+        """As `call`, where the codec is not needed: `parts` makes the request of its number and of
+        `what` is new in it."""
+        number = self._next_number()
         waiting = _Waiting(self, answer, version, timeout_ms, on_outcome)
-        self._caller.ask(number, parts, waiting)
+        self._caller.ask(number, parts(number, what), waiting)
 
     def start(
         self, request: Request, answer: type[R], *, timeout_ms: int, version: int | None = None
@@ -125,7 +141,7 @@ class Link:
     def post(self, request: Message, version: int) -> None:
         """A request that gets no answer: a produce with acks=0."""
         number = self._next_number()
-        self._caller.post(request_parts(request, version, number, self._client_id))
+        self._caller.post(request_parts(request, version, number, self.client_id))
 
     def close(self, reason: str = "closed") -> None:
         self._caller.abort(reason)

@@ -17,6 +17,11 @@ from lograft.wire.varints import skip_tags
 #: A header has no use for more, and it is read before the peer is known.
 HEADER_TAGS_MAX: Final = 64
 
+#: Of a whole request: where its correlation id begins and ends, behind size, key and version.
+SIZE_BYTES: Final = 4
+BEFORE_NUMBER: Final = 8
+AFTER_NUMBER: Final = 12
+
 _FIXED: Final = Struct(">hhih")
 _CORRELATION: Final = Struct(">i")
 _SIZE_AND_CORRELATION: Final = (Struct(">ii"), Struct(">iix"))

@@ -15,7 +15,12 @@ from uuid import UUID
 from lograft.client.backoff import backoff_ms
 from lograft.client.consuming.buffers import Fetched
 from lograft.client.consuming.fetched import Aborted, Slice
-from lograft.client.consuming.requests import FETCH_NAMES_UNTIL, fetch_request, last_request
+from lograft.client.consuming.requests import (
+    FETCH_NAMES_UNTIL,
+    LoneFetch,
+    fetch_request,
+    last_request,
+)
 from lograft.client.consuming.resets import ResetKind
 from lograft.client.consuming.sessions import NO_SESSION, FetchSession, Wanted
 from lograft.client.consuming.settings import ConsumerSettings
@@ -75,6 +80,8 @@ class Fetcher:
         #: Something was not asked for, because what came before it lies unread.
         self._waits_for_room = False
         self._sessions: dict[int, FetchSession] = {}
+        #: Of each broker of which one partition is read: how it was asked last.
+        self._lone: dict[int, LoneFetch] = {}
         self._in_flight: set[int] = set()
         self._connecting: set[int] = set()
         self._failures: dict[int, int] = {}
@@ -199,16 +206,26 @@ class Fetcher:
             return
         session = self._sessions.setdefault(node, FetchSession())
         plan = session.plan(wanted)
-        version = link.version_of(FETCH_KEY, at_most=None if plan.uses_ids else FETCH_NAMES_UNTIL)
         self._in_flight.add(node)
         self._counts["fetches"] += 1
-        link.call(
-            fetch_request(self._settings, plan),
-            FetchResponse,
-            partial(self._on_outcome, node, session, questions),
-            version=version,
-            timeout_ms=self._settings.request_timeout_ms,
-        )
+        on_outcome = partial(self._on_outcome, node, session, questions)
+        timeout_ms = self._settings.request_timeout_ms
+        lone = self._lone.get(node)
+        if lone is not None and plan.is_lone and lone.means(link, plan):
+            link.call_packed(
+                lone.parts,
+                offset,
+                FetchResponse,
+                on_outcome,
+                version=lone.version,
+                timeout_ms=timeout_ms,
+            )
+            return
+        version = link.version_of(FETCH_KEY, at_most=None if plan.uses_ids else FETCH_NAMES_UNTIL)
+        request = fetch_request(self._settings, plan)
+        link.call(request, FetchResponse, on_outcome, version=version, timeout_ms=timeout_ms)
+        if plan.is_lone:
+            self._lone[node] = LoneFetch(self._settings, link, plan, version)
 
     def _on_outcome(
         self,

@@ -1,14 +1,21 @@
 """Requests that consumers send, made from what they mean."""
 
+from struct import Struct
 from typing import Final
 
 from lograft.client.consuming.sessions import LAST_EPOCH, Plan
 from lograft.client.consuming.settings import ConsumerSettings
+from lograft.client.link import Link
+from lograft.model.seams import Buffer
+from lograft.wire.headers import AFTER_NUMBER, BEFORE_NUMBER, request_parts
 from lograft.wire.messages.fetch import FetchPartition, FetchRequest, FetchTopic, ForgottenTopic
 
 #: The last version that speaks of topics by their names.
 FETCH_NAMES_UNTIL: Final = 12
 READ_COMMITTED: Final = 1
+_OFFSET: Final = Struct(">q")
+#: Stands for the offset until its place is found.
+_OFFSET_MARK: Final = 0x5A1F_00D1_2B3C_4D5E
 
 
 def fetch_request(settings: ConsumerSettings, plan: Plan) -> FetchRequest:
@@ -42,6 +49,38 @@ def fetch_request(settings: ConsumerSettings, plan: Plan) -> FetchRequest:
         forgotten_topics_data=list(forgotten.values()),
         rack_id=settings.client_rack,
     )
+
+
+class LoneFetch:
+    """Of one partition, without a session: the requests of a consumer that reads one partition of a
+    broker. They are equal but for their numbers and offsets, so the codec writes the rest only
+    once."""
+
+    __slots__ = ("_after", "_head", "_meaning", "_middle", "_pack", "version")
+
+    def __init__(self, settings: ConsumerSettings, link: Link, plan: Plan, version: int) -> None:
+        self._meaning = _meaning(link, plan)
+        self.version = version
+        ((partition, wanted),) = plan.send.items()
+        marked = plan._replace(send={partition: wanted._replace(offset=_OFFSET_MARK)})
+        parts = request_parts(fetch_request(settings, marked), version, 0, link.client_id)
+        before, mark, self._after = b"".join(parts).partition(_OFFSET.pack(_OFFSET_MARK))
+        assert mark
+        self._head, self._middle = before[:BEFORE_NUMBER], before[AFTER_NUMBER:]
+        layout = f">{len(self._head)}si{len(self._middle)}sq{len(self._after)}s"
+        self._pack = Struct(layout).pack
+
+    def means(self, link: Link, plan: Plan) -> bool:
+        """Whether the plan differs in the offset only."""
+        return self._meaning == _meaning(link, plan)
+
+    def parts(self, number: int, offset: int) -> list[Buffer]:
+        return [self._pack(self._head, number, self._middle, offset, self._after)]
+
+
+def _meaning(link: Link, plan: Plan) -> tuple[object, ...]:
+    ((partition, (topic_id, _, leader_epoch, bytes_max)),) = plan.send.items()
+    return link, partition, topic_id, leader_epoch, bytes_max
 
 
 def last_request(session_id: int) -> FetchRequest:

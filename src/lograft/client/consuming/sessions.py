@@ -40,6 +40,11 @@ class Plan(NamedTuple):
     send: dict[TopicPartition, Wanted]
     forget: dict[TopicPartition, UUID]
 
+    @property
+    def is_lone(self) -> bool:
+        """One partition, and the broker has nothing to remember or to forget."""
+        return self.epoch == LAST_EPOCH and self.session_id == NO_SESSION
+
 
 class FetchSession:
     def __init__(self) -> None:

@@ -26,6 +26,7 @@ from lograft.client.producing.accumulator import Accumulator, PartitionQueue
 from lograft.client.producing.batches import Batch
 from lograft.client.producing.growth import Growth
 from lograft.client.producing.identity import IdempotentIdentity, Identity
+from lograft.client.producing.requests import Content, ProduceRequests
 from lograft.client.producing.sequences import Sequences
 from lograft.client.producing.settings import ProducerSettings
 from lograft.client.producing.transactions import Transactions
@@ -35,17 +36,12 @@ from lograft.model.seams import Address
 from lograft.model.types import NO_SEQUENCE
 from lograft.wire.apis import PRODUCE_KEY
 from lograft.wire.messages.produce import (
-    PartitionProduceData,
     PartitionProduceResponse,
-    ProduceRequest,
     ProduceResponse,
-    TopicProduceData,
 )
 
 log = logging.getLogger("lograft.client")
 
-#: With topic ids instead of names.
-_TOPIC_IDS_SINCE: Final = 13
 _OUT_OF_ORDER: Final = (ErrorCode.out_of_order_sequence_number, ErrorCode.unknown_producer_id)
 
 
@@ -73,8 +69,11 @@ class Sender:
         self._in_flight: dict[int, int] = {}
         self._connecting: set[int] = set()
         self._is_fatal: Exception | None = None
+        self._requests = ProduceRequests(core)
+        self._acks = core.settings.required_acks
+        self._codec, self._level = core.settings.codec, core.settings.compression_level
         #: Not with acks=0: nobody would ever be in flight, and no batch be gathered.
-        self._goes_at_once = not core.settings.linger_ms and core.settings.required_acks != 0
+        self._goes_at_once = not core.settings.linger_ms and self._acks != 0
         self._counts = {"batches_sent": 0, "records_sent": 0, "retries": 0, "batches_failed": 0}
 
     def start(self) -> None:
@@ -242,44 +241,39 @@ class Sender:
     def _send_request(self, leader: int, link: Link, sent: list[Sent]) -> None:
         identity = self._identity
         at_most = None if identity is None else identity.produce_version_max
-        version = link.version_of(PRODUCE_KEY, at_most=at_most)
-        request = self._request(sent, version)
+        contents = [self._content(batch) for _, batch in sent]
         self._counts["batches_sent"] += len(sent)
-        if not request.acks:
-            link.post(request, version)
+        if not self._acks:
+            version = link.version_of(PRODUCE_KEY, at_most=at_most)
+            link.post(self._requests.of(contents, version), version)
             for queue, batch in sent:
                 queue.in_flight.remove(batch)
                 self._acknowledge(batch, -1)
             return
         self._in_flight[leader] = self._in_flight.get(leader, 0) + 1
-        link.call(
-            request,
-            ProduceResponse,
-            partial(self._on_outcome, leader, sent),
-            version=version,
-            timeout_ms=self._settings.request_timeout_ms,
-        )
+        on_outcome = partial(self._on_outcome, leader, sent)
+        timeout_ms = self._settings.request_timeout_ms
+        if len(contents) == 1:
+            topic, partition, records = contents[0]
+            lone = self._requests.lone(topic, partition, link, at_most)
+            if lone is not None:
+                link.call_packed(
+                    lone.parts,
+                    records,
+                    ProduceResponse,
+                    on_outcome,
+                    version=lone.version,
+                    timeout_ms=timeout_ms,
+                )
+                return
+        version = link.version_of(PRODUCE_KEY, at_most=at_most)
+        request = self._requests.of(contents, version)
+        link.call(request, ProduceResponse, on_outcome, version=version, timeout_ms=timeout_ms)
 
-    def _request(self, sent: list[Sent], version: int) -> ProduceRequest:
-        topics: dict[str, TopicProduceData] = {}
-        codec, level = self._settings.codec, self._settings.compression_level
-        for _, batch in sent:
-            topic = topics.get(batch.topic)
-            if topic is None:
-                topic = topics[batch.topic] = TopicProduceData(name=batch.topic)
-                if version >= _TOPIC_IDS_SINCE:
-                    known = self._core.metadata.cache.topic(batch.topic)
-                    assert known is not None, batch.topic
-                    topic.topic_id = known.id
-            data = batch.data(codec, level)
-            self._accumulator.compressed(batch, len(data))
-            topic.partition_data.append(PartitionProduceData(index=batch.partition, records=data))
-        return ProduceRequest(
-            transactional_id=self._settings.transactional_id,
-            acks=self._settings.required_acks,
-            timeout_ms=self._settings.request_timeout_ms,
-            topic_data=list(topics.values()),
-        )
+    def _content(self, batch: Batch) -> Content:
+        data = batch.data(self._codec, self._level)
+        self._accumulator.compressed(batch, len(data))
+        return Content(batch.topic, batch.partition, data)
 
     # ── answers ──────────────────────────────────────────────────────────────────────────────
 
