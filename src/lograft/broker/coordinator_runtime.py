@@ -134,7 +134,7 @@ class CoordinatorRuntime(Generic[C]):
             raise CoordinatorLoading(f"{self.topic}-{index} is being loaded")
         # What is only read is answered without asking the replicas: a broker that was cut off would
         # tell what was true before another took its place.
-        if not self._has_lease() and len(shard.partition.assignment.replicas) > 1:
+        if len(shard.partition.assignment.replicas) > 1 and not self._has_lease():
             raise NotCoordinator(f"another broker may lead {self.topic}-{index} by now")
         return shard
 

@@ -53,26 +53,18 @@ class Waiter(Ticket):
         self._error: LograftError | None = None
         self._future: asyncio.Future[Message] | None = None
 
-    @property
-    def is_answered(self) -> bool:
-        if self._future is not None:
-            return self._future.done()
-        return self._reply is not None or self._error is not None
-
     def answer(self, reply: Message) -> None:
-        if self.is_answered:
-            return
         if self._future is None:
-            self._reply = reply
-        else:
+            if self._reply is None and self._error is None:
+                self._reply = reply
+        elif not self._future.done():
             self._future.set_result(reply)
 
     def fail(self, error: LograftError) -> None:
-        if self.is_answered:
-            return
         if self._future is None:
-            self._error = error
-        else:
+            if self._reply is None and self._error is None:
+                self._error = error
+        elif not self._future.done():
             self._future.set_exception(error)
 
     def take(self) -> "Message | asyncio.Future[Message]":
@@ -209,13 +201,14 @@ class Shard(Generic[C]):
         return self._end
 
     def _write(self, outcome: Outcome) -> None:
+        wall_ms = self._clock.wall_ms()
         batch = records_batch(
             outcome.records,
-            wall_ms=self._clock.wall_ms(),
+            wall_ms=wall_ms,
             producer=outcome.producer,
             compression=self._settings.compression(),
         )
-        base_offset = self._append(batch)
+        base_offset = self._append(batch, wall_ms)
         replay = self.core.replay
         if outcome.producer is None:
             for index, record in enumerate(outcome.records):
@@ -230,11 +223,9 @@ class Shard(Generic[C]):
                 producer_epoch=producer_epoch,
             )
 
-    def _append(self, batch: bytearray) -> Offset:
+    def _append(self, batch: bytearray, wall_ms: int) -> Offset:
         self.partition.check_append(acks_all=True)
-        result = self.partition.append(
-            memoryview(batch), now_ms=self._clock.wall_ms(), origin=Origin.COORDINATOR
-        )
+        result = self.partition.append(memoryview(batch), now_ms=wall_ms, origin=Origin.COORDINATOR)
         self._end = result.end_offset
         return result.base_offset
 
