@@ -160,7 +160,8 @@ class Positions:
                 known = self._core.metadata.cache.partition(*state.partition)
                 if known is None or known.leader_epoch in (NO_EPOCH, state.leader_epoch):
                     continue
-                if state.fetch_position.epoch == NO_EPOCH:
+                if state.fetch_position.epoch in (NO_EPOCH, known.leader_epoch):
+                    # Nothing to compare, or what we read last was written by this very leader.
                     state.leader_epoch = known.leader_epoch
                 else:
                     state.validate()
@@ -171,16 +172,16 @@ class Positions:
         if not states:
             return False
         cache = self._core.metadata.cache
-        asked: dict[TopicPartition, tuple[int, int]] = {}
+        asked: dict[TopicPartition, tuple[int, int, Position]] = {}
         for state in states:
             known = cache.partition(*state.partition)
             epoch = NO_EPOCH if known is None else known.leader_epoch
-            asked[state.partition] = state.version, epoch
+            asked[state.partition] = state.version, epoch, state.fetch_position
         answers = await self._lookup.ask_epochs(
-            {state.partition: state.fetch_position.epoch for state in states}
+            {partition: place.epoch for partition, (_, _, place) in asked.items()}
         )
         for state in states:
-            version, leader_epoch = asked[state.partition]
+            version, leader_epoch, place = asked[state.partition]
             if state.version != version or state.status is not Status.VALIDATING:
                 continue
             error = answers.failed.get(state.partition)
@@ -189,16 +190,19 @@ class Positions:
             elif error is not None and not error.is_retriable:
                 state.error = error
             elif error is None:
-                self._compare(state, answers.found[state.partition], leader_epoch)
+                self._compare(state, place, answers.found[state.partition], leader_epoch)
         return any(state.status is Status.VALIDATING and not state.error for state in states)
 
-    def _compare(self, state: PartitionState, end: EpochEnd, leader_epoch: int) -> None:
-        place = state.fetch_position
+    def _compare(
+        self, state: PartitionState, place: Position, end: EpochEnd, leader_epoch: int
+    ) -> None:
+        """A fetch that was under way may have brought records since we asked about `place`: the
+        answer is older than they are, and says nothing about them. It is asked for again then."""
         if end.end_offset < 0 or end.epoch < 0:
             self._truncated(state, None)
         elif end.end_offset < place.offset:
             self._truncated(state, Position(end.end_offset, end.epoch))
-        else:
+        elif place == state.fetch_position:
             state.validated(leader_epoch)
 
     def _truncated(self, state: PartitionState, shared: Position | None) -> None:
