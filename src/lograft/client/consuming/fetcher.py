@@ -48,6 +48,9 @@ log = logging.getLogger("lograft.client")
 FETCH_LANE: Final = "fetch"
 #: Bytes held ready in all, in units of fetch.max.bytes.
 _FETCHES_AHEAD: Final = 2
+#: After an answer of so much the next question goes out before the program gets its turn, so that
+#: the broker works on that while the program works on this. Of less the program hears first.
+_MUCH_BYTES: Final = 32 << 10
 
 
 class _Question(NamedTuple):
@@ -244,9 +247,12 @@ class Fetcher:
         else:
             session.answered(outcome.session_id)
             self._failures.pop(node, None)
+            before = self._counts["fetched_bytes"]
             self._take(questions, outcome)
-        # Before the program gets to what has come: the broker works on the next meanwhile.
-        self._turns.take_now()
+            if self._counts["fetched_bytes"] - before >= _MUCH_BYTES:
+                self._turns.take_now()
+                return
+        self.wake()
 
     def _failed(
         self, node: int, questions: Mapping[TopicPartition, _Question], error: ClientError
