@@ -45,7 +45,7 @@ fuzz: install  ## hostile frames against every API and version, longer than in m
 	LOGRAFT_FUZZ_SECONDS=$(SECONDS_MAX) $(BIN)/python -m pytest -q -m fuzz --timeout 0
 
 interop: install  ## other languages' clients and Kafka's own tools; LOGRAFT_INTEROP=full: on Kafka too
-	LOGRAFT_TEST_SERVERS=$(if $(filter full,$(LOGRAFT_INTEROP)),both,lograft) \
+	LOGRAFT_TEST_SERVERS=$(if $(filter full,$(LOGRAFT_INTEROP)),all,lograft) \
 		$(BIN)/python -m pytest -q --timeout 600 tests/compatibility tests/spark \
 		-m $(if $(filter full,$(LOGRAFT_INTEROP)),'interop or clients',interop)
 

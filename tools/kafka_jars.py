@@ -16,6 +16,8 @@ from typing import Final
 REPOSITORY: Final = Path(__file__).resolve().parent.parent
 CACHE: Final = REPOSITORY / ".cache" / "kafka"
 KAFKA_VERSION: Final = "4.3.1"
+#: The last line before 4.0: what clusters run that have not left ZooKeeper behind for long.
+KAFKA_39_VERSION: Final = "3.9.2"
 #: The last release whose console tools many people still have installed.
 OLD_KAFKA_VERSION: Final = "3.1.0"
 FETCH_SECONDS_MAX: Final = 900
@@ -87,7 +89,7 @@ def ensure_program(program: str, *, package: str) -> None:
 
 
 def main(versions: list[str]) -> None:
-    for version in versions or [KAFKA_VERSION, OLD_KAFKA_VERSION]:
+    for version in versions or [KAFKA_VERSION, KAFKA_39_VERSION, OLD_KAFKA_VERSION]:
         print(f"Apache Kafka {version}: {kafka_jars(version)}")
 
 

@@ -9,7 +9,13 @@ from typing import cast
 import pytest
 
 from tests.compatibility.java_tools import JavaTools
-from tests.compatibility.servers import Kind, Server, kinds_under_test
+from tests.compatibility.servers import (
+    CONFORMANCE_KINDS,
+    KINDS,
+    Kind,
+    Server,
+    kinds_under_test,
+)
 
 with warnings.catch_warnings():  # kafka-python reads its own files in a way Python calls outdated
     warnings.simplefilter("ignore", DeprecationWarning)
@@ -43,7 +49,9 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 
 def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
     if "server" in metafunc.fixturenames:
-        metafunc.parametrize("server", kinds_under_test(), indirect=True, scope="session")
+        is_ours = metafunc.definition.get_closest_marker("conformance") is not None
+        kinds = kinds_under_test(CONFORMANCE_KINDS if is_ours else KINDS)
+        metafunc.parametrize("server", kinds, indirect=True, scope="session")
 
 
 @pytest.fixture(scope="session")

@@ -1,10 +1,11 @@
-"""Starts a Lograft or an Apache Kafka 4.3.1 node for a test or a benchmark, and stops it.
+"""Starts a Lograft or an Apache Kafka node for a test or a benchmark, and stops it.
 
     with Server.of("kafka", folder).started() as server:
         use(server.bootstrap)
 
-Both kinds read the same properties file, so a test says its settings once. A server lives in its
-own folder on free ports of 127.0.0.1; `log_tail()` is what it said, for the report of a failure.
+Kafka is 4.3.1, or 3.9 (`kafka39`) for the tests of our own client. All kinds read the same
+properties file, so a test says its settings once. A server lives in its own folder on free ports of
+127.0.0.1; `log_tail()` is what it said, for the report of a failure.
 """
 
 import os
@@ -24,10 +25,13 @@ from typing import IO, Any, Final, Literal
 import pytest
 
 from tests.compatibility.readiness import broker_ids
-from tools.kafka_jars import KAFKA_VERSION, REPOSITORY, kafka_jars
+from tools.kafka_jars import KAFKA_39_VERSION, KAFKA_VERSION, REPOSITORY, kafka_jars
 
-Kind = Literal["lograft", "kafka"]
+Kind = Literal["lograft", "kafka", "kafka39"]
+#: Those that are compared with each other.
 KINDS: Final[tuple[Kind, ...]] = ("lograft", "kafka")
+#: Those that a client of ours has to get on with.
+CONFORMANCE_KINDS: Final[tuple[Kind, ...]] = (*KINDS, "kafka39")
 HOST: Final = "127.0.0.1"
 NODE_ID: Final = 1
 #: A valid Kafka uuid: 16 bytes in URL-safe base64.
@@ -220,14 +224,18 @@ class Server:
         arguments += [] if self.voters else [self.format_option]
         if self.kind == "lograft":
             return [*lograft_command(), "storage", *arguments]
-        return [*java_command(SMALL_JVM), "kafka.tools.StorageTool", *arguments]
+        return [*self.java_command(SMALL_JVM), "kafka.tools.StorageTool", *arguments]
 
     def start_command(self) -> list[str]:
         if self.kind == "lograft":
             return [*lograft_command(), "server", str(self.properties_path)]
         logging = REPOSITORY / "tools" / "kafka" / "log4j2-server.properties"
         options = (*self.jvm, f"-Dlog4j2.configurationFile={logging}")
-        return [*java_command(options), "kafka.Kafka", str(self.properties_path)]
+        return [*self.java_command(options), "kafka.Kafka", str(self.properties_path)]
+
+    def java_command(self, options: tuple[str, ...]) -> list[str]:
+        version = KAFKA_39_VERSION if self.kind == "kafka39" else KAFKA_VERSION
+        return java_command(options, version)
 
 
 def lograft_command() -> list[str]:
@@ -265,9 +273,15 @@ def in_full_run(*values: str) -> list[Any]:
     return [pytest.param(value, marks=only) for value in values]
 
 
-def kinds_under_test() -> tuple[Kind, ...]:
-    """LOGRAFT_TEST_SERVERS says against whom the client tests run: lograft, kafka or both."""
+def kinds_under_test(among: tuple[Kind, ...] = KINDS) -> tuple[Kind, ...]:
+    """LOGRAFT_TEST_SERVERS says against whom the client tests run: one kind, `both` Lograft and
+    Kafka 4.3.1, or `all`."""
     wanted = os.environ.get("LOGRAFT_TEST_SERVERS", "lograft")
-    if wanted == "both":
-        return KINDS
-    return tuple(kind for kind in KINDS if kind == wanted)
+    chosen = {"both": KINDS, "all": CONFORMANCE_KINDS}.get(wanted, (wanted,))
+    return tuple(kind for kind in among if kind in chosen)
+
+
+def skip_before_4(server: Server, what: str) -> None:
+    """For what Kafka has since 4.0."""
+    if server.kind == "kafka39":
+        pytest.skip(f"Kafka {KAFKA_39_VERSION} has no {what}")

@@ -23,6 +23,7 @@ PRINTED = {
 
 
 @pytest.mark.clients
+@pytest.mark.conformance
 def test_every_example_prints_what_it_should(server: Server) -> None:
     assert PRINTED.keys() == {path.name for path in EXAMPLES.glob("*.py")}
     for name, printed in PRINTED.items():

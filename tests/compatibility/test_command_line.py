@@ -11,7 +11,7 @@ import pytest
 from tests.compatibility.command_line import Shown, done, lograft
 from tests.compatibility.servers import Server
 
-pytestmark = pytest.mark.clients
+pytestmark = [pytest.mark.clients, pytest.mark.conformance]
 NewName = Callable[[], str]
 Run = Callable[..., Shown]
 

@@ -110,6 +110,7 @@ def test_what_features_a_release_has(java_tools: JavaTools, arguments: str) -> N
 
 
 @pytest.mark.clients
+@pytest.mark.conformance
 def test_flags_that_make_no_sense_end_with_one(to: tuple[str, str]) -> None:
     for arguments in (
         ("kafka-topics", *to),
@@ -131,6 +132,7 @@ def test_flags_that_make_no_sense_end_with_one(to: tuple[str, str]) -> None:
 
 
 @pytest.mark.clients
+@pytest.mark.conformance
 def test_a_group_is_reset_from_a_file(
     to: tuple[str, str], new_topic: NewName, tmp_path: Path
 ) -> None:
@@ -152,6 +154,7 @@ def test_a_group_is_reset_from_a_file(
 
 
 @pytest.mark.clients
+@pytest.mark.conformance
 def test_keys_headers_and_tombstones(to: tuple[str, str], new_topic: NewName) -> None:
     topic = new_topic()
     done("kafka-topics", *to, "--create", "--topic", topic, "--partitions", "1")

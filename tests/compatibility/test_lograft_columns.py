@@ -11,7 +11,7 @@ from tests.compatibility import librdkafka
 from tests.compatibility.servers import Server
 from tests.compatibility.test_lograft_producer import NewName, run
 
-pytestmark = pytest.mark.clients
+pytestmark = [pytest.mark.clients, pytest.mark.conformance]
 
 PARTITIONS = 3
 

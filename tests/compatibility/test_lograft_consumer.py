@@ -22,7 +22,7 @@ from lograft.client.consuming.ranges import EndBeyond, StartLost
 from tests.compatibility.librdkafka import admin_of, create_topic, outcome, produce
 from tests.compatibility.servers import Server
 
-pytestmark = pytest.mark.clients
+pytestmark = [pytest.mark.clients, pytest.mark.conformance]
 NewName = Callable[[], str]
 ANSWER_SECONDS_MAX = 60
 HOUR_MS = 3_600_000

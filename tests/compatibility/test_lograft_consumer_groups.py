@@ -7,12 +7,19 @@ from typing import Any
 
 import pytest
 
-from lograft.client import CommitFailed, Consumer, Producer, RebalanceListener, TopicPartition
+from lograft.client import (
+    CommitFailed,
+    Consumer,
+    Producer,
+    RebalanceListener,
+    TopicPartition,
+    UnsupportedByBroker,
+)
 from tests.compatibility.librdkafka import create_topic, produce
 from tests.compatibility.members import PROTOCOLS, Member, joined
-from tests.compatibility.servers import Server
+from tests.compatibility.servers import Server, skip_before_4
 
-pytestmark = pytest.mark.clients
+pytestmark = [pytest.mark.clients, pytest.mark.conformance]
 NewName = Callable[[], str]
 Settings = dict[str, Any]
 ANSWER_SECONDS_MAX = 60
@@ -21,7 +28,9 @@ POLL_MS = 20
 
 
 @pytest.fixture(params=PROTOCOLS)
-def protocol(request: pytest.FixtureRequest) -> Settings:
+def protocol(request: pytest.FixtureRequest, server: Server) -> Settings:
+    if request.param == "consumer":
+        skip_before_4(server, "KIP-848 groups unless a setting asks for the preview")
     return dict(PROTOCOLS[request.param])
 
 
@@ -240,10 +249,27 @@ def test_a_pattern_finds_topics(server: Server, new_topic: NewName, protocol: Se
     play(server, topic, scenario)
 
 
+def test_who_has_no_groups_of_the_newer_protocol_is_named(
+    server: Server, new_topic: NewName
+) -> None:
+    topic = new_topic()
+
+    async def scenario(group: Group) -> None:
+        consumer = await group.consumer({"group.protocol": "consumer"})
+        if server.kind == "kafka39":
+            with pytest.raises(UnsupportedByBroker, match=r"group\.protocol=classic is known"):
+                await consumer.poll()
+        else:
+            await until(shared(topic, consumer.assignment), [consumer])
+
+    play(server, topic, scenario)
+
+
 @pytest.mark.parametrize("assignor", ["uniform", "range"])
 def test_the_server_assigns_as_it_is_asked_to(
     server: Server, new_topic: NewName, assignor: str
 ) -> None:
+    skip_before_4(server, "KIP-848 groups unless a setting asks for the preview")
     topic = new_topic()
 
     async def scenario(group: Group) -> None:

@@ -23,7 +23,7 @@ from lograft.client.types import Acknowledged
 from tests.compatibility import librdkafka
 from tests.compatibility.servers import Server
 
-pytestmark = pytest.mark.clients
+pytestmark = [pytest.mark.clients, pytest.mark.conformance]
 NewName = Callable[[], str]
 ANSWER_SECONDS_MAX = 60
 

@@ -20,16 +20,20 @@ from lograft.client import (
 )
 from lograft.client.producing import transactions
 from tests.compatibility import librdkafka
-from tests.compatibility.servers import Server
+from tests.compatibility.servers import Server, skip_before_4
 
-pytestmark = pytest.mark.clients
+pytestmark = [pytest.mark.clients, pytest.mark.conformance]
 NewName = Callable[[], str]
 ANSWER_SECONDS_MAX = 60
 
 
 @pytest.fixture(params=["v1", "v2"])
-def protocol(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> str:
-    if request.param == "v1":
+def protocol(
+    request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch, server: Server
+) -> str:
+    if request.param == "v2":
+        skip_before_4(server, "transactions of version 2")
+    else:
         monkeypatch.setattr(transactions, "_FEATURE", "a feature that no cluster has")
     name: str = request.param
     return name

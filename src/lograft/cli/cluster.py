@@ -3,7 +3,16 @@
 from collections.abc import Iterator, Mapping, Sequence
 
 from lograft.cli.output import NOTHING, table
-from lograft.client.admin import ClusterDescription, FeatureLevels, Features, LogDirectory
+from lograft.client.admin import Admin, ClusterDescription, FeatureLevels, Features, LogDirectory
+from lograft.client.errors import UnsupportedByBroker
+
+
+async def registered_brokers(admin: Admin) -> ClusterDescription:
+    """With those that are away, if they are told of: Kafka's brokers do since 4.0."""
+    try:
+        return await admin.describe_cluster(fenced=True)
+    except UnsupportedByBroker:
+        return await admin.describe_cluster()
 
 
 def describe_lines(cluster: ClusterDescription, features: Features) -> Iterator[str]:

@@ -19,12 +19,12 @@ def describe(
     json: Json = False,
 ) -> None:
     """Show the brokers, also those that are away, and what all nodes follow."""
-    from lograft.cli.cluster import describe_lines
+    from lograft.cli.cluster import describe_lines, registered_brokers
     from lograft.cli.connecting import with_admin
     from lograft.cli.output import show, show_json
 
     async def work(admin: "Admin") -> "tuple[ClusterDescription, Features]":
-        return await admin.describe_cluster(fenced=True), await admin.describe_features()
+        return await registered_brokers(admin), await admin.describe_features()
 
     described, features = with_admin(bootstrap_server, command_config, work)
     if json:

@@ -7,6 +7,7 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final
 
+from lograft.cli.cluster import registered_brokers
 from lograft.cli.output import numbers
 from lograft.cli.progress import Progress
 from lograft.client.admin import Admin, Reassignment, TopicPartition
@@ -53,7 +54,7 @@ class Copying:
 
 
 async def read_load(admin: Admin, topics: Collection[str] = ()) -> Load:
-    brokers = (await admin.describe_cluster(fenced=True)).brokers
+    brokers = (await registered_brokers(admin)).brokers
     described = await admin.describe_topics()
     if missing := sorted(set(topics) - set(described)):
         raise InvalidInput(f"there is no topic {missing[0]}")

@@ -266,9 +266,13 @@ class ConsumerGroup:
             self._lose(_JOINING)
             self._wake.set()
             return
-        raise broker_error(
+        error = broker_error(
             code, f"heartbeat of group {self._coordinator.key!r}", answer.error_message
         )
+        if code == ErrorCode.unsupported_version:
+            # The API is there, but groups of this protocol are not (yet) switched on.
+            raise UnsupportedByBroker(str(error)) from error
+        raise error
 
     def _on_failure(self, error: ClientError) -> None:
         log.debug("heartbeat of group %r failed: %s", self._coordinator.key, error)
