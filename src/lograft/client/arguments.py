@@ -1,16 +1,16 @@
 """What programs get wrong where only types would tell. It is said at once and in words: further in,
 it would break more than the call that it came with."""
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from operator import index
 from typing import Any, Final, TypeVar, cast
 
 from lograft.client.errors import WrongUse
-from lograft.client.types import TopicPartition
+from lograft.client.types import OffsetAndMetadata, TopicPartition
 
 T = TypeVar("T")
 
-TIMESTAMP_MAX: Final = (1 << 63) - 1
+NUMBER_MAX: Final = (1 << 63) - 1
 
 
 def several(given: Iterable[T]) -> Iterable[T]:
@@ -27,23 +27,30 @@ def topic_name(given: str) -> str:
 
 
 def partition_of(given: tuple[str, int]) -> TopicPartition:
-    if isinstance(given, TopicPartition):
-        return given
-    if isinstance(given, tuple | list) and len(given) == 2 and isinstance(given[0], str):
-        return TopicPartition(*given)
+    if _is_pair(given) and _is_text(given[0]) and _is_number(given[1]):
+        return given if isinstance(given, TopicPartition) else TopicPartition(*given)
     raise WrongUse(f"{given!r} is not a partition: give TopicPartition('topic', 0)")
 
 
+def place_of(given: int | OffsetAndMetadata) -> OffsetAndMetadata:
+    place = given if isinstance(given, OffsetAndMetadata) else OffsetAndMetadata(given)
+    if not (_is_number(place.offset) and _is_text(place.metadata)):
+        raise WrongUse(f"{given!r} is not an offset: they are whole numbers from 0 on")
+    return place
+
+
+def places_of(
+    given: Mapping[TopicPartition, int | OffsetAndMetadata],
+) -> dict[TopicPartition, OffsetAndMetadata]:
+    return {partition_of(one): place_of(place) for one, place in given.items()}
+
+
 def timestamp_of(given: int) -> int:
-    try:
-        found = index(given)
-    except TypeError:
-        found = -1
-    if not 0 <= found <= TIMESTAMP_MAX:
+    if not _is_number(given):
         raise WrongUse(
             f"{given!r} is not a timestamp: timestamp_ms is whole milliseconds since 1970"
         )
-    return found
+    return index(given)
 
 
 def check_headers(given: Sequence[tuple[str, bytes | None]]) -> None:
@@ -61,6 +68,14 @@ def _is_text(given: Any) -> bool:
     except UnicodeEncodeError:
         return False
     return True
+
+
+def _is_number(given: Any) -> bool:
+    """Whole, from 0 on, in 64 bits."""
+    try:
+        return 0 <= index(given) <= NUMBER_MAX
+    except TypeError:
+        return False
 
 
 def _is_pair(given: Any) -> bool:

@@ -12,7 +12,7 @@ from collections.abc import Awaitable, Iterable, Mapping
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Final, Unpack
 
-from lograft.client.arguments import partition_of, several, topic_name
+from lograft.client.arguments import partition_of, place_of, places_of, several, topic_name
 from lograft.client.consuming.engine import Engine
 from lograft.client.consuming.listeners import RebalanceListener
 from lograft.client.consuming.membership import Interest
@@ -258,9 +258,7 @@ class Consumer:
         consumer.seek(TopicPartition("topic", 0), 0)
         """
         state = self._engine().subscription.state(partition)
-        place = OffsetAndMetadata(offset) if isinstance(offset, int) else offset
-        if place.offset < 0:
-            raise WrongUse(f"an offset is not negative: {place.offset}")
+        place = place_of(offset)
         state.seek(Position(place.offset, place.leader_epoch))
         self._sought()
 
@@ -348,7 +346,7 @@ class Consumer:
         print(await consumer.committed([TopicPartition("topic", 0)]))
         """
         engine = self._engine()
-        places = engine.consumed() if offsets is None else _places(offsets)
+        places = engine.consumed() if offsets is None else places_of(offsets)
         await engine.commit(places, self._budget(timeout_ms))
 
     def commit_nowait(
@@ -357,7 +355,7 @@ class Consumer:
         """As `commit`, without waiting; commits keep their order. An error that nobody asks the
         future for is logged."""
         engine = self._engine()
-        return engine.commit_nowait(engine.consumed() if offsets is None else _places(offsets))
+        return engine.commit_nowait(engine.consumed() if offsets is None else places_of(offsets))
 
     async def committed(
         self, partitions: Iterable[TopicPartition], timeout_ms: int | None = None
@@ -435,12 +433,3 @@ class Consumer:
         wanted = dict.fromkeys(map(partition_of, several(partitions)), timestamp)
         found = await self._engine().lookup.look_up(wanted, self._deadline(timeout_ms))
         return {one: it.offset for one, it in found.items()}
-
-
-def _places(
-    offsets: Mapping[TopicPartition, int | OffsetAndMetadata],
-) -> dict[TopicPartition, OffsetAndMetadata]:
-    return {
-        partition_of(one): OffsetAndMetadata(place) if isinstance(place, int) else place
-        for one, place in offsets.items()
-    }

@@ -12,7 +12,7 @@ from contextlib import asynccontextmanager
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Final, Unpack
 
-from lograft.client.arguments import timestamp_of
+from lograft.client.arguments import places_of, timestamp_of
 from lograft.client.core import ClientCore
 from lograft.client.errors import ClientError, TimedOut, WrongUse
 from lograft.client.producing.accumulator import Accumulator
@@ -301,11 +301,7 @@ class Producer:
         """
         if isinstance(group, str):
             group = GroupMetadata(group)
-        told = {
-            partition: OffsetAndMetadata(offset) if isinstance(offset, int) else offset
-            for partition, offset in offsets.items()
-        }
-        await self._transactional().send_offsets(told, group)
+        await self._transactional().send_offsets(places_of(offsets), group)
 
     @asynccontextmanager
     async def transaction(self) -> AsyncIterator[None]:

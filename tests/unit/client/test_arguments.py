@@ -10,6 +10,7 @@ from lograft.client import (
     Admin,
     Consumer,
     NewTopic,
+    OffsetAndMetadata,
     Producer,
     SerializationFailed,
     TopicPartition,
@@ -106,9 +107,17 @@ def test_a_consumer_takes_one_for_several() -> None:
             assert await consumer.committed(one) == {PLACE: None}
             consumer.assign([("orders", 0)])  # type: ignore[list-item]
             assert consumer.assignment() == {PLACE}
-            for wrong in ("orders", [PLACE], ("orders",), 0):
+            for wrong in ("orders", [PLACE], ("orders",), 0, ("orders", "0"), ("orders", -1)):
                 with pytest.raises(WrongUse, match=r"is not a partition: give TopicPartition\("):
                     consumer.pause(wrong)  # type: ignore[arg-type]
+            for unplaced in ("0", 1.5, -1, 1 << 63, OffsetAndMetadata(1, metadata=b"note")):  # type: ignore[arg-type]
+                with pytest.raises(WrongUse, match="is not an offset: they are whole numbers"):
+                    consumer.seek(PLACE, unplaced)  # type: ignore[arg-type]
+                with pytest.raises(WrongUse, match="is not an offset: they are whole numbers"):
+                    await consumer.commit({PLACE: unplaced})  # type: ignore[dict-item]
+                with pytest.raises(WrongUse, match="is not an offset: they are whole numbers"):
+                    consumer.commit_nowait({PLACE: unplaced})  # type: ignore[dict-item]
+            await consumer.commit({PLACE: 0})
             consumer.assign([])
             consumer.subscribe("orders")
             assert consumer.subscription() == {"orders"}
