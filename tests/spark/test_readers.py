@@ -194,6 +194,36 @@ def test_records_that_are_gone_are_never_passed_over_in_silence(reading: Reading
     assert reading.stream(failOnDataLoss="false").batch(start)[0] == numbered(50, 150)
 
 
+@pytest.mark.parametrize("limit", [{"maxOffsetsPerTrigger": 50}, {"maxBytesPerTrigger": 1 << 20}])
+def test_micro_batches_do_not_count_records_that_are_gone(
+    topics: Topics, new_topic: NewTopic, limit: dict[str, int]
+) -> None:
+    reading = Reading(topics, new_topic(1))
+    topics.fill(reading.topic, numbered(300), partition=0)
+    topics.delete_records(reading.topic, 0, 240)
+    stream = reading.stream(failOnDataLoss="false", **limit)
+    batches = list(stream.batches({reading.topic: {"0": 10}}))
+    assert batches[0][0] == numbered(1, 240)[0], "the first batch begins where the log does"
+    assert sorted(one for batch in batches for one in batch) == numbered(60, 240)
+    reading.close()
+
+
+def test_what_is_not_in_the_cluster_is_named(reading: Reading) -> None:
+    reading.topics.fill(reading.topic, numbered(10), partition=0)
+    beyond = json.dumps({reading.topic: {"0": 99, "1": 0}})
+    with pytest.raises(LograftError, match="the log ends at 10, before the offset 99"):
+        reading.values(startingOffsets=beyond)
+    assert reading.values(startingOffsets=beyond, failOnDataLoss="false") == []
+    given = {
+        "kafka.bootstrap.servers": reading.topics.bootstrap,
+        "assign": json.dumps({reading.topic: [0, 7]}),
+    }
+    with pytest.raises(LograftError, match=r"assign names .*-7, but .* the partitions 0 to 1"):
+        BatchReader(read_options(given, is_streaming=False)).partitions()
+    with pytest.raises(LograftError, match=r"startingTimestamp: .* has no record as young"):
+        reading.values(startingTimestamp=4102444800000)
+
+
 def test_records_that_go_between_plan_and_task(reading: Reading) -> None:
     reading.topics.fill(reading.topic, numbered(200), partition=0)
     for fails, outcome in (("true", None), ("false", numbered(50, 150))):

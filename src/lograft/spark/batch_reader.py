@@ -45,16 +45,18 @@ class BatchReader(DataSourceReader):
         rule.check_there(options.subscription, topics)
         partitions = cluster.partitions(topics)
         starts = cluster.resolve(
-            "startingOffsets", options.start, partitions, or_latest=options.late_start_is_latest
+            "starting", options.start, partitions, or_latest=options.late_start_is_latest
         )
-        ends = cluster.resolve("endingOffsets", options.end, partitions, or_latest=True)
+        ends = cluster.resolve("ending", options.end, partitions, or_latest=True)
         first, last = cluster.ends(EARLIEST, partitions), cluster.ends(LATEST, partitions)
         allowed = sorted(one for one in partitions if self._restriction.allows(one))
         times = self._first_in_time(cluster, allowed, last)
         ranges = []
         for one in allowed:
+            # A start behind the end is of another log, as after the topic was created again.
+            begin = rule.end(one, starts[one], latest=last[one])
             start, end = self._restriction.cut(
-                rule.start(one, starts[one], earliest=first[one]),
+                rule.start(one, begin, earliest=first[one]),
                 rule.end(one, ends[one], latest=last[one]),
             )
             start = max(start, times.get(one, start))

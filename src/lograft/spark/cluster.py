@@ -38,6 +38,7 @@ T = TypeVar("T")
 PATIENCE_SECONDS: Final = 60
 #: Enough to see how large records are; a broker sends a whole batch anyhow.
 _SAMPLE_BYTES: Final = "16384"
+_OFFSETS_ADVICE: Final = "name every partition, with -1 for latest and -2 for earliest"
 
 
 class TopicSeen(NamedTuple):
@@ -91,21 +92,23 @@ class Cluster:
         return self.offsets(dict.fromkeys(partitions, which))
 
     def resolve(
-        self, option: str, position: Position, partitions: set[TopicPartition], *, or_latest: bool
+        self, which: str, position: Position, partitions: set[TopicPartition], *, or_latest: bool
     ) -> Offsets:
-        """The offsets that an option means. `or_latest`: a time after the last record is the end
-        of the partition; else it is refused."""
+        """The offsets that an option means, one of those that begin with `which`. `or_latest`: a
+        time after the last record is the end of the partition; else it is refused."""
         match position:
             case AtEnd(which):
                 return self.ends(which, partitions)
             case AtOffsets(offsets):
-                check_covers(option, offsets, partitions)
+                check_covers(f"{which}Offsets", offsets, partitions, _OFFSETS_ADVICE)
                 named = {one: offset for one, offset in offsets.items() if offset < 0}
                 return {**offsets, **self.offsets(named)}
             case AtTime(timestamp_ms):
+                option = f"{which}Timestamp"
                 times = dict.fromkeys(partitions, timestamp_ms)
             case AtTimes(timestamps_ms):
-                check_covers(option, timestamps_ms, partitions)
+                option = f"{which}OffsetsByTimestamp"
+                check_covers(option, timestamps_ms, partitions, "name every partition")
                 times = dict(timestamps_ms)
         found = self.offsets(times)
         late = sorted(one for one, offset in found.items() if offset < 0)

@@ -3,11 +3,11 @@ failOnDataLoss=false, reads what there is and says in the log what it did not fi
 
 import logging
 from collections.abc import Iterable, Mapping
-from typing import Any
 from uuid import UUID
 
 from lograft.model.errors import LograftError
 from lograft.model.types import TopicPartition
+from lograft.spark.cluster import TopicSeen
 from lograft.spark.options import Subscription
 
 log = logging.getLogger("lograft.spark")
@@ -54,11 +54,18 @@ class DataLossRule:
             " what had not been read of the old one is gone"
         )
 
-    def check_there(self, subscription: Subscription, topics: Mapping[str, Any]) -> None:
-        """A query that begins names topics that there are."""
+    def check_there(self, subscription: Subscription, topics: Mapping[str, TopicSeen]) -> None:
+        """A query that begins names topics and partitions that there are."""
         named = {one.topic for one in subscription.partitions} | set(subscription.topics)
         missing = sorted(named - topics.keys())
         if missing:
             raise RecordsLost(
                 f"topic {missing[0]!r} is not in the cluster: create it, or name another one"
             )
+        for one in subscription.partitions:
+            count = topics[one.topic].partitions
+            if one.partition >= count:
+                raise RecordsLost(
+                    f"assign names {one}, but topic {one.topic!r} has the partitions 0 to"
+                    f" {count - 1}"
+                )

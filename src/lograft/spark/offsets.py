@@ -5,7 +5,8 @@ it is read strictly and written always in the same order.
 """
 
 import json
-from collections.abc import Iterable, Mapping
+import re
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any, Final, TypeAlias
 
@@ -67,11 +68,15 @@ def from_json(stored: Mapping[str, Mapping[str, int]]) -> Offsets:
 def parse_offsets(option: str, text: str, *, lowest: int = EARLIEST) -> Offsets:
     """Of an option. `lowest`: the least number that means something there."""
     found: Offsets = {}
-    for topic, partitions in _json_object(option, text).items():
+    for topic, partitions in _json_object(option, text, _not_offsets).items():
         if not isinstance(partitions, dict):
             raise _not_offsets(option, text)
         for index, offset in partitions.items():
-            if not index.isdigit() or not isinstance(offset, int) or isinstance(offset, bool):
+            if (
+                not re.fullmatch("[0-9]+", index)
+                or not isinstance(offset, int)
+                or isinstance(offset, bool)
+            ):
                 raise _not_offsets(option, text)
             if offset < lowest:
                 raise InvalidConfig(
@@ -87,8 +92,10 @@ def parse_offsets(option: str, text: str, *, lowest: int = EARLIEST) -> Offsets:
 def parse_partitions(option: str, text: str) -> tuple[TopicPartition, ...]:
     """`{"topic":[0,1]}`"""
     found = []
-    for topic, indexes in _json_object(option, text).items():
-        if not isinstance(indexes, list) or not all(type(one) is int for one in indexes):
+    for topic, indexes in _json_object(option, text, _not_partitions).items():
+        if not isinstance(indexes, list) or not all(
+            type(one) is int and one >= 0 for one in indexes
+        ):
             raise _not_partitions(option, text)
         found += [TopicPartition(topic, index) for index in indexes]
     if not found:
@@ -96,7 +103,9 @@ def parse_partitions(option: str, text: str) -> tuple[TopicPartition, ...]:
     return tuple(sorted(set(found)))
 
 
-def check_covers(option: str, given: Iterable[TopicPartition], there: set[TopicPartition]) -> None:
+def check_covers(
+    option: str, given: Iterable[TopicPartition], there: set[TopicPartition], advice: str
+) -> None:
     """Offsets by partition name all partitions, and no others."""
     named = set(given)
     if named == there:
@@ -107,23 +116,22 @@ def check_covers(option: str, given: Iterable[TopicPartition], there: set[TopicP
         problems.append(f"does not name {_listed(missing)}")
     if unknown:
         problems.append(f"names {_listed(unknown)}, which is not among the partitions read")
-    raise InvalidConfig(
-        f"{option} {' and '.join(problems)}: name every partition, with -1 for latest and -2 for"
-        " earliest"
-    )
+    raise InvalidConfig(f"{option} {' and '.join(problems)}: {advice}")
 
 
 def _listed(partitions: Iterable[TopicPartition]) -> str:
     return ", ".join(f"{topic}-{index}" for topic, index in partitions)
 
 
-def _json_object(option: str, text: str) -> dict[str, Any]:
+def _json_object(
+    option: str, text: str, problem: Callable[[str, str], InvalidConfig]
+) -> dict[str, Any]:
     try:
         parsed = json.loads(text)
     except ValueError:
         parsed = None
     if not isinstance(parsed, dict):
-        raise _not_offsets(option, text)
+        raise problem(option, text)
     return parsed
 
 

@@ -6,10 +6,14 @@ are: a misspelt `startingOffset` must not read from somewhere else.
 
 import re
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from difflib import get_close_matches
 from typing import Final, Literal
 
+from lograft.client.client_settings import ClientSettings
+from lograft.client.consuming.settings import ConsumerSettings
+from lograft.client.producing.settings import ProducerSettings
+from lograft.client.settings import dotted
 from lograft.model.errors import InvalidConfig
 from lograft.model.types import TopicPartition
 from lograft.spark.durations import parse_duration_ms
@@ -166,7 +170,7 @@ def read_options(given: Mapping[str, str], *, is_streaming: bool) -> ReadOptions
         progress_group=options.text("progressGroup"),
         retention_hold_ms=_hold(options),
         columns=_columns(options),
-        client=options.client_settings(),
+        client=options.client_settings(ConsumerSettings),
     )
 
 
@@ -185,7 +189,7 @@ def write_options(given: Mapping[str, str]) -> WriteOptions:
         delivery=delivery,
         staging_timeout_ms=options.duration_ms("stagingTimeout", default="15m"),
         name=_write_name(options, delivery),
-        client=options.client_settings(),
+        client=_producer_settings(options, delivery),
     )
 
 
@@ -198,6 +202,14 @@ def _write_name(options: "_Given", delivery: Delivery) -> tuple[str, int] | None
     if delivery != "exactly-once":
         raise InvalidConfig("txnAppId needs delivery to be exactly-once")
     return name, version
+
+
+def _producer_settings(options: "_Given", delivery: Delivery) -> dict[str, str]:
+    settings = options.client_settings(ProducerSettings)
+    if delivery == "exactly-once":
+        # Found here, and not by every task: what cannot be part of a transaction.
+        ProducerSettings.read(settings, transactional_id="checked")
+    return settings
 
 
 class _Given:
@@ -246,7 +258,9 @@ class _Given:
         for name in self.named(names):
             raise InvalidConfig(f"{name} cannot be set here: {reason}")
 
-    def client_settings(self) -> dict[str, str]:
+    def client_settings(self, kind: type[ClientSettings]) -> dict[str, str]:
+        """Those of this kind of client, each checked. Those of the other kind are passed over: one
+        set of options may serve a query's source and its sink."""
         settings = {
             name.removeprefix(CLIENT_PREFIX): value
             for name, value in self._values.items()
@@ -257,7 +271,25 @@ class _Given:
                 raise InvalidConfig(f"{CLIENT_PREFIX}{name} cannot be set: {_REFUSED[name]}")
         if not settings.get("bootstrap.servers"):
             raise InvalidConfig("kafka.bootstrap.servers must be set: host:port,…")
-        return settings
+        for name in settings.keys() - _CLIENT_SETTINGS:
+            raise InvalidConfig(_unknown_setting(name))
+        own = {name: value for name, value in settings.items() if name in _names_of(kind)}
+        kind.read(own)
+        return own
+
+
+def _names_of(kind: type[ClientSettings]) -> frozenset[str]:
+    return frozenset((*(dotted(one.name) for one in fields(kind)), *kind.refused))
+
+
+#: Every name that means something to one of Kafka's clients.
+_CLIENT_SETTINGS: Final = _names_of(ConsumerSettings) | _names_of(ProducerSettings)
+
+
+def _unknown_setting(name: str) -> str:
+    close = get_close_matches(name, _CLIENT_SETTINGS, n=1)
+    hint = f"; did you mean {CLIENT_PREFIX}{close[0]}?" if close else ""
+    return f"{CLIENT_PREFIX}{name} is not a setting of Kafka's consumer or producer{hint}"
 
 
 def _unknown(name: str, known: tuple[str, ...]) -> str:

@@ -50,7 +50,7 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         self._rule.check_there(options.subscription, topics)
         cluster = self._asked()
         start = cluster.resolve(
-            "startingOffsets",
+            "starting",
             options.start,
             cluster.partitions(topics),
             or_latest=options.late_start_is_latest,
@@ -74,7 +74,7 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
                 self._rule.end(one, offset, latest=latest[one])
         if limit is None or isinstance(limit, ReadAllAvailable):
             return to_json(latest)
-        return to_json(self._admitted(begin, latest, from_json(start)))
+        return to_json(self._admitted(self._readable(begin), latest, from_json(start)))
 
     def reportLatestOffset(self) -> OffsetJson | None:
         return to_json(self._latest) if self._latest else None
@@ -122,6 +122,14 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         """`start`, and partitions that came since, from their beginning."""
         new = [one for one in latest if one not in start]
         return {**start, **self._asked().ends(EARLIEST, new)} if new else start
+
+    def _readable(self, begin: Offsets) -> Offsets:
+        """`begin`, but not before the log does: offsets that are gone are no part of what a batch
+        may take. Where they fail the query, `partitions` tells, and nobody need be asked here."""
+        if self._options.fails_on_data_loss:
+            return begin
+        first = self._asked().ends(EARLIEST, self._latest)
+        return {one: max(offset, first.get(one, offset)) for one, offset in begin.items()}
 
     # ── tasks ────────────────────────────────────────────────────────────────────────────────
 

@@ -19,6 +19,6 @@ def test_the_json_is_that_of_sparks_kafka_source() -> None:
 
 
 def test_offsets_name_every_partition_and_no_other() -> None:
-    check_covers("startingOffsets", [ONE, TWO], {ONE, TWO})
+    check_covers("startingOffsets", [ONE, TWO], {ONE, TWO}, "name all")
     with pytest.raises(InvalidConfig, match="startingOffsets does not name a-2 and names a-10"):
-        check_covers("startingOffsets", [ONE, TEN], {ONE, TWO})
+        check_covers("startingOffsets", [ONE, TEN], {ONE, TWO}, "name all")

@@ -70,6 +70,7 @@ def test_columns_are_chosen_in_their_order() -> None:
         ({"startingOffsets": "first"}, 'must be JSON such as {"topic":{"0":23}}'),
         ({"startingOffsets": '{"t":{"0":-3}}'}, "-1 \\(latest\\) or -2 \\(earliest\\)"),
         ({"startingOffsets": '{"t":{"0":true}}'}, "must be JSON"),
+        ({"startingOffsets": '{"t":{"²":1}}'}, "must be JSON"),
         ({"startingOffsetsByTimestamp": '{"t":{"0":-1}}'}, "at least 0"),
         ({"startingOffsetsByTimestampStrategy": "guess"}, "error or latest"),
         ({"endingOffsets": "latest"}, "a stream has no end"),
@@ -83,6 +84,8 @@ def test_columns_are_chosen_in_their_order() -> None:
         ({"subscribePattern": "a"}, "one only, not subscribe and subscribePattern"),
         ({"kafka.auto.offset.reset": "earliest"}, "say where to begin with startingOffsets"),
         ({"kafka.enable.auto.commit": "true"}, "progressGroup"),
+        ({"kafka.isolaton.level": "read_committed"}, r"did you mean kafka\.isolation\.level\?"),
+        ({"kafka.isolation.level": "read_comitted"}, "must be one of read_committed"),
         ({"retentionHold": "1h"}, "needs a progressGroup"),
         ({"retentionHold": "soon", "progressGroup": "g"}, "a number and a unit"),
         ({"retentionHold": "1s", "progressGroup": "g"}, "at least 10 s"),
@@ -114,7 +117,8 @@ def test_a_batch_that_could_not_read_anything_is_refused(given: dict[str, str], 
     ("name", "text", "words"),
     [
         ("assign", '{"t":["0"]}', "must be JSON such as"),
-        ("assign", "t", "must be JSON"),
+        ("assign", "t", r'must be JSON such as {"topic":\[0,1\]}'),
+        ("assign", '{"t":[-1]}', r'must be JSON such as {"topic":\[0,1\]}'),
         ("subscribePattern", "(", "subscribePattern is '\\('"),
     ],
 )
@@ -135,6 +139,28 @@ def test_partitions_can_be_assigned() -> None:
 def test_client_settings_lose_their_prefix() -> None:
     given = {"kafka.isolation.level": "read_committed"}
     assert reading(**given).client["isolation.level"] == "read_committed"
+
+
+def test_one_set_of_client_settings_serves_source_and_sink() -> None:
+    both = {"kafka.isolation.level": "read_committed", "kafka.linger.ms": "7"}
+    assert reading(**both).client.keys() == {"bootstrap.servers", "isolation.level"}
+    written = write_options({"kafka.bootstrap.servers": "here:9092"} | both).client
+    assert written.keys() == {"bootstrap.servers", "linger.ms"}
+
+
+@pytest.mark.parametrize(
+    ("given", "words"),
+    [
+        ({"kafka.linger": "7"}, r"did you mean kafka\.linger\.ms\?"),
+        ({"kafka.linger.ms": "soon"}, "must be a whole number"),
+        ({"kafka.acks": "1", "delivery": "exactly-once"}, "acks is 1: it must be all"),
+    ],
+)
+def test_what_a_task_of_the_sink_could_not_use_is_refused(
+    given: dict[str, str], words: str
+) -> None:
+    with pytest.raises(InvalidConfig, match=words):
+        write_options({"kafka.bootstrap.servers": "here:9092"} | given)
 
 
 def test_a_sink_delivers_at_least_once_unless_told_otherwise() -> None:
