@@ -1,5 +1,5 @@
 """Brings Apache Kafka's jars into `.cache/kafka/<version>`: `python -m tools.kafka_jars`; and those
-of Spark's Kafka connector into `.cache/spark`.
+of Spark's Kafka connector and of its packages for Avro and Protobuf into `.cache/spark`.
 
 Maven finds them by artifact name (tools/kafka/pom.xml). A finished folder carries a marker, so a
 second call costs nothing and an interrupted one starts again.
@@ -20,6 +20,8 @@ KAFKA_VERSION: Final = "4.3.1"
 KAFKA_39_VERSION: Final = "3.9.2"
 #: The last release whose console tools many people still have installed.
 OLD_KAFKA_VERSION: Final = "3.1.0"
+#: The newest of spark-avro that can be fetched; it works with PySpark 4.3, too.
+SPARK_FORMAT_VERSION: Final = "4.1.1"
 FETCH_SECONDS_MAX: Final = 900
 
 
@@ -36,6 +38,14 @@ def kafka_jars(version: str = KAFKA_VERSION) -> Path:
 def spark_connector_jars() -> Path:
     """The folder with the jars of Spark's own Kafka connector."""
     return jars(CACHE.parent / "spark" / "connector", REPOSITORY / "tools" / "spark" / "pom.xml")
+
+
+def spark_format_jars(format_: str) -> Path:
+    """The folder with the jar of Spark's package for avro or protobuf."""
+    pom = REPOSITORY / "tools" / "spark" / "formats.xml"
+    version = SPARK_FORMAT_VERSION
+    folder = CACHE.parent / "spark" / f"{format_}-{version}"
+    return jars(folder, pom, f"-Dformat={format_}", f"-Dspark.version={version}")
 
 
 def jars(folder: Path, pom: Path, *settings: str) -> Path:

@@ -9,8 +9,9 @@ import pytest
 from confluent_kafka import Consumer, Producer, TopicPartition
 from pyspark.sql import SparkSession
 
+from lograft.model.errors import InvalidConfig
 from lograft.spark.lag import Lag
-from lograft.spark.pipelines.folders import SnapshotTable
+from lograft.spark.pipelines.folders import BatchTable, SnapshotTable
 from lograft.spark.pipelines.running import Watch, run_settings
 from lograft.spark.pipelines.settings import (
     Audit,
@@ -19,8 +20,10 @@ from lograft.spark.pipelines.settings import (
     Source,
     Spark,
     State,
+    Value,
     Windows,
 )
+from lograft.spark.pipelines.tables import table_writer
 from tests.spark.topics import PATIENCE_SECONDS, Topics
 
 NewTopic = Callable[..., str]
@@ -163,3 +166,45 @@ def test_audit_sees_unread_ranges_hot_keys_and_sequences(running: Running) -> No
     assert "<td>same</td><td class=n>3</td><td class=n>75</td>" in html
     assert "64 to 127" in html
     assert running.said[-1].startswith("report: ")
+
+
+def test_a_format_whose_package_is_not_there_is_named_with_it(running: Running) -> None:
+    file = running.folder / "order.avsc"
+    file.write_text('{"type": "record", "name": "Order", "fields": []}')
+    lake = Lake(folder=str(running.folder), value=Value(format="avro", schema_file=str(file)))
+    package = f"org.apache.spark:spark-avro_2.13:{running.spark.version}"
+    with pytest.raises(InvalidConfig, match=f"not on the path.*{package}"):
+        running.run("lake", lake)
+
+
+def rows_of(kind: str, folder: Path) -> list[dict[str, object]]:
+    """What the table holds, as its own library reads it."""
+    if kind == "delta":
+        table = pytest.importorskip("deltalake").DeltaTable(str(folder / "delta"))
+    else:
+        catalogs = pytest.importorskip("pyiceberg.catalog.sql")
+        catalog = catalogs.SqlCatalog("lograft", uri=f"sqlite:///{folder}/_catalog.db")
+        table = catalog.load_table("lograft.lake").scan()
+    found: list[dict[str, object]] = (
+        table.to_pyarrow_table() if kind == "delta" else table.to_arrow()
+    ).to_pylist()
+    return found
+
+
+@pytest.mark.interop
+@pytest.mark.parametrize("kind", ["delta", "iceberg"])
+def test_lake_tables_of_other_formats(running: Running, kind: str) -> None:
+    pytest.importorskip("deltalake" if kind == "delta" else "pyiceberg")
+    lake = Lake(folder=str(running.folder), format=kind, compact_every=2)
+    running.fill(*({"id": number} for number in range(20)))
+    running.run("lake", lake, max_offsets_per_trigger=10)
+    running.fill({"id": 20, "price": 1.5}, "no json")
+    running.run("lake", lake)
+    running.fill({"id": 21})
+    running.run("lake", lake)
+    rows = rows_of(kind, running.folder)
+    assert sorted(row["id"] for row in rows) == list(range(22))  # type: ignore[type-var]
+    assert [row["id"] for row in rows if row["price"]] == [20]
+    # Whoever dies between the table and Spark's own log brings the batch again.
+    writer = table_writer(kind, BatchTable(str(running.folder)), ("date",))
+    assert [writer.has(batch) for batch in range(5)] == [True] * 4 + [False]

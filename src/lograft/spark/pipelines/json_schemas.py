@@ -46,6 +46,19 @@ def grown(known: StructType, seen: StructType) -> StructType:
     return StructType(fields + [one for one in seen.fields if one.name.lower() not in old])
 
 
+def changed(known: StructType, seen: StructType, where: str = "") -> list[str]:
+    """Fields that both have with types that do not go together."""
+    names = {one.name.lower(): one.dataType for one in seen.fields}
+    found = []
+    for one in known.fields:
+        kind, other = one.dataType, names.get(one.name.lower())
+        if isinstance(kind, StructType) and isinstance(other, StructType):
+            found += changed(kind, other, f"{where}{one.name}.")
+        elif other is not None and kind.simpleString() != other.simpleString():
+            found.append(f"{where}{one.name}")
+    return found
+
+
 def _grown_field(known: StructField, seen: StructField | None) -> StructField:
     if seen is None:
         return known

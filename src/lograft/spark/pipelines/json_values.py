@@ -1,16 +1,15 @@
-"""Records whose values are JSON, as columns: those that fit the schema, and those that do not."""
+"""Records whose values are JSON: which columns they have, and the values as these columns."""
 
 from typing import Final
 
-from pyspark.sql import Column, DataFrame
+from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 from pyspark.sql.types import StringType, StructField, StructType
 
 from lograft.model.errors import InvalidConfig
 from lograft.spark.pipelines.json_schemas import inferred
+from lograft.spark.pipelines.record_frames import FIELDS, decoded
 
-#: Where a record is from, beside its fields.
-PLACE: Final = ("_topic", "_partition", "_offset", "_timestamp", "_key")
 _CORRUPT: Final = "_corrupt_record"
 #: So many records say what fields there are.
 SAMPLE: Final = 2_000
@@ -45,50 +44,13 @@ def with_unknown_fields(records: DataFrame, names: list[str]) -> DataFrame:
 
 
 def parsed(records: DataFrame, schema: StructType) -> DataFrame:
-    """The columns of PLACE, the struct `_json` (null where it does not fit), and `_problem`."""
+    """As in `record_frames`."""
     asked = StructType([*schema.fields, StructField(_CORRUPT, StringType())])
     text = F.col("value").cast("string")
     options = {"mode": "PERMISSIVE", "columnNameOfCorruptRecord": _CORRUPT}
-    places: list[Column] = [
-        F.col("topic").alias("_topic"),
-        F.col("partition").alias("_partition"),
-        F.col("offset").alias("_offset"),
-        F.col("timestamp").alias("_timestamp"),
-        F.col("key").cast("string").alias("_key"),
-    ]
-    frame = records.select(
-        *places, "key", "value", F.from_json(text, asked, options).alias("_json")
-    )
-    problem = (
-        F.when(F.col("value").isNull(), "the record has no value")
-        .when(F.json_object_keys(text).isNull(), "the value is not a JSON object")
-        .when(F.col(f"_json.{_CORRUPT}").isNotNull(), "the value is not what the schema says")
-    )
-    return frame.withColumn("_problem", problem)
-
-
-def fields_of(frame: DataFrame, schema: StructType) -> DataFrame:
-    """The records without a problem: where they are from, and their fields."""
-    good = frame.filter(F.col("_problem").isNull())
-    fields = [F.col("_json").getField(one.name).alias(one.name) for one in schema.fields]
-    return good.select(*PLACE, *fields)
-
-
-def dead_letters(frame: DataFrame) -> DataFrame:
-    """The others as records for a topic: as they came, with headers that say from where and why."""
-
-    def header(name: str, value: Column) -> Column:
-        return F.struct(
-            F.lit(name).alias("key"), value.cast("string").cast("binary").alias("value")
-        )
-
-    return frame.filter(F.col("_problem").isNotNull()).select(
-        "key",
-        "value",
-        F.array(
-            header("dead-letter.topic", F.col("_topic")),
-            header("dead-letter.partition", F.col("_partition")),
-            header("dead-letter.offset", F.col("_offset")),
-            header("dead-letter.reason", F.col("_problem")),
-        ).alias("headers"),
+    return decoded(
+        records,
+        F.from_json(text, asked, options),
+        (F.json_object_keys(text).isNull(), "the value is not a JSON object"),
+        (F.col(FIELDS).getField(_CORRUPT).isNotNull(), "the value is not what the schema says"),
     )

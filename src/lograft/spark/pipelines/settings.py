@@ -80,9 +80,41 @@ class Spark:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Value:
+    """What the values of records are."""
+
+    format: str = "json"
+    #: Of Avro: a record's schema, as JSON.
+    schema_file: str | None = None
+    #: Of Protobuf: what `protoc --include_imports --descriptor_set_out` wrote, and whose message.
+    descriptor_file: str | None = None
+    message: str | None = None
+    #: Bytes before each value that are not part of it, such as the id of a schema registry.
+    skip_bytes: int = 0
+
+    def check(self) -> None:
+        needed = {
+            "json": set[str](),
+            "avro": {"schema_file"},
+            "protobuf": {"descriptor_file", "message"},
+        }.get(self.format)
+        if needed is None:
+            raise InvalidConfig(
+                f"value.format is {self.format!r}, but must be json, avro or protobuf"
+            )
+        for name in ("schema_file", "descriptor_file", "message"):
+            if (getattr(self, name) is not None) != (name in needed):
+                verb = "needs" if name in needed else "does not have"
+                raise InvalidConfig(f"value.format {self.format} {verb} value.{name}")
+        if self.skip_bytes < 0 or (self.skip_bytes and self.format == "json"):
+            raise InvalidConfig("value.skip_bytes is a number of bytes before Avro or Protobuf")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Lake:
     folder: str
     format: str = "parquet"
+    value: Value = field(default_factory=Value)
     #: Columns with their types (`id BIGINT, name STRING`); None: inferred from the first records.
     schema: str | None = None
     #: Of the records' JSON: when they happened. None: the record's own time.
@@ -97,6 +129,10 @@ class Lake:
         if self.format not in ("parquet", "delta", "iceberg"):
             raise InvalidConfig(
                 f"lake.format is {self.format!r}, but must be parquet, delta or iceberg"
+            )
+        if self.schema is not None and self.value.format != "json":
+            raise InvalidConfig(
+                f"lake.schema is for JSON: the schema of {self.value.format} is in its file"
             )
 
 

@@ -10,7 +10,8 @@ from pyspark.sql.types import StructType
 
 from lograft.model.errors import InvalidConfig
 from lograft.spark.pipelines.folders import BatchTable, Folder, SnapshotTable
-from lograft.spark.pipelines.json_values import declared, fields_of, parsed, schema_of
+from lograft.spark.pipelines.json_values import declared, parsed, schema_of
+from lograft.spark.pipelines.record_frames import fields_of
 from lograft.spark.pipelines.running import Watch, follow, stream_of
 from lograft.spark.pipelines.settings import Settings, Windows
 

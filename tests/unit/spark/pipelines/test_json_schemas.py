@@ -2,7 +2,7 @@
 
 from pyspark.sql.types import StructType
 
-from lograft.spark.pipelines.json_schemas import grown, inferred
+from lograft.spark.pipelines.json_schemas import changed, grown, inferred
 
 
 def ddl(schema: StructType) -> str:
@@ -30,3 +30,11 @@ def test_new_fields_come_behind_and_old_ones_keep_their_types() -> None:
     known = inferred(['{"id": 1, "who": {"name": "x"}}'])
     seen = inferred(['{"ID": "one", "who": {"age": 7}, "price": 0.5}'])
     assert ddl(grown(known, seen)) == "id:bigint,who:struct<name:string,age:bigint>,price:double"
+
+
+def test_types_that_do_not_go_together_are_named() -> None:
+    known = inferred(['{"id": 1, "gone": 1, "who": {"name": "x", "age": 7}}'])
+    assert changed(known, inferred(['{"ID": 1, "new": 1, "who": {"name": "x", "new": 1}}'])) == []
+    other = inferred(['{"id": "x", "who": {"age": "x"}}'])
+    assert changed(known, other) == ["id", "who.age"]
+    assert changed(known, inferred(['{"who": 1}'])) == ["who"]

@@ -6,6 +6,8 @@ from lograft.model.errors import InvalidConfig
 from lograft.spark.pipelines.settings import read_settings
 
 SOURCE = '[source]\nbootstrap = "here:9092"\ntopics = ["a", "b"]\n'
+LAKE = SOURCE + '[lake]\nfolder = "/x"\n'
+AVRO = 'value = {format = "avro", schema_file = "order.avsc", skip_bytes = 5}\n'
 
 
 def test_a_small_file_is_enough() -> None:
@@ -38,6 +40,15 @@ def test_client_settings_get_their_prefix() -> None:
     assert options["kafka.request.timeout.ms"] == "5"
 
 
+def test_the_format_of_values() -> None:
+    lake = read_settings(LAKE).lake
+    assert lake is not None
+    assert lake.value.format == "json"
+    lake = read_settings(LAKE + AVRO).lake
+    assert lake is not None
+    assert (lake.value.format, lake.value.skip_bytes) == ("avro", 5)
+
+
 @pytest.mark.parametrize(
     ("text", "words"),
     [
@@ -46,6 +57,12 @@ def test_client_settings_get_their_prefix() -> None:
         (SOURCE + "topcs = 1\n", "did you mean topics"),
         (SOURCE + "max_offsets_per_trigger = 'x'\n", "must be a int"),
         (SOURCE + '[lake]\nfolder = "/x"\nformat = "csv"\n', "parquet, delta or iceberg"),
+        (LAKE + 'value.format = "xml"\n', "json, avro or protobuf"),
+        (LAKE + 'value.format = "avro"\n', r"avro needs value\.schema_file"),
+        (LAKE + 'value = {format = "protobuf", descriptor_file = "d"}\n', r"needs value\.message"),
+        (LAKE + 'value = {format = "json", message = "m"}\n', r"does not have value\.message"),
+        (LAKE + "value.skip_bytes = 5\n", "before Avro or Protobuf"),
+        (LAKE + AVRO + 'schema = "id BIGINT"\n', "the schema of avro is in its file"),
         (SOURCE + '[windows]\nfolder = "/x"\n', "either window or session_gap"),
         (SOURCE + '[windows]\nfolder = "/x"\nwindow = "1 minute"\nmode = "x"\n', "append, update"),
         (SOURCE + '[windows]\nfolder = "/x"\nwindow = "1 h"\nmode = "update"\n', "needs windows.t"),
