@@ -118,8 +118,13 @@ class IcebergWriter:
     def has(self, batch_id: int) -> bool:
         if not self._catalog.table_exists(self._NAME):
             return False
-        snapshot = self._catalog.load_table(self._NAME).current_snapshot()
-        return snapshot is not None and batch_id <= int(snapshot.summary[_BATCH_PROPERTY] or -1)
+        # Maintenance makes snapshots, too, which know nothing of batches.
+        told = (
+            one.summary[_BATCH_PROPERTY]
+            for one in self._catalog.load_table(self._NAME).snapshots()
+            if one.summary is not None
+        )
+        return any(batch_id <= int(last) for last in told if last is not None)
 
     def write(self, rows: DataFrame, batch_id: int) -> None:
         arrow = rows.toArrow()
