@@ -6,12 +6,12 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from pyspark.sql.streaming.datasource import ReadAllAvailable
 
 from lograft.model.errors import LograftError
 from lograft.spark.batch_reader import BatchReader
 from lograft.spark.offsets import OffsetJson
 from lograft.spark.options import read_options
+from lograft.spark.spark_versions import ReadAllAvailable
 from lograft.spark.stream_reader import StreamReader
 from tests.compatibility.servers import Server, free_port
 from tests.spark.topics import Topics
