@@ -92,6 +92,8 @@ class CoordinatorRuntime(Generic[C]):
             compression=lambda: kind.compression(config()),
             on_effect=kind.on_effect,
         )
+        #: Of the topic, as the image of this moment has it; None: to be looked up.
+        self._partition_count: int | None = None
         #: By partition: what this broker leads, loaded or not.
         self._shards: dict[int, Shard[C]] = {}
         #: By partition: what this broker leads and could not load.
@@ -107,10 +109,12 @@ class CoordinatorRuntime(Generic[C]):
 
     @property
     def partition_count(self) -> int:
-        topic = self._image().topic(self.topic)
-        return (
-            self._kind.partition_count(self._config()) if topic is None else len(topic.partitions)
-        )
+        if self._partition_count is None:
+            topic = self._image().topic(self.topic)
+            if topic is None:
+                return self._kind.partition_count(self._config())
+            self._partition_count = len(topic.partitions)
+        return self._partition_count
 
     def partition_of(self, key: str) -> int:
         return key_hash(key) % self.partition_count
@@ -257,6 +261,7 @@ class CoordinatorRuntime(Generic[C]):
         self._runtime.spawn(self._load(shard), name=f"load {partition.topic_partition}")
 
     def on_image(self, delta: MetadataDelta) -> None:
+        self._partition_count = None
         for shard in list(self._shards.values()):
             if shard.is_loaded:
                 shard.apply(shard.core.on_image(delta))
