@@ -209,12 +209,17 @@ class PartitionWatch:
                 # They change one at a time, and count as soon as the leader has written it.
                 voters = list(raft.core.voters.node_ids)
             needed = len(voters) // 2 + 1
+        on_disk = partition.flush_before_ack or by_quorum
+        if partition.assignment.mode is ReplicationMode.entering:
+            # What its leader found in the log, the epoch before may have committed without flushes,
+            # in the same moment even.
+            is_old = marks.watermark <= partition.leader.epoch_start
+            on_disk = not is_old or partition.config.flush_messages == 1
         holders = []
         for each in replicas:
             found = self.replicas.get((each, key))
             if found is None:
                 continue
-            on_disk = partition.flush_before_ack or by_quorum
             # Without flushes a leader may count what a replica had until it lost its power.
             has = found.durable if on_disk else max(found.end, found.had)
             if has >= marks.watermark:
