@@ -45,6 +45,9 @@ def _consumer(order: Order, partitions: int, offset: int, wait_ms: int) -> Any:
             "group.id": "bench",
             "enable.auto.commit": False,
             "fetch.wait.max.ms": wait_ms,
+            # Its default, a second, is most of the time of a consumer that is faster than its queue
+            # is long.
+            "fetch.queue.backoff.ms": ROUND_WAIT_MS,
         }
     )
     consumer.assign([TopicPartition(order.topic, i, offset) for i in range(partitions)])
