@@ -97,8 +97,8 @@ class Cluster:
         """The offsets that an option means, one of those that begin with `which`. `or_latest`: a
         time after the last record is the end of the partition; else it is refused."""
         match position:
-            case AtEnd(which):
-                return self.ends(which, partitions)
+            case AtEnd(end):
+                return self.ends(end, partitions)
             case AtOffsets(offsets):
                 check_covers(f"{which}Offsets", offsets, partitions, _OFFSETS_ADVICE)
                 named = {one: offset for one, offset in offsets.items() if offset < 0}
