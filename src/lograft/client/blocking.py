@@ -54,7 +54,8 @@ class Delivery:
     def result(self, timeout_ms: int | None = None) -> Acknowledged:
         """Waits for it; raises what the record failed with, or TimedOut."""
         if not self.done():
-            self._face.run(_wait(self, timeout_ms))
+            # Not after all that was handed over before: that may take longer than the caller has.
+            Face.run(self._face, _wait(self, timeout_ms))
         promise = self._promise
         if promise.error is not None:
             raise promise.error
@@ -65,7 +66,7 @@ class Delivery:
         """Called with this delivery in the client's thread when its fate is known; at once, and
         here, if it is."""
         if self.done():
-            callback(self)
+            sent.tell(callback, self)
         else:
             self._face.post(lambda: self._promise.on_settled(lambda: self._when_done(callback)))
 
@@ -82,9 +83,9 @@ class Delivery:
     def _when_done(self, callback: "Callable[[Delivery], object]") -> None:
         delivery = self._promise.delivery
         if delivery is None:
-            callback(self)
+            sent.tell(callback, self)
         else:
-            delivery.add_done_callback(lambda _delivery: callback(self))
+            delivery.add_done_callback(lambda _delivery: sent.tell(callback, self))
 
 
 class TableDelivery:
@@ -102,7 +103,7 @@ class TableDelivery:
     def result(self, timeout_ms: int | None = None) -> list[OffsetRange]:
         """Waits for it; raises what the first row failed with, or TimedOut."""
         if not self._delivery.done():
-            self._face.run(_wait(self._delivery, timeout_ms))
+            Face.run(self._face, _wait(self._delivery, timeout_ms))
         return self._delivery.result()
 
 
@@ -197,6 +198,7 @@ class Producer(Face[asynchronous.Producer]):
 
     def run(self, work: Coroutine[Any, Any, R]) -> R:
         """Waits for something in the client's loop, after all that was handed over before."""
+        self.check_waiter(work)
         handover = self._handover
         return super().run(work if handover is None else _after(handover, work))
 

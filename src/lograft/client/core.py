@@ -54,6 +54,8 @@ class ClientCore(Generic[S]):
             creates_topics=creates_topics,
             max_idle_ms=metadata_max_idle_ms,
         )
+        #: What was begun is finished; nothing new is taken.
+        self.is_closing = False
         self.is_closed = False
         self.metadata.start()
 
@@ -63,7 +65,7 @@ class ClientCore(Generic[S]):
     def check_open(self) -> None:
         if self.failure is not None:
             raise self.failure
-        if self.is_closed:
+        if self.is_closed or self.is_closing:
             raise Closed("the client is closed")
 
     async def close(self) -> None:

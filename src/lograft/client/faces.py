@@ -61,7 +61,7 @@ class Face(Generic[C]):
 
     def run(self, work: Coroutine[Any, Any, R]) -> R:
         """Waits for something in the client's loop."""
-        self.check_caller(work)
+        self.check_waiter(work)
         try:
             return self._loop.run(work)
         except CancelledError:
@@ -81,6 +81,7 @@ class Face(Generic[C]):
         if not self._loop.is_running:
             work.close()
             return
+        self.check_waiter(work)  # A callback that may not close the client must not end its loop.
         try:
             Face.run(self, work)
         finally:
@@ -94,6 +95,16 @@ class Face(Generic[C]):
             if work is not None:
                 work.close()
             raise problem
+
+    def check_waiter(self, work: Coroutine[Any, Any, Any]) -> None:
+        """Likewise, for what waits: a callback would wait for its own thread."""
+        self.check_caller(work)
+        if self._loop.is_own_thread:
+            work.close()
+            raise WrongUse(
+                f"a callback runs in the {self._what}'s thread and cannot wait for it: hand the"
+                " work to another thread"
+            )
 
     def obstacle(self) -> WrongUse | None:
         if not self._loop.is_started:

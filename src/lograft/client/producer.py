@@ -367,11 +367,12 @@ class Producer:
         }
 
     async def close(self, timeout_ms: int = CLOSE_TIMEOUT_MS) -> None:
-        """Sends what is there, and fails what is not acknowledged when the time is up. A
-        transaction that is open is aborted."""
+        """Takes nothing more, sends what is there, and fails what is not acknowledged when the time
+        is up. A transaction that is open is aborted."""
         core = self._core
         if core is None or core.is_closed:
             return
+        core.is_closing = True
         try:
             async with asyncio.timeout(timeout_ms / 1000):
                 if core.failure is None:
@@ -382,7 +383,6 @@ class Producer:
             self._sender.end(
                 TimedOut(f"the producer was closed, and {timeout_ms} ms were not enough")
             )
-            self._takes_plain = False
             self._sender.stop()
             await core.close()
 

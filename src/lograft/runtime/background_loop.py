@@ -33,6 +33,11 @@ class BackgroundLoop:
     def is_running(self) -> bool:
         return self._thread is not None and self._thread.is_alive()
 
+    @property
+    def is_own_thread(self) -> bool:
+        """Whether the loop itself asks: a callback."""
+        return threading.current_thread() is self._thread
+
     def start(self) -> None:
         assert self._thread is None, "a background loop is started once"
         self._loop = fastest_loop_factory()()
@@ -42,7 +47,7 @@ class BackgroundLoop:
 
     def run(self, work: Coroutine[Any, Any, T]) -> T:
         """Blocks until the work is done; its result, or what it raised."""
-        if threading.current_thread() is self._thread:
+        if self.is_own_thread:
             work.close()
             raise RuntimeError(f"a callback in thread {self._name!r} would wait for its own thread")
         try:
@@ -59,7 +64,7 @@ class BackgroundLoop:
     def call(self, function: Callable[[], T]) -> T:
         """Runs a function in the loop, and blocks until it has returned. In the loop's own thread:
         at once."""
-        if threading.current_thread() is self._thread:
+        if self.is_own_thread:
             return function()
 
         async def called() -> T:

@@ -12,7 +12,14 @@ import pytest
 from lograft.client import blocking
 from lograft.client.admin import Admin
 from lograft.client.consumer import Consumer
-from lograft.client.errors import BufferFull, Closed, WrongUse
+from lograft.client.errors import (
+    BufferFull,
+    Closed,
+    InvalidTopic,
+    SerializationFailed,
+    TimedOut,
+    WrongUse,
+)
 from lograft.client.faces import Face, OwnedFace, awaited, called, entered
 from lograft.client.producer import Producer
 from lograft.testing import Cluster
@@ -93,6 +100,15 @@ def test_it_says_when_it_cannot_be_used() -> None:
         counter.current()
 
 
+def test_a_callback_can_neither_wait_nor_close_and_does_no_harm_by_trying() -> None:
+    with BlockingCounter() as counter:
+        for forbidden in (counter.close, lambda: counter.add(1)):
+            with pytest.raises(WrongUse, match="a callback runs in the counter's thread"):
+                counter.call(forbidden)
+        assert counter.add(1) == 1
+    assert counter._client.seen == ["closed"]
+
+
 class OwnedCounter(OwnedFace[Counter]):
     def __init__(self) -> None:
         super().__init__(Counter(), "counter")
@@ -108,6 +124,10 @@ def test_what_belongs_to_a_thread_says_so_to_others() -> None:
             counter.add(1)
         except WrongUse as error:
             raised.append(error)
+        try:
+            counter.close()
+        except WrongUse as error:
+            raised.append(error)
 
     with OwnedCounter() as counter:
         assert counter.add(1) == 1
@@ -117,6 +137,7 @@ def test_what_belongs_to_a_thread_says_so_to_others() -> None:
         assert counter.add(1) == 2
     assert "belongs to thread 'MainThread'" in str(raised[0])
     assert "this is thread 'other'" in str(raised[0])
+    assert str(raised[1]) == str(raised[0])
 
 
 @pytest.mark.parametrize(
@@ -153,3 +174,44 @@ def test_records_that_nobody_waits_for() -> None:
             with pytest.raises(BufferFull):
                 send_for_ever(producer)
             producer.close(timeout_ms=0)
+
+
+def test_callbacks_that_raise_break_nothing() -> None:
+    def raises(delivery: blocking.Delivery) -> None:
+        raise asyncio.CancelledError if delivery.done() else AssertionError
+
+    def partitioner(topic: str, key: bytes | None, partition_count: int) -> int:
+        if key == b"bad":
+            raise ValueError("my own")
+        return 0
+
+    with Cluster(nodes=1) as cluster:
+        cluster.create_topic("t")
+        with blocking.Producer(
+            bootstrap_servers=cluster.bootstrap_servers, partitioner_class=partitioner
+        ) as producer:
+            waits = producer.enqueue("t", b"the topic is not known yet", key=b"bad")
+            refused = producer.enqueue("no such name!", b"refused")
+            text = producer.enqueue("t", 5)
+            good = [producer.enqueue("t", b"%d" % number) for number in range(3)]
+            for one in (waits, refused, text, *good):
+                one.add_done_callback(raises)
+            with pytest.raises(ValueError, match="my own"):
+                waits.result(timeout_ms=60_000)
+            with pytest.raises(InvalidTopic):
+                refused.result(timeout_ms=60_000)
+            with pytest.raises(SerializationFailed):
+                text.result(timeout_ms=60_000)
+            assert [one.result(timeout_ms=60_000).offset for one in good] == [0, 1, 2]
+            producer.flush()
+
+
+def test_who_waits_for_a_delivery_waits_no_longer_than_said() -> None:
+    settings: dict[str, Any] = {"bootstrap_servers": "127.0.0.1:1", "max_block_ms": 600_000}
+    with blocking.Producer(**settings) as producer:
+        delivery = producer.enqueue("t", b"nobody is there")
+        with pytest.raises(TimedOut, match="no known fate after 10 ms"):
+            delivery.result(timeout_ms=10)
+        producer.close(timeout_ms=0)
+    with pytest.raises(Closed):
+        delivery.result()

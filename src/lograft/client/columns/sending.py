@@ -111,19 +111,19 @@ class TableSender:
     async def _put(self, partition: int, encoded: Encoded) -> Batch:
         accumulator = self._accumulator
         deadline_ms: int | None = None
-        while True:
-            try:
-                batch = self._add(partition, encoded)
-            except BufferFull:
-                self._wake()
-                if deadline_ms is None:
-                    deadline_ms = self._core.now_ms() + self._settings.max_block_ms
-                await accumulator.wait_for_room(deadline_ms)
-                self._core.check_open()
-            else:
-                self._wake()
-                accumulator.offer_room()
-                return batch
+        try:
+            while True:
+                try:
+                    return self._add(partition, encoded)
+                except BufferFull:
+                    self._wake()
+                    if deadline_ms is None:
+                        deadline_ms = self._core.now_ms() + self._settings.max_block_ms
+                    await accumulator.wait_for_room(deadline_ms)
+                    self._core.check_open()
+        finally:
+            self._wake()
+            accumulator.offer_room()
 
     def _add(self, partition: int, encoded: Encoded) -> Batch:
         chosen = partition

@@ -2,15 +2,18 @@
 one future."""
 
 import logging
+from asyncio import CancelledError
 from bisect import bisect_right
 from collections.abc import Callable, Generator, Iterator, Sequence
-from typing import Any, overload
+from typing import Any, TypeVar, overload
 
 from lograft.client.errors import WrongUse
 from lograft.client.producing.batches import Batch
 from lograft.client.types import Acknowledged
 
 log = logging.getLogger("lograft.client")
+
+D = TypeVar("D")
 
 
 class Delivery:
@@ -49,13 +52,15 @@ class Delivery:
 
     def add_done_callback(self, callback: "Callable[[Delivery], object]") -> None:
         """Called with this delivery when its fate is known, at once if it is."""
-        self.batch.on_done(lambda: _called(callback, self))
+        self.batch.on_done(lambda: tell(callback, self))
 
 
-def _called(callback: Callable[[Delivery], object], delivery: Delivery) -> None:
+def tell(callback: Callable[[D], object], delivery: D) -> None:
+    """Whatever a program's callback raises is reported and breaks nothing; CancelledError, which
+    asking a cancelled future raises, is no Exception."""
     try:
         callback(delivery)
-    except Exception:
+    except (Exception, CancelledError):
         log.exception("callback %r of a delivery failed", callback)
 
 

@@ -11,7 +11,7 @@ from collections import deque
 from collections.abc import Callable
 from typing import Final
 
-from lograft.client.errors import BufferFull, ClientError, Closed
+from lograft.client.errors import BufferFull, Closed
 from lograft.client.producing.deliveries import Delivery
 from lograft.client.producing.intake import Intake
 from lograft.client.producing.interceptors import Outgoing
@@ -150,10 +150,11 @@ class Handover:
         try:
             if self._queue:
                 record, promise = self._queue[0]
-                delivery, failure = None, None
+                delivery: Delivery | None = None
+                failure: Exception | None = None
                 try:
                     delivery = await self._intake.enqueue_intercepted(record)
-                except ClientError as error:
+                except Exception as error:  # a program's own partitioner may raise anything
                     failure = error
                 if promise.is_settled:
                     return  # the end has come meanwhile

@@ -103,21 +103,22 @@ class Intake:
         core = self._core
         deadline_ms = core.now_ms() + self._max_block_ms
         wanted = record.partition
-        while True:
-            found = self._metadata.use(record.topic)
-            if found is None:
-                found = await self._metadata.topic(record.topic, deadline_ms=deadline_ms)
-            if wanted is not None and found.partition(wanted) is None:
-                self._expect(found, wanted, deadline_ms)
-            try:
-                delivery = self._put(found, record)
-            except BufferFull:
-                self._wake()
-                await self._accumulator.wait_for_room(deadline_ms)
-                core.check_open()
-            else:
-                self._accumulator.offer_room()
-                return delivery
+        try:
+            while True:
+                found = self._metadata.use(record.topic)
+                if found is None:
+                    found = await self._metadata.topic(record.topic, deadline_ms=deadline_ms)
+                if wanted is not None and found.partition(wanted) is None:
+                    self._expect(found, wanted, deadline_ms)
+                try:
+                    return self._put(found, record)
+                except BufferFull:
+                    self._wake()
+                    await self._accumulator.wait_for_room(deadline_ms)
+                    core.check_open()
+        finally:
+            # What is left of the room that was offered to us, or all of it if we give up.
+            self._accumulator.offer_room()
 
     async def put_many(
         self, topic: str, values: Iterable[Any], keys: Iterable[Any] | None

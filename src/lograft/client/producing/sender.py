@@ -105,8 +105,7 @@ class Sender:
     def drop_unsent(self, error: Exception) -> None:
         """What has not been sent fails with this."""
         for queue in list(self._accumulator.active):
-            while queue.batches:
-                self._fail(self._accumulator.take(queue), error)
+            self._fail_all(queue, error)
 
     # ── the loop ─────────────────────────────────────────────────────────────────────────────
 
@@ -149,9 +148,7 @@ class Sender:
 
     def _expire(self, now_ms: int) -> None:
         for queue in self._growth.given_up(self._accumulator.active, now_ms):
-            error = self._growth.refusal(queue)
-            while queue.batches:
-                self._fail(self._accumulator.take(queue), error)
+            self._fail_all(queue, self._growth.refusal(queue))
         for batch in self._accumulator.expired(now_ms):
             waited_ms = now_ms - batch.created_ms
             self._fail(
@@ -399,6 +396,11 @@ class Sender:
         self._counts["records_sent"] += batch.count
         batch.acknowledge(base_offset, log_append_time_ms)
         self._accumulator.release(batch)
+
+    def _fail_all(self, queue: PartitionQueue, error: Exception) -> None:
+        """What is in a queue now: a callback may put the record into it again."""
+        for batch in [self._accumulator.take(queue) for _ in range(len(queue.batches))]:
+            self._fail(batch, error)
 
     def _fail(self, batch: Batch, error: Exception) -> None:
         if self.sequences is not None:
