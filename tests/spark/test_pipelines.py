@@ -1,6 +1,8 @@
 """The ready pipelines on a real node."""
 
 import json
+import re
+import time
 from collections.abc import Callable
 from pathlib import Path
 
@@ -155,8 +157,10 @@ def test_state_is_the_latest_value_of_every_key(running: Running) -> None:
 
 def test_audit_sees_unread_ranges_hot_keys_and_sequences(running: Running) -> None:
     group = f"readers-of-{running.topic}"
-    running.fill("same", "same", "same", "x" * 100, partition=0)
+    now_ms = int(time.time() * 1000)
+    running.fill("same", "same", "same", "x" * 100, partition=0, timestamp_ms=now_ms - 3_600_000)
     consumer = Consumer({"bootstrap.servers": running.topics.bootstrap, "group.id": group})
+    consumer.commit(offsets=[TopicPartition(running.topic, 0, 0)], asynchronous=False)
     consumer.commit(offsets=[TopicPartition(running.topic, 0, 1)], asynchronous=False)
     consumer.close()
     running.run("audit", Audit(folder=str(running.folder)))
@@ -165,6 +169,12 @@ def test_audit_sees_unread_ranges_hot_keys_and_sequences(running: Running) -> No
     assert "<td>1 to 3</td>" in html, "the offsets that the group has not read"
     assert "<td>same</td><td class=n>3</td><td class=n>75</td>" in html
     assert "64 to 127" in html
+    # One record lies between the two commits; it was made an hour before them.
+    told = re.search(rf"<td>{group}</td><td>{running.topic}</td><td class=n>1</td>(.*?)</tr>", html)
+    assert told is not None
+    latencies = [int(one.replace(",", "")) for one in re.findall(r">([\d,]+)<", told[1])]
+    assert len(latencies) == 4
+    assert all(3_600_000 <= one < 7_200_000 for one in latencies)
     assert running.said[-1].startswith("report: ")
 
 

@@ -1,7 +1,8 @@
 """What is in the log and who has read it: the log inspection, as tables and an HTML page.
 
 One pass over the records (keys, sizes, times), one over the headers of their batches (producers and
-their sequences), and the offsets of every group. Nothing is written but the report.
+their sequences), the offsets of every group, and what is left of the history of their commits.
+Nothing is written but the report.
 """
 
 from collections.abc import Sequence
@@ -14,6 +15,7 @@ from pyspark.sql import functions as F
 from lograft.runtime.clock import SystemClock
 from lograft.spark.options import read_options
 from lograft.spark.pipelines.batch_headers import headers_of
+from lograft.spark.pipelines.consume_latency import commits_of, consume_latencies
 from lograft.spark.pipelines.folders import Folder
 from lograft.spark.pipelines.group_positions import GroupPosition, group_positions
 from lograft.spark.pipelines.report import Section, page
@@ -50,6 +52,8 @@ def audit(spark: SparkSession, settings: Settings, watch: Watch) -> list[Section
             _rate_section(measured),
             _lateness_section(measured),
         ]
+        if positions and asked.commit_history:
+            sections.append(_consume_section(measured, commits_of(spark, settings.source)))
     finally:
         measured.unpersist()
     now = datetime.fromtimestamp(SystemClock().wall_ms() / 1000, UTC)
@@ -235,4 +239,17 @@ def _lateness_section(measured: DataFrame) -> Section:
         ("records", "ms late, at most"),
         rows,
         [(name, float(value)) for name, value in rows],
+    )
+
+
+def _consume_section(measured: DataFrame, commits: DataFrame) -> Section:
+    rows = _rows(consume_latencies(measured, commits).orderBy("group", "topic"))
+    return Section(
+        "From producing to consuming",
+        "How many ms after its own time a record was committed as read. An upper bound: groups"
+        " commit now and then, and compaction takes old commits away. Records before a group's"
+        " first known commit are left out.",
+        ("group", "topic", "records", "median", "90 %", "99 %", "longest"),
+        rows,
+        [(f"{row[0]} {row[1]}", float(row[3])) for row in rows],
     )

@@ -173,6 +173,8 @@ class Audit:
     #: The report is written here.
     folder: str
     hot_keys: int = 20
+    #: Also reads `__consumer_offsets`, which not everybody may: when groups have read what.
+    commit_history: bool = True
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
