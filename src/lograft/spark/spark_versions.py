@@ -1,5 +1,7 @@
 """What PySpark 4.1 does not have yet, so that one source serves 4.1 to 4.3."""
 
+from typing import Final
+
 try:
     from pyspark.sql.streaming.datasource import (
         ReadAllAvailable,
@@ -23,4 +25,13 @@ except ImportError:  # PySpark 4.1: a micro-batch takes all there is
         pass
 
 
-__all__ = ["ReadAllAvailable", "ReadLimit", "ReadMaxRows", "SupportsTriggerAvailableNow"]
+#: Whether Spark asks how much a micro-batch may take.
+LIMITS_BATCHES: Final = ReadLimit.__module__.startswith("pyspark.")
+
+__all__ = [
+    "LIMITS_BATCHES",
+    "ReadAllAvailable",
+    "ReadLimit",
+    "ReadMaxRows",
+    "SupportsTriggerAvailableNow",
+]
