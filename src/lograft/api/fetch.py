@@ -16,7 +16,7 @@ from lograft.api.context import Api, Context, ParkedResponse
 from lograft.api.errors import code_of
 from lograft.api.quorum import fetch_metadata
 from lograft.broker.broker import Broker
-from lograft.broker.errors import PartitionOpening
+from lograft.broker.errors import NotLeader, PartitionOpening
 from lograft.broker.fetch_sessions import (
     EPOCH_FINAL,
     EPOCH_INITIAL,
@@ -212,6 +212,8 @@ class Fetch:
                 self._urgent = True
                 return answer
         offset = Offset(asked.fetch_offset)
+        if offset > log.end_offset and self._may_have_successor(partition):
+            raise NotLeader(f"{partition.topic_partition} may have another leader by now")
         if self._client_rack and partition.leader is not None:
             nearest = self._broker.nearest_replica(partition, offset, self._client_rack)
             if nearest is not None:
@@ -242,6 +244,12 @@ class Fetch:
                 [] if part is None else _aborted(partition, part, offset, bound)
             )
         return answer
+
+    def _may_have_successor(self, partition: Partition) -> bool:
+        """A leader that the controller has not heard for a session does not know how far its
+        successor has come: who reads there shall not be told that the position does not exist."""
+        shared = len(partition.assignment.replicas) > 1
+        return shared and not self._broker.coordinators.has_lease()
 
 
 async def _wait(

@@ -7,7 +7,7 @@ from lograft.broker.partition import Partition
 from lograft.model.errors import ErrorCode
 from lograft.model.exchange import Answer, Waiting
 from lograft.model.seams import FileSlice
-from lograft.model.types import Offset
+from lograft.model.types import NodeId, Offset
 from lograft.storage.producers import UNVERIFIED
 from lograft.storage.types import Origin, TransactionEnd
 from lograft.wire.batches import Record, build_batch, iterate_headers
@@ -455,6 +455,24 @@ def test_an_append_between_the_reading_and_the_wait_is_not_missed() -> None:
         response = bench.read(answer, 1, 18, FetchResponse)
         assert values_of(response.responses[0].partitions[0]) == [0]
         assert bench.broker.clock.mono_ms() < 1000
+
+    run(scenario)
+
+
+def test_a_leader_that_may_have_a_successor_does_not_judge_what_lies_beyond_its_end() -> None:
+    async def scenario(bench: Bench) -> None:
+        (partition,) = await bench.create_topic("a")
+        fill(bench, partition, b"1", b"2")
+        partition.advance_log_start(Offset(1))
+        bench.broker.coordinators.has_lease = lambda: False
+        beyond, below = request_of(bench, offsets={0: 9}), request_of(bench, offsets={0: 0})
+        (alone,) = await fetch(bench, beyond)
+        assert alone.error_code == ErrorCode.offset_out_of_range, "nobody else can lead it"
+        partition.assignment = partition.assignment._replace(replicas=(NodeId(1), NodeId(2)))
+        (doubtful,) = await fetch(bench, beyond)
+        assert doubtful.error_code == ErrorCode.not_leader_or_follower
+        (deleted,) = await fetch(bench, below)
+        assert deleted.error_code == ErrorCode.offset_out_of_range
 
     run(scenario)
 
