@@ -13,6 +13,7 @@ leaving     While nobody leads: votes for the controller, on disk, fsyncs its wh
 Satisfies `roles.PartitionReplica`; what is not in that protocol is for the shell of raft mode.
 """
 
+from dataclasses import replace
 from typing import Final
 
 from lograft.consensus.core import RaftCore
@@ -171,13 +172,17 @@ class ModeReplica:
             and assignment.leader == before.leader
             and assignment.leader_epoch == before.leader_epoch + 1
         )
+        released: Offset | None = None
         if self.raft is not None:
             raft, self.raft = self.raft, None
             raft.leader = raft.follower = None
             self._isr = self._make_isr(raft.high_watermark)
         elif before.mode is not assignment.mode:
-            self._isr.on_settings(self._settings_in(assignment))
+            # The rules of isr are milder than those of leaving, and may commit what waited.
+            released = self._isr.on_settings(self._settings_in(assignment)).high_watermark
         change, effects = self._isr.on_assignment(assignment, now_ms=now_ms)
+        if released is not None and effects.high_watermark is None:
+            effects = replace(effects, high_watermark=released)
         if change is RoleChange.LEADS and assignment.mode is not ReplicationMode.isr:
             self._lead_with_a_batch(assignment)
         if assignment.mode is not ReplicationMode.isr:

@@ -358,3 +358,33 @@ def test_every_mutant_has_a_schedule_that_notices() -> None:
     by_chance = {"appointment without a majority", "acting before the catch-up"}
     assert set(MUTANTS) == set(SCHEDULES) | by_chance
     assert mode_switch.majority((1, 2, 3)) == 2
+
+
+def test_what_waited_on_the_way_out_is_released_by_the_milder_rules(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Leaving raft with one whole replica commits nothing; with the second the topic is in isr, and
+    what is committed by that alone has to be told: nothing else may ever come."""
+    cluster = ModeCluster()
+    guide = in_raft(cluster)
+    cluster.kill(guide.node(2))
+    guide.produce(1)
+    guide.leave()
+    guide.take_up(1, 3)
+    guide.flush(1, 3)
+    guide.answer(1, 3)
+    guide.learn(1, 3)
+    while guide.mode is not ISR:
+        guide.flush(1, 3)
+        guide.fetch(3, 1)
+        guide.deliver("alter")
+    # The answer says who is in sync, and not in which mode.
+    guide.deliver("granted")
+    leader = guide.node(1)
+    assert leader.replica is not None
+    assert leader.replica.high_watermark < leader.log.end_offset
+    told: list[NodeId] = []
+    monkeypatch.setattr(cluster, "release", lambda node: told.append(node.node_id))
+    guide.learn(1)
+    assert leader.replica.high_watermark == leader.log.end_offset
+    assert told == [1]
