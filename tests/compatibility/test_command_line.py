@@ -79,6 +79,10 @@ def test_records_in_and_out(server: Server, new_topic: NewName, tmp_path: Path) 
     assert done("consume", topic, "-o", str(file)).out == f"4 records written to {file}.\n"
     table = pq.read_table(file)
     assert sorted(table["value"].to_pylist()) == [b"\x00\xff", b"plain", b'{"n":1}', b'{"n":2}']
+    assert done("consume", topic, "-o", str(file), "--from", "end").out.startswith("0 records")
+    assert pq.read_table(file).num_rows == 0, "a file is there though there was nothing to write"
+    filtered = lograft("consume", topic, "-o", str(file), "--key", "k")
+    assert (filtered.code, "leave --key" in filtered.err) == (2, True)
     # What consume prints, produce takes.
     copied = "".join(done("consume", topic, "--json").out)
     done("produce", topic, "-f", "record", text=copied)

@@ -10,7 +10,7 @@ from typing import Any, Final
 from lograft.cli.group_resets import parse_datetime_ms, parse_duration_ms
 from lograft.cli.output import NOTHING, count
 from lograft.cli.progress import progress_bar
-from lograft.cli.values import as_json, shown, text_of
+from lograft.cli.values import as_json, loose_json, raw_bytes, shown, text_of
 from lograft.client.consumer import Consumer
 from lograft.client.types import ConsumerRecord, TopicPartition
 from lograft.model.errors import InvalidInput
@@ -31,16 +31,16 @@ class Filter:
     headers: tuple[tuple[str, str], ...] = ()
 
     def passes(self, record: ConsumerRecord) -> bool:
-        if self.key is not None and record.key != self.key.encode("utf-8"):
+        if self.key is not None and record.key != raw_bytes(self.key):
             return False
         if self.grep is not None and not self.grep.search(text_of(record.value or b"") or ""):
             return False
         if self.headers:
-            told = {name: text_of(value or b"") for name, value in record.headers}
-            if any(told.get(name) != value for name, value in self.headers):
+            told = {(name, text_of(value or b"")) for name, value in record.headers}
+            if not told.issuperset(self.headers):
                 return False
         if self.where:
-            value = as_json(record.value)
+            value = loose_json(record.value)
             return all(_field(value, path) == wanted for path, wanted in self.where)
         return True
 
@@ -256,7 +256,10 @@ def line_of(record: ConsumerRecord, form: str, *, with_place: bool) -> str:
 
 
 def json_of(record: ConsumerRecord) -> str:
-    """One object in one line, as `lograft produce --format record` reads it."""
+    """One object in one line, as `lograft produce --format record` reads it. Headers are an object,
+    or a list of pairs where one has a name that another has too."""
+    pairs = [(name, as_json(one)) for name, one in record.headers]
+    headers = dict(pairs)
     return json.dumps(
         {
             "topic": record.topic,
@@ -265,7 +268,7 @@ def json_of(record: ConsumerRecord) -> str:
             "timestamp_ms": record.timestamp_ms,
             "key": as_json(record.key),
             "value": as_json(record.value),
-            "headers": {name: as_json(one) for name, one in record.headers},
+            "headers": headers if len(headers) == len(pairs) else pairs,
         },
         ensure_ascii=False,
     )
@@ -274,7 +277,10 @@ def json_of(record: ConsumerRecord) -> str:
 def moment_of(timestamp_ms: int) -> str:
     if timestamp_ms < 0:
         return NOTHING
-    moment = datetime.fromtimestamp(timestamp_ms / 1000, UTC)
+    try:
+        moment = datetime.fromtimestamp(timestamp_ms // 1000, UTC)
+    except (ValueError, OverflowError, OSError):
+        return f"{timestamp_ms} ms"  # after the year 9999
     return moment.strftime("%Y-%m-%dT%H:%M:%S.") + f"{timestamp_ms % 1000:03d}Z"
 
 
@@ -292,9 +298,10 @@ async def write_parquet(
     import pyarrow.compute as pc
     import pyarrow.parquet as pq
 
-    writer: Any = None
+    from lograft.client.columns.decode import SCHEMA_WITH_HEADERS
+
     rows = 0
-    try:
+    with pq.ParquetWriter(path, SCHEMA_WITH_HEADERS) as writer:
         while not await _has_reached(consumer, ends) and (count_max is None or rows < count_max):
             table = await consumer.fetch_arrow(timeout_ms=POLL_MS, with_headers=True)
             keep = None
@@ -307,13 +314,8 @@ async def write_parquet(
             table = table.filter(keep)
             if count_max is not None:
                 table = table.slice(0, count_max - rows)
-            if writer is None:
-                writer = pq.ParquetWriter(path, table.schema)
             if table.num_rows:
                 writer.write_table(table)
             rows += table.num_rows
             on_rows(rows)
-    finally:
-        if writer is not None:
-            writer.close()
     return rows

@@ -121,12 +121,16 @@ def _ignore(_acknowledged: "Acknowledged") -> None:
 
 
 def _lines(path: str | None) -> Iterator[str]:
+    """Bytes that are no UTF-8 are kept for `raw_bytes`, whatever the locale says."""
     import sys
+    from io import TextIOWrapper
 
     if path is None:
+        if isinstance(sys.stdin, TextIOWrapper):
+            sys.stdin.reconfigure(encoding="utf-8", errors="surrogateescape")
         yield from (line.rstrip("\n") for line in sys.stdin)
         return
-    with open(path, encoding="utf-8") as file:
+    with open(path, encoding="utf-8", errors="surrogateescape") as file:
         yield from (line.rstrip("\n") for line in file)
 
 
@@ -224,6 +228,11 @@ def consume(
     )
     if output is not None and follow:
         raise typer.BadParameter("--output ends at the end of the log: leave --follow out")
+    if output is not None and options.wanted != consuming.Filter():
+        raise typer.BadParameter(
+            "--output takes whole columns, without a look at single records: leave --key, --grep,"
+            " --where and --header out, and filter the file"
+        )
     run(consuming.run(settings, options))
 
 

@@ -5,6 +5,7 @@ import signal
 import sys
 from collections.abc import Callable
 from functools import partial
+from io import TextIOWrapper
 
 
 def main() -> None:
@@ -17,6 +18,9 @@ def main() -> None:
 
     try:
         signal.signal(signal.SIGINT, interrupt)
+        if isinstance(sys.stdout, TextIOWrapper):
+            # A terminal that cannot show a character is no reason to stop at a record that has it.
+            sys.stdout.reconfigure(errors="backslashreplace")
         run()
     except KeyboardInterrupt:
         sys.exit(130)

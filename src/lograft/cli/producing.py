@@ -5,7 +5,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
-from lograft.cli.values import typed
+from lograft.cli.values import raw_bytes, typed
 from lograft.client.producer import Producer
 from lograft.client.producing.deliveries import Delivery
 from lograft.client.types import Acknowledged
@@ -56,7 +56,7 @@ def _plain(text: str, options: ProduceOptions) -> Line:
         text = rest
     value = None if options.null is not None and text == options.null else typed(text, options.form)
     return Line(
-        None if key is None else key.encode("utf-8"),
+        None if key is None else raw_bytes(key),
         value,
         options.headers,
         options.partition,
@@ -67,10 +67,11 @@ def _plain(text: str, options: ProduceOptions) -> Line:
 def _record(read: Mapping[str, Any], options: ProduceOptions) -> Line:
     """As `lograft consume --json` writes them."""
     headers = read.get("headers") or {}
+    pairs = headers.items() if isinstance(headers, Mapping) else headers
     return Line(
         _encoded(read.get("key", options.key)),
         _encoded(read.get("value")),
-        options.headers + tuple((str(name), _encoded(one)) for name, one in headers.items()),
+        options.headers + tuple((str(name), _encoded(one)) for name, one in pairs),
         read.get("partition", options.partition),
         read.get("timestamp_ms", options.timestamp_ms),
     )

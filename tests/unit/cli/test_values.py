@@ -44,6 +44,16 @@ def test_shown(data: bytes | None, form: str, text: str) -> None:
         (b'{"a":[1]}', {"a": [1]}),
         (b"\xff", "0xff"),
         (b"0x", "0x3078"),
+        (b"null", "null"),
+        (b'"quoted"', '"quoted"'),
+        (b"1.5", 1.5),
+        (b"1.50", "1.50"),
+        (b"1e999", "1e999"),
+        (b"NaN", "NaN"),
+        (b'{"a":-Infinity}', '{"a":-Infinity}'),
+        (b'{"a":1,"a":2}', '{"a":1,"a":2}'),
+        (rb'"\ud800"', r'"\ud800"'),
+        (b"[" * 100_000, "[" * 100_000),
     ],
 )
 def test_as_json(data: bytes | None, value: object) -> None:
@@ -119,3 +129,50 @@ def test_filters(wanted: Filter, passes: bool) -> None:
 def test_where_needs_a_sign() -> None:
     with pytest.raises(InvalidInput, match=r"write it as in customer.country=FR"):
         parse_where(["a.b"])
+
+
+@pytest.mark.parametrize(
+    "value",
+    [
+        *(b"0xab", b"null", b'"quoted"', b"1.50", b"1e999", b"NaN", b'{"a":1,"a":2}', b"\xff\x00"),
+        *(
+            rb'["\ud800"]',
+            b"",
+            b"7",
+            b"true",
+            b'{"a":[1,null]}',
+            b"two\nlines",
+            b"[" * 100_000,
+            None,
+        ),
+    ],
+)
+def test_what_json_shows_is_json_and_comes_back_as_it_was(value: bytes | None) -> None:
+    headers = (("twice", value), ("twice", b"other"), ("none", None))
+    for record in (
+        ConsumerRecord("t", 1, 5, 7, value, value, (("once", value),)),
+        ConsumerRecord("t", 1, 5, 7, value, value, headers),
+    ):
+        shown_as = json_of(record)
+        json.loads(shown_as, parse_constant=pytest.fail)
+        shown_as.encode("utf-8")
+        (line,) = lines_of([shown_as], ProduceOptions(form="record"))
+        assert line == Line(value, value, tuple(record.headers), 1, 7)
+
+
+def test_lines_that_are_no_utf8_are_sent_as_they_are() -> None:
+    text = b"k\xff|v\xfe".decode("utf-8", "surrogateescape")
+    (line,) = lines_of([text], ProduceOptions(key_separator="|"))
+    assert (line.key, line.value) == (b"k\xff", b"v\xfe")
+    assert Filter(key=text.partition("|")[0]).passes(RECORD._replace(key=b"k\xff"))
+
+
+def test_a_header_that_comes_twice_passes_with_either_value() -> None:
+    record = RECORD._replace(headers=(("h", b"x"), ("h", b"y")))
+    assert Filter(headers=(("h", "x"),)).passes(record)
+    assert Filter(headers=(("h", "y"),)).passes(record)
+    assert not Filter(headers=(("h", "z"),)).passes(record)
+
+
+def test_moments_that_no_calendar_has() -> None:
+    assert moment_of((1 << 63) - 1) == f"{(1 << 63) - 1} ms"
