@@ -212,9 +212,11 @@ class PartitionWatch:
         on_disk = partition.flush_before_ack or by_quorum
         if partition.assignment.mode is ReplicationMode.entering:
             # What its leader found in the log, the epoch before may have committed without flushes,
-            # in the same moment even.
+            # in the same moment even; and the others may know that the switch was taken back.
+            state = self._states.get(key)
+            is_over = state is not None and state.mode is ReplicationMode.isr
             is_old = marks.watermark <= partition.leader.epoch_start
-            on_disk = not is_old or partition.config.flush_messages == 1
+            on_disk = partition.config.flush_messages == 1 or not (is_old or is_over)
         holders = []
         for each in replicas:
             found = self.replicas.get((each, key))
