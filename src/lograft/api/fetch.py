@@ -212,8 +212,8 @@ class Fetch:
                 self._urgent = True
                 return answer
         offset = Offset(asked.fetch_offset)
-        if offset > log.end_offset and self._may_have_successor(partition):
-            raise NotLeader(f"{partition.topic_partition} may have another leader by now")
+        if offset > log.end_offset and not self._surely_leads(partition):
+            raise NotLeader(f"{offset} may be there where {partition.topic_partition} is led")
         if self._client_rack and partition.leader is not None:
             nearest = self._broker.nearest_replica(partition, offset, self._client_rack)
             if nearest is not None:
@@ -245,11 +245,13 @@ class Fetch:
             )
         return answer
 
-    def _may_have_successor(self, partition: Partition) -> bool:
-        """A leader that the controller has not heard for a session does not know how far its
-        successor has come: who reads there shall not be told that the position does not exist."""
-        shared = len(partition.assignment.replicas) > 1
-        return shared and not self._broker.coordinators.has_lease()
+    def _surely_leads(self, partition: Partition) -> bool:
+        """Followers are behind, and a leader that the controller has not heard for a session does
+        not know how far its successor has come: who reads there shall not be told that a position
+        does not exist."""
+        if partition.leader is None:
+            return False
+        return len(partition.assignment.replicas) == 1 or self._broker.coordinators.has_lease()
 
 
 async def _wait(

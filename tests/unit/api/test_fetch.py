@@ -459,7 +459,7 @@ def test_an_append_between_the_reading_and_the_wait_is_not_missed() -> None:
     run(scenario)
 
 
-def test_a_leader_that_may_have_a_successor_does_not_judge_what_lies_beyond_its_end() -> None:
+def test_only_who_surely_leads_judges_what_lies_beyond_the_end() -> None:
     async def scenario(bench: Bench) -> None:
         (partition,) = await bench.create_topic("a")
         fill(bench, partition, b"1", b"2")
@@ -473,6 +473,9 @@ def test_a_leader_that_may_have_a_successor_does_not_judge_what_lies_beyond_its_
         assert doubtful.error_code == ErrorCode.not_leader_or_follower
         (deleted,) = await fetch(bench, below)
         assert deleted.error_code == ErrorCode.offset_out_of_range
+        bench.broker.coordinators.has_lease = lambda: True
+        (surely,) = await fetch(bench, beyond)
+        assert surely.error_code == ErrorCode.offset_out_of_range
 
     run(scenario)
 

@@ -219,8 +219,13 @@ def test_consumers_read_from_the_replica_in_their_rack() -> None:
         # Followers serve those who know of it, up to their own watermark.
         old = await read(cluster, 3, 0, version=10)
         assert old.error_code == ErrorCode.not_leader_or_follower
+        # Beyond its end it does not know: only the leader says that there is nothing.
         beyond = await read(cluster, 3, 5, rack="rack3")
-        assert beyond.error_code == ErrorCode.offset_out_of_range
+        assert beyond.error_code == ErrorCode.not_leader_or_follower
+        assert beyond.current_leader is not None
+        assert beyond.current_leader.leader_id == 1
+        nowhere = await read(cluster, 1, 5, rack="rack3")
+        assert nowhere.error_code == ErrorCode.offset_out_of_range
         fenced = await read(cluster, 3, 0, epoch=7)
         assert fenced.error_code == ErrorCode.unknown_leader_epoch
         # A consumer that waits at a follower hears of the next commit.
