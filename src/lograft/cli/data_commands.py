@@ -76,6 +76,7 @@ def produce(
     from lograft.cli.producing import ProduceOptions, lines_of
     from lograft.cli.producing import produce as send
     from lograft.cli.progress import progress_bar
+    from lograft.client.admin import Admin
     from lograft.client.producer import Producer
 
     if format_ not in ("text", "json", "hex", "base64", "record"):
@@ -89,16 +90,20 @@ def produce(
         timestamp_ms=None if timestamp is None else parse_datetime_ms(timestamp),
         null=null,
     )
+    servers = client_settings(bootstrap_server, command_config)
     settings = {
         "client.id": "lograft-produce",
         "acks": acks,
         "compression.type": compression,
-        **client_settings(bootstrap_server, command_config),
+        **servers,
         **pairs_of(setting),
     }
     told: list[Acknowledged] = []
 
     async def work() -> int:
+        # A producer would wait max.block.ms for servers that are not there.
+        async with Admin({"client.id": "lograft-produce", **servers}) as admin:
+            await admin.connect()
         async with Producer(settings) as producer:
             with progress_bar("sending", 0) as progress:
                 return await send(

@@ -58,6 +58,9 @@ class Metadata:
         self._waiting: list[asyncio.Future[None]] = []
         self._listeners: list[Callable[[], None]] = []
         self._failures = 0
+        self._updated_ms: int | None = None
+        #: Updates in a row that somebody asked for because the one before was not enough.
+        self._repeats = 0
         self._last_error: ClientError | None = None
         self._unreachable_since_ms: int | None = None
         self._task: Task | None = None
@@ -80,23 +83,27 @@ class Metadata:
         """The topic, if it is known; from now on it is kept current."""
         if topic not in self._wanted:
             topic_name(topic)
-            self._needs_update.set()
+            self._has_new_topics()
         self._wanted[topic] = self._runtime.clock.mono_ms()
         return self.cache.topic(topic)
 
     def want_all(self, wants: bool = True) -> None:
         """All topics there are: for subscriptions by pattern."""
         if wants and not self._wants_all:
-            self._needs_update.set()
+            self._has_new_topics()
         self._wants_all = wants
 
     def set_wanted(self, topics: set[str]) -> None:
         """Exactly these."""
         now_ms = self._runtime.clock.mono_ms()
         if not topics <= self._wanted.keys():
-            self._needs_update.set()
+            self._has_new_topics()
         self.cache.forget(self._wanted.keys() - topics)
         self._wanted = dict.fromkeys(topics, now_ms)
+
+    def _has_new_topics(self) -> None:
+        self._repeats = 0
+        self._needs_update.set()
 
     def is_old(self) -> None:
         """Something shows that what we know is not right any more."""
@@ -166,13 +173,31 @@ class Metadata:
                     await self._needs_update.wait()
             except TimeoutError:
                 pass
+            await self._pause()
             self._needs_update.clear()
             try:
                 await self._update()
             except ClientError as error:
                 self._failed(error)
-            if self._failures or self._needs_update.is_set():
                 await asyncio.sleep(self._backoff_ms() / 1000)
+            self._updated_ms = self._runtime.clock.mono_ms()
+
+    async def _pause(self) -> None:
+        """Between an update and the next that somebody asks for who has got it: a partition without
+        a leader, or one that is not there, may be waited for long. The pauses grow from a
+        millisecond, as most of that has passed by then, to retry.backoff.ms."""
+        if self._failures or self._updated_ms is None:
+            return
+        pause_max_ms = self._settings.retry_backoff_ms
+        since_ms = self._runtime.clock.mono_ms() - self._updated_ms
+        if since_ms >= pause_max_ms:
+            self._repeats = 0
+            return
+        pause_ms = min(1 << self._repeats, pause_max_ms)
+        if pause_ms < pause_max_ms:
+            self._repeats += 1
+        if pause_ms > since_ms:
+            await asyncio.sleep((pause_ms - since_ms) / 1000)
 
     async def _update(self) -> None:
         self._drop_idle_topics()

@@ -256,4 +256,5 @@ def test_a_command_in_a_larger_program_leaves_its_logging_alone(lograft: Run) ->
     clients = logging.getLogger("lograft.client")
     before = clients.level
     assert lograft("topics", "list", "--bootstrap-server", "127.0.0.1:1").code == 3
+    assert lograft("produce", "t", "v", "--bootstrap-server", "127.0.0.1:1").code == 3
     assert clients.level == before

@@ -93,3 +93,24 @@ def test_an_older_epoch_changes_nothing() -> None:
         assert seen[:3] == [1, 1, 3]
 
     play(network, scenario)
+
+
+def test_who_is_never_content_does_not_ask_without_a_pause() -> None:
+    network = Scripted(described(1, 0))
+
+    async def scenario(metadata: Metadata) -> None:
+        # As a producer does whose partition has no leader: a turn of the loop after each update.
+        def again() -> None:
+            asyncio.get_running_loop().call_soon(metadata.is_old)
+
+        metadata.on_update(again)
+        await metadata.topic("t", deadline_ms=1 << 40)
+        await asyncio.sleep(10)
+        assert 90 < network.questions < 120  # every retry.backoff.ms, and a few at once
+        before = network.questions
+        await asyncio.sleep(0.05)
+        metadata.use("new")
+        await asyncio.sleep(10)
+        assert 90 < network.questions - before < 120
+
+    play(network, scenario)
