@@ -17,6 +17,8 @@ _VERSION: Final = re.compile(r"v(\d+)$")
 #: Names that begin so are not part of a table for Spark.
 _STAGING: Final = "_staging"
 _COMPACTION: Final = "_compaction.json"
+#: What a compaction has replaced, until it is deleted.
+_REPLACED: Final = "replaced"
 #: Snapshots that are kept: who reads the last but one is not cut off.
 _VERSIONS_KEPT: Final = 2
 
@@ -93,6 +95,14 @@ class BatchTable(Folder):
 
     # ── putting small files together ─────────────────────────────────────────────────────────
 
+    def small_batches(self, bytes_max: int) -> list[int]:
+        """Those with fewer bytes: the others are not worth writing again."""
+        return [batch_id for batch_id in self.batches() if self._size(batch_id) < bytes_max]
+
+    def _size(self, batch_id: int) -> int:
+        selector = fs.FileSelector(self.inner(f"batch={batch_id}"), recursive=True)
+        return sum(one.size or 0 for one in self.files.get_file_info(selector))
+
     def replace(self, batches: list[int], staged: str) -> None:
         """What was staged takes the place of some batches. The intention is written down first: a
         crash in the middle is finished by whoever opens the table next."""
@@ -105,9 +115,14 @@ class BatchTable(Folder):
             return
         batches, staged = intended["batches"], intended["staged"]
         if self.exists(_STAGING, staged):
+            # Renames only: who lists the table in between misses some of it, so it is not long.
+            self.files.create_dir(self.inner(_STAGING, _REPLACED), recursive=True)
             for batch_id in batches:
-                self.remove(f"batch={batch_id}")
+                name = f"batch={batch_id}"
+                if self.exists(name):
+                    self.files.move(self.inner(name), self.inner(_STAGING, _REPLACED, name))
             self.publish(staged, f"batch={batches[-1]}")
+        self.remove(_STAGING, _REPLACED)
         self.files.delete_file(self.inner(_COMPACTION))
 
 

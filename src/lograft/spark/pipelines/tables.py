@@ -13,6 +13,8 @@ from pyspark.sql import DataFrame, SparkSession
 from lograft.model.errors import InvalidConfig
 from lograft.spark.pipelines.folders import BatchTable
 
+#: Batches of plain files that are smaller are put together.
+SMALL_BYTES: Final = 128 << 20
 #: How Delta and Iceberg call what we are, in their logs.
 _APPLICATION: Final = "lograft-lake"
 _BATCH_PROPERTY: Final = "lograft-batch"
@@ -48,8 +50,9 @@ class ParquetWriter:
         self._folder.add(batch_id)
 
     def compact(self, spark: SparkSession) -> None:
-        """All batches become one, with one file for each part."""
-        batches = self._folder.batches()
+        """Small batches become one, with one file for each part: what a compaction costs does not
+        grow with the table."""
+        batches = self._folder.small_batches(SMALL_BYTES)
         if len(batches) < 2:
             return
         paths = [self._folder.path(f"batch={one}") for one in batches]

@@ -1,8 +1,11 @@
 """Tables of files: what is published is whole, and known when it comes again."""
 
+from contextlib import nullcontext
 from pathlib import Path
+from typing import Any
 
 import pytest
+from pyarrow import fs
 
 from lograft.spark.pipelines.folders import BatchTable, SnapshotTable
 
@@ -45,9 +48,28 @@ def test_batches_that_were_put_together_stay_known(tmp_path: Path) -> None:
     assert not table.has(3)
 
 
-@pytest.mark.parametrize("removed", range(4))
+class Crashed(Exception):
+    pass
+
+
+class MortalFiles:
+    """A file system whose user dies before one of its changes."""
+
+    def __init__(self, files: fs.FileSystem, changes: int) -> None:
+        self._files = files
+        self._left = changes
+
+    def __getattr__(self, name: str) -> Any:
+        if name in ("create_dir", "delete_dir", "delete_file", "move"):
+            self._left -= 1
+            if self._left < 0:
+                raise Crashed
+        return getattr(self._files, name)
+
+
+@pytest.mark.parametrize("changes", range(9))
 def test_a_crash_while_batches_are_put_together_is_finished_later(
-    tmp_path: Path, removed: int
+    tmp_path: Path, changes: int
 ) -> None:
     table = BatchTable(str(tmp_path))
     for number in range(3):
@@ -55,10 +77,20 @@ def test_a_crash_while_batches_are_put_together_is_finished_later(
         table.add(number)
     stage(table, "compact-2", "012")
     table.write_json({"batches": [0, 1, 2], "staged": "compact-2"}, "_compaction.json")
-    for number in range(removed):
-        table.remove(f"batch={number}")
+    table.files = MortalFiles(table.files, changes)
+    with pytest.raises(Crashed) if changes < 7 else nullcontext():
+        table.finish_compaction()
     assert reopened(tmp_path) == ["012"]
     assert reopened(tmp_path) == ["012"]
+    assert not list(tmp_path.glob("_staging/*"))
+
+
+def test_only_small_batches_are_put_together(tmp_path: Path) -> None:
+    table = BatchTable(str(tmp_path))
+    for number, text in enumerate(("1" * 9, "2" * 10, "3", "4")):
+        stage(table, f"batch-{number}", text)
+        table.add(number)
+    assert table.small_batches(10) == [0, 2, 3]
 
 
 def test_a_crash_after_the_last_step_changes_nothing(tmp_path: Path) -> None:
