@@ -6,6 +6,7 @@ from lograft.client import Admin, Consumer, NewTopic, TopicPartition, WrongUse
 from lograft.model.broker_configs import broker_config
 from lograft.testing import VirtualCluster
 from tests.unit.client.test_consumer_groups import (
+    ALL,
     CONSUMER,
     COOPERATIVE,
     EAGER,
@@ -15,7 +16,9 @@ from tests.unit.client.test_consumer_groups import (
     play,
     shared,
     until,
+    write,
 )
+from tests.unit.client.test_producer_metadata import delete
 
 
 @pytest.mark.parametrize(
@@ -49,6 +52,34 @@ def test_whose_decision_it_is_not() -> None:
         member = await makes.consumer(CONSUMER)
         with pytest.raises(WrongUse, match="the coordinator decides"):
             member.enforce_rebalance()
+
+    play(scenario)
+
+
+@pytest.mark.parametrize("settings", [EAGER, COOPERATIVE, CONSUMER])
+def test_a_topic_that_was_deleted_holds_nobody_up(settings: Settings) -> None:
+    async def scenario(cluster: VirtualCluster, makes: Makes) -> None:
+        await cluster.test_client("admin").create_topic("gone", partitions=1)
+        consumer = await makes.consumer(
+            settings,
+            {"metadata.max.age.ms": 500, "allow.auto.create.topics": "false"},
+            subscribes=False,
+        )
+        consumer.subscribe(["t", "gone"])
+        both = {*ALL, TopicPartition("gone", 0)}
+        await until(lambda: consumer.assignment() == both, [consumer])
+        await write(cluster, [b"%d" % i for i in range(40)])
+        read = 0
+        while read < 40:
+            read += sum(map(len, (await consumer.poll()).values()))
+        await delete(cluster, "gone")
+        began = cluster.loop.time()
+        await until(lambda: consumer.assignment() == ALL, [consumer])
+        await consumer.close()
+        assert cluster.loop.time() - began < 4  # the commit would be tried for request.timeout.ms
+        following = await makes.consumer(settings)
+        places = await following.committed(ALL)
+        assert sum(place.offset for place in places.values() if place is not None) == 40
 
     play(scenario)
 

@@ -21,6 +21,9 @@ _IDS_SINCE: Final = 10
 #: Of OffsetFetch, from which on it is asked for many groups at once, and of one member of one.
 _MANY_GROUPS_SINCE: Final = 8
 _STABLE_SINCE: Final = 7
+_MISSING: Final = (ErrorCode.unknown_topic_or_partition, ErrorCode.unknown_topic_id)
+#: After that many a broker has heard of every topic that there is.
+_ATTEMPTS_FOR_MISSING: Final = 4
 
 
 class Identity(NamedTuple):
@@ -48,14 +51,29 @@ class Commits:
         self._turn = asyncio.Lock()
 
     async def commit(
-        self, offsets: Mapping[TopicPartition, OffsetAndMetadata], budget_ms: int
+        self,
+        offsets: Mapping[TopicPartition, OffsetAndMetadata],
+        budget_ms: int,
+        *,
+        is_last: bool = False,
     ) -> None:
-        """Tries for so long. Raises CommitFailed, RebalanceInProgress, NotAuthorized …"""
+        """Tries for so long. Raises CommitFailed, RebalanceInProgress, NotAuthorized …
+
+        `is_last`: others wait for it, so a topic that is still missing after a few attempts has
+        been deleted; what there was to commit of the others is committed."""
         if not offsets:
             return
+        attempts = 0
 
         async def attempt() -> None:
-            await self._commit_once(offsets)
+            nonlocal attempts
+            attempts += 1
+            try:
+                await self._commit_once(offsets)
+            except BrokerError as error:
+                if is_last and attempts >= _ATTEMPTS_FOR_MISSING and error.code in _MISSING:
+                    error.is_retriable = False
+                raise
 
         async with self._turn:
             await persist(self._core, attempt, what=self._what("commit"), budget_ms=budget_ms)

@@ -242,9 +242,13 @@ class Engine:
         }
 
     async def commit(
-        self, places: Mapping[TopicPartition, OffsetAndMetadata], budget_ms: int
+        self,
+        places: Mapping[TopicPartition, OffsetAndMetadata],
+        budget_ms: int,
+        *,
+        is_last: bool = False,
     ) -> None:
-        await self.commits.commit(places, budget_ms)
+        await self.commits.commit(places, budget_ms, is_last=is_last)
         self.interceptors.on_commit(places)
 
     def commit_nowait(
@@ -281,7 +285,7 @@ class Engine:
         if not self.auto_commits:
             return
         try:
-            await self.commit(self.consumed(), self.settings.request_timeout_ms)
+            await self.commit(self.consumed(), self.settings.request_timeout_ms, is_last=True)
         except ClientError as error:
             log.warning("positions are not committed before the rebalance: %s", error)
 
@@ -309,7 +313,7 @@ class Engine:
             if self.membership is not None:
                 await self.unsubscribe("the consumer is being closed", timeout_ms)
             elif self.auto_commits:
-                await self.commit(self.consumed(), timeout_ms)
+                await self.commit(self.consumed(), timeout_ms, is_last=True)
         except ClientError as error:
             log.warning("closing was not as clean as it should be: %s", error)
         finally:
