@@ -5,6 +5,7 @@ import re
 import time
 from collections.abc import Callable
 from pathlib import Path
+from shutil import rmtree
 
 import pyarrow.parquet as pq
 import pytest
@@ -41,6 +42,11 @@ class Running:
         self.folder = folder
         self.told: list[Lag] = []
         self.said: list[str] = []
+
+    @property
+    def new_fields(self) -> list[str]:
+        """A busy machine gives more to say: that Spark had to try again."""
+        return [one for one in self.said if one.startswith("new fields")]
 
     def run(self, name: str, section: Lake | Windows | Audit | State, **source: int | str) -> None:
         asked = Source(bootstrap=self.topics.bootstrap, topics=(self.topic,), **source)  # type: ignore[arg-type]
@@ -80,7 +86,7 @@ def test_lake_takes_new_fields_and_sets_bad_records_aside(
     assert sorted(row["id"] for row in rows) == list(range(21))  # type: ignore[type-var]
     assert {(row["id"], row["price"]) for row in rows if row["price"]} == {(20, 1.5)}
     assert {str(row["date"]) for row in rows} == {"2023-11-14", "2023-11-15"}
-    assert running.said == ["new fields: price"]
+    assert running.new_fields == ["new fields: price"]
 
     consumer = Consumer({"bootstrap.servers": running.topics.bootstrap, "group.id": "unused"})
     consumer.assign([TopicPartition(dead, 0, 0)])
@@ -107,6 +113,37 @@ def test_lake_puts_small_files_together_and_keeps_every_record(running: Running)
     files = list(running.folder.glob("batch=*/**/*.parquet"))
     assert len(files) == 1
     assert pq.read_metadata(files[0]).num_rows == 40
+
+
+def test_lake_keeps_every_field_as_it_was(running: Running) -> None:
+    """Fields with the names of the table's own columns, in objects, in another case, and parts of
+    the table whose names look like numbers: also when its files are put together."""
+    lake = Lake(folder=str(running.folder), partition_by=("code",))
+    running.fill({"id": 1, "code": "007", "batch": "A", "_offset": 7, "who": {"name": "x"}})
+    running.run("lake", lake)
+    running.fill({"id": 2, "code": "1e2", "batch": "B", "who": {"name": "y", "age": 7}}, {"ID": 3})
+    running.run("lake", lake)
+    assert running.new_fields == ["new fields: who.age"]
+    rows = {row["id"]: row for row in running.table()}
+    assert rows.keys() == {1, 2}
+    assert (rows[1]["batch_"], rows[1]["_offset_"], rows[2]["batch_"]) == ("A", 7, "B")
+    assert rows[2]["who"] == ("y", 7)
+    names = {one.name for one in running.folder.glob("batch=1/*")}
+    assert names >= {"code=007", "code=1e2"}
+    [letter] = running.table("_dead")
+    assert letter["value"] == b'{"ID": 3}'
+
+
+@pytest.mark.parametrize("name", ["lake", "state"])
+def test_a_table_whose_checkpoint_is_gone_is_not_taken_for_filled(
+    running: Running, name: str
+) -> None:
+    section = {"lake": Lake, "state": State}[name](folder=str(running.folder))
+    running.fill({"id": 1})
+    running.run(name, section)
+    rmtree(running.folder / "_checkpoint")
+    with pytest.raises(InvalidConfig, match="written with another checkpoint"):
+        running.run(name, section)
 
 
 def test_windows_into_a_table(running: Running) -> None:
@@ -163,19 +200,32 @@ def test_audit_sees_unread_ranges_hot_keys_and_sequences(running: Running) -> No
     consumer.commit(offsets=[TopicPartition(running.topic, 0, 0)], asynchronous=False)
     consumer.commit(offsets=[TopicPartition(running.topic, 0, 1)], asynchronous=False)
     consumer.close()
+    # As the sink keeps the number of its next batch.
+    slot = Consumer({"bootstrap.servers": running.topics.bootstrap, "group.id": "spark-sink-q-0"})
+    slot.commit(offsets=[TopicPartition(running.topic, 0, 0)], asynchronous=False)
+    slot.commit(offsets=[TopicPartition(running.topic, 0, 1)], asynchronous=False)
+    slot.close()
+    running.fill("y", partition=1, timestamp_ms=1_700_000_000_000)
     running.run("audit", Audit(folder=str(running.folder)))
     html = (running.folder / "audit.html").read_text()
     assert f"<td>{group}</td><td>{running.topic}</td>" in html
     assert "<td>1 to 3</td>" in html, "the offsets that the group has not read"
-    assert "<td>same</td><td class=n>3</td><td class=n>75</td>" in html
+    assert "<td>–</td><td class=n>1</td><td class=n>1</td><td>0 to 0</td>" in html, "all of it"
+    assert "spark-sink-" not in html
+    assert "<td>2023-11-14 22:13</td>" in html
+    assert "<td>same</td><td class=n>3</td><td class=n>60</td>" in html
     assert "64 to 127" in html
     # One record lies between the two commits; it was made an hour before them.
-    told = re.search(rf"<td>{group}</td><td>{running.topic}</td><td class=n>1</td>(.*?)</tr>", html)
-    assert told is not None
-    latencies = [int(one.replace(",", "")) for one in re.findall(r">([\d,]+)<", told[1])]
+    row = rf"<td>{group}</td><td>{running.topic}</td><td class=n>1</td>(.*?)</tr>"
+    told = re.findall(row, html)[-1]  # before it, in the table of groups: partition 1
+    latencies = [int(one.replace(",", "")) for one in re.findall(r">([\d,]+)<", told)]
     assert len(latencies) == 4
     assert all(3_600_000 <= one < 7_200_000 for one in latencies)
     assert running.said[-1].startswith("report: ")
+    running.topics.delete_records(running.topic, 0, 3)
+    running.run("audit", Audit(folder=str(running.folder)))
+    html = (running.folder / "audit.html").read_text()
+    assert "<td class=n>1</td><td>3 to 3</td><td class=n>2</td>" in html, "two were never read"
 
 
 def test_a_format_whose_package_is_not_there_is_named_with_it(running: Running) -> None:

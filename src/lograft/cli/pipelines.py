@@ -1,6 +1,7 @@
 """Runs pipelines for people: a line for each micro-batch, a file that says how far it is, and one
 that asks it to stop. Both files are in the pipeline's own folder."""
 
+import fcntl
 import json
 import os
 import signal
@@ -15,8 +16,13 @@ from lograft.model.errors import InvalidConfig, LograftError
 
 _STATUS: Final = "_status.json"
 _STOP: Final = "_stop"
+_LOCK: Final = "_lock"
 _STOP_SECONDS_MAX: Final = 120
 _LOOK_SECONDS: Final = 0.2
+
+
+class AlreadyRunning(LograftError):
+    """One run of a pipeline at a time."""
 
 
 class NotStopped(LograftError):
@@ -45,11 +51,16 @@ def descriptions() -> list[tuple[str, str]]:
 
 
 def run_and_show(name: str, config: str) -> None:
+    folder = _folder(name, config)
+    folder.mkdir(parents=True, exist_ok=True)
+    with _alone(name, folder):
+        _run_and_show(name, config, folder)
+
+
+def _run_and_show(name: str, config: str, folder: Path) -> None:
     from lograft.spark.lag import Lag
     from lograft.spark.pipelines.running import Watch, run_pipeline
 
-    folder = _folder(name, config)
-    folder.mkdir(parents=True, exist_ok=True)
     (folder / _STOP).unlink(missing_ok=True)
     journal = _Journal(name, folder)
 
@@ -117,9 +128,15 @@ def stop_and_wait(name: str, config: str) -> None:
 
 
 def _folder(name: str, config: str) -> Path:
+    from lograft.spark.pipelines.catalogue import PIPELINES
     from lograft.spark.pipelines.settings import read_settings
 
-    settings = read_settings(Path(config).read_text())
+    if name not in PIPELINES:
+        raise InvalidConfig(f"there is no pipeline {name!r}; there are {', '.join(PIPELINES)}")
+    try:
+        settings = read_settings(Path(config).read_text(encoding="utf-8"))
+    except UnicodeDecodeError:
+        raise InvalidConfig(f"{config} is not text in UTF-8") from None
     section = getattr(settings, name, None)
     if section is None:
         raise InvalidConfig(f"{config} has no section [{name}]")
@@ -138,6 +155,20 @@ def _is_alive(pid: int) -> bool:
     except PermissionError:
         return True
     return True
+
+
+@contextmanager
+def _alone(name: str, folder: Path) -> Iterator[None]:
+    """Two runs at once would write the same table and the same checkpoint. The lock goes with the
+    process, however it ends."""
+    with (folder / _LOCK).open("w") as file:
+        try:
+            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            raise AlreadyRunning(
+                f"{name} is running in {folder} already: lograft pipeline stop ends it"
+            ) from None
+        yield
 
 
 class _Journal:

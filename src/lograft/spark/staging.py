@@ -25,7 +25,8 @@ from lograft.spark.options import WriteOptions
 from lograft.spark.rows import by_topic
 from lograft.spark.sending import BULK, send_all
 
-_PREFIX: Final = "spark-sink"
+#: Groups whose names begin so hold numbers of batches.
+SLOT_PREFIX: Final = "spark-sink-"
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,7 +36,7 @@ class Slot:
 
     @property
     def name(self) -> str:
-        return f"{_PREFIX}-{self.query}-{self.task}"
+        return f"{SLOT_PREFIX}{self.query}-{self.task}"
 
 
 def stage(

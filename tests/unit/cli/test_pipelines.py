@@ -7,12 +7,15 @@ from pathlib import Path
 import pytest
 
 from lograft.cli.pipelines import (
+    AlreadyRunning,
     NotStopped,
     Status,
+    _alone,
     _Journal,
     described,
     descriptions,
     line_of,
+    run_and_show,
     status_of,
     stop_and_wait,
 )
@@ -73,6 +76,18 @@ def test_a_run_that_was_killed_is_not_taken_for_running(config: str, tmp_path: P
     assert described(Status("lake", "not run yet")) == ["lake: not run yet"]
 
 
-def test_a_file_without_the_pipeline_is_named(config: str) -> None:
+def test_what_is_wrong_with_a_command_is_a_sentence(config: str, tmp_path: Path) -> None:
     with pytest.raises(InvalidConfig, match=r"has no section \[state\]"):
         status_of("state", config)
+    with pytest.raises(InvalidConfig, match="no pipeline 'source'; there are lake, windows"):
+        status_of("source", config)
+    (tmp_path / "binary.toml").write_bytes(b"\xff\xfe")
+    with pytest.raises(InvalidConfig, match=r"binary\.toml is not text in UTF-8"):
+        status_of("lake", str(tmp_path / "binary.toml"))
+
+
+def test_a_pipeline_runs_once_at_a_time(config: str, tmp_path: Path) -> None:
+    with _alone("lake", tmp_path / "lake"):
+        with pytest.raises(AlreadyRunning, match=r"lake is running in .*/lake already"):
+            run_and_show("lake", config)
+        assert status_of("lake", config).state == "not run yet", "the first run's is untouched"

@@ -6,8 +6,8 @@ Nothing is written but the report.
 """
 
 from collections.abc import Sequence
-from datetime import UTC, datetime
-from typing import Any
+from datetime import UTC, datetime, timedelta
+from typing import Any, Final
 
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
@@ -23,7 +23,11 @@ from lograft.spark.pipelines.running import Watch
 from lograft.spark.pipelines.sequences import sequence_faults
 from lograft.spark.pipelines.settings import Settings
 
-_COLUMNS = "key,value,topic,partition,offset,timestamp"
+_COLUMNS: Final = "key,value,topic,partition,offset,timestamp"
+_EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
+_SECONDS: Final = "%Y-%m-%d %H:%M:%S"
+_MINUTES: Final = "%Y-%m-%d %H:%M"
+_MINUTE_MS: Final = 60_000
 
 
 def audit(spark: SparkSession, settings: Settings, watch: Watch) -> list[Section]:
@@ -77,10 +81,19 @@ def _partitions(measured: DataFrame) -> list[tuple[Any, ...]]:
         F.min("offset"),
         F.max("offset"),
         (F.max("offset") - F.min("offset") + 1 - F.count("*")),
-        F.date_format(F.min("timestamp"), "yyyy-MM-dd HH:mm:ss"),
-        F.date_format(F.max("timestamp"), "yyyy-MM-dd HH:mm:ss"),
+        F.min(F.unix_millis("timestamp")),
+        F.max(F.unix_millis("timestamp")),
     )
-    return _rows(grouped.orderBy("topic", "partition"))
+    rows = _rows(grouped.orderBy("topic", "partition"))
+    return [(*row[:-2], *(_shown_time(one, _SECONDS) for one in row[-2:])) for row in rows]
+
+
+def _shown_time(time_ms: int, style: str) -> str:
+    """Not formatted by Spark, whose time zone is the session's."""
+    try:
+        return (_EPOCH + timedelta(milliseconds=time_ms)).strftime(style)
+    except OverflowError:  # a producer has written microseconds, for instance
+        return f"{time_ms} ms"
 
 
 def _partition_section(rows: Sequence[tuple[Any, ...]]) -> Section:
@@ -95,8 +108,8 @@ def _partition_section(rows: Sequence[tuple[Any, ...]]) -> Section:
             "first offset",
             "last offset",
             "offsets without a record",
-            "oldest",
-            "newest",
+            "oldest (UTC)",
+            "newest (UTC)",
         ),
         rows,
         [(f"{row[0]}-{row[1]}", float(row[2])) for row in rows],
@@ -109,15 +122,16 @@ def _group_section(measured: DataFrame, positions: Sequence[GroupPosition]) -> S
     firsts = _times_of(measured, [one for one in positions if one.unread])
     now_ms = SystemClock().wall_ms()
     for one in positions:
-        time_ms = firsts.get((one.topic, one.partition, one.committed))
+        time_ms = firsts.get((one.topic, one.partition, one.next))
         waits = None if time_ms is None else round((now_ms - time_ms) / 1000, 1)
-        unread = f"{one.committed} to {one.end - 1}" if one.unread else None
-        rows.append(
-            (one.group, one.topic, one.partition, one.committed, one.end, one.unread, unread, waits)
-        )
+        unread = f"{one.next} to {one.end - 1}" if one.unread else None
+        place = (one.group, one.topic, one.partition, one.committed, one.end)
+        rows.append((*place, one.unread, unread, one.lost, waits))
     return Section(
         "Groups",
-        "Unread ranges, and for how many seconds their first record has waited.",
+        "Unread ranges, and for how many seconds their first record has waited. Offsets"
+        " are counted, those of markers and of compacted records among them. A partition without a"
+        " committed offset is one that the group has not read, though it reads the topic.",
         (
             "group",
             "topic",
@@ -126,6 +140,7 @@ def _group_section(measured: DataFrame, positions: Sequence[GroupPosition]) -> S
             "end",
             "unread",
             "unread offsets",
+            "deleted unread",
             "waiting, s",
         ),
         rows,
@@ -141,11 +156,11 @@ def _times_of(
         return {}
     spark = measured.sparkSession
     wanted = spark.createDataFrame(
-        sorted({(one.topic, one.partition, one.committed) for one in positions}),
-        "topic string, partition int, committed bigint",
+        sorted({(one.topic, one.partition, one.next) for one in positions}),
+        "topic string, partition int, next bigint",
     )
     behind = measured.join(F.broadcast(wanted), ["topic", "partition"])
-    firsts = behind.filter("offset >= committed").groupBy("topic", "partition", "committed")
+    firsts = behind.filter("offset >= next").groupBy("topic", "partition", "next")
     found = firsts.agg(F.min_by(F.unix_millis("timestamp"), "offset"))
     return {(row[0], row[1], row[2]): row[3] for row in found.collect()}
 
@@ -205,10 +220,10 @@ def _size_section(measured: DataFrame) -> Section:
 
 
 def _rate_section(measured: DataFrame) -> Section:
-    minute = F.date_format(F.date_trunc("minute", "timestamp"), "yyyy-MM-dd HH:mm")
+    minute = F.floor(F.unix_millis("timestamp") / _MINUTE_MS)
     grouped = measured.groupBy(minute.alias("minute")).agg(F.count("*"), F.sum("bytes"))
     newest = _rows(grouped.orderBy(F.desc("minute")).limit(60))
-    rows = list(reversed(newest))
+    rows = [(_shown_time(row[0] * _MINUTE_MS, _MINUTES), *row[1:]) for row in reversed(newest)]
     return Section(
         "Records a minute",
         "By the records' own times; the last sixty minutes that have any.",

@@ -14,6 +14,7 @@ from pyspark.sql import functions as F
 
 from lograft.client.consuming.commit_log import COMMIT_LOG, read_commit
 from lograft.spark.pipelines.settings import Source
+from lograft.spark.staging import SLOT_PREFIX
 
 #: `place`: where the commit itself lies; those of one group lie in one partition.
 _COMMIT: Final = (
@@ -38,7 +39,9 @@ def commits_of(spark: SparkSession, source: Source) -> DataFrame:
     options = source.options() | {"subscribe": COMMIT_LOG, "columns": "key,value,offset"}
     records = spark.read.format("lograft").options(**options).load()
     found = records.mapInArrow(_commits, _COMMIT)
-    return found.filter(F.col("topic").isin(*source.topics))
+    # What those of our sink commit are numbers of batches, not offsets.
+    is_reader = ~F.col("group").startswith(SLOT_PREFIX)
+    return found.filter(F.col("topic").isin(*source.topics) & is_reader)
 
 
 def _commits(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:

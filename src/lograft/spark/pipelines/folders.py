@@ -12,7 +12,9 @@ from typing import Any, Final
 
 from pyarrow import fs
 
-_BATCH: Final = re.compile(r"batch=(\d+)$")
+#: The column that the parts of a table are, for whoever reads it.
+BATCH: Final = "batch"
+_BATCH: Final = re.compile(rf"{BATCH}=(\d+)$")
 _VERSION: Final = re.compile(r"v(\d+)$")
 #: Names that begin so are not part of a table for Spark.
 _STAGING: Final = "_staging"

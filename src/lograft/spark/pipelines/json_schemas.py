@@ -20,7 +20,10 @@ from pyspark.sql.types import (
     StructType,
 )
 
+_LONG_MIN: Final = -(1 << 63)
 _LONG_MAX: Final = (1 << 63) - 1
+#: What is nested deeper is text.
+_DEPTH_MAX: Final = 50
 
 
 def inferred(values: Iterable[str]) -> StructType:
@@ -29,7 +32,7 @@ def inferred(values: Iterable[str]) -> StructType:
     for value in values:
         try:
             parsed = json.loads(value)
-        except ValueError:
+        except (ValueError, RecursionError):
             continue
         if isinstance(parsed, dict):
             merged = _merged(merged, _type_of(parsed))
@@ -67,22 +70,27 @@ def _grown_field(known: StructField, seen: StructField | None) -> StructField:
     return known
 
 
-def _type_of(value: Any) -> DataType:
+def _type_of(value: Any, depth: int = 0) -> DataType:
     match value:
         case None:
             return NullType()
         case bool():
             return BooleanType()
         case int():
-            return LongType() if abs(value) <= _LONG_MAX else DoubleType()
+            # A number that a double would round is kept as it is written.
+            return LongType() if _LONG_MIN <= value <= _LONG_MAX else StringType()
         case float():
             return DoubleType()
+        case dict() | list() if depth > _DEPTH_MAX:
+            return StringType()
         case dict():
-            return StructType([StructField(name, _type_of(one)) for name, one in value.items()])
+            return StructType(
+                [StructField(name, _type_of(one, depth + 1)) for name, one in value.items()]
+            )
         case list():
             element: DataType = NullType()
             for one in value:
-                element = _merged(element, _type_of(one))
+                element = _merged(element, _type_of(one, depth + 1))
             return ArrayType(element)
         case _:
             return StringType()
@@ -108,11 +116,15 @@ def _merged(one: DataType, other: DataType) -> DataType:
 
 
 def _settled(kind: DataType) -> DataType:
-    """What was null everywhere is text."""
+    """What was null everywhere is text. Of fields that differ only in case, the first is a column:
+    tables do not tell them apart."""
     if isinstance(kind, NullType):
         return StringType()
     if isinstance(kind, StructType):
-        return StructType([StructField(one.name, _settled(one.dataType)) for one in kind.fields])
+        columns: dict[str, StructField] = {}
+        for one in kind.fields:
+            columns.setdefault(one.name.lower(), StructField(one.name, _settled(one.dataType)))
+        return StructType(list(columns.values()))
     if isinstance(kind, ArrayType):
         return ArrayType(_settled(kind.elementType))
     return kind

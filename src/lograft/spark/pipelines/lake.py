@@ -10,7 +10,8 @@ from collections.abc import Callable
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
-from lograft.spark.pipelines.folders import BatchTable
+from lograft.spark.pipelines.checkpoints import CHECKPOINT, check_checkpoint, take
+from lograft.spark.pipelines.folders import BATCH, BatchTable
 from lograft.spark.pipelines.lake_values import values_of
 from lograft.spark.pipelines.record_frames import dead_letters, fields_of
 from lograft.spark.pipelines.running import Watch, follow, stream_of
@@ -23,7 +24,8 @@ def lake(spark: SparkSession, settings: Settings, watch: Watch) -> None:
     assert asked is not None
     table = _LakeTable(settings, asked, watch.say)
     table.values.check(spark)
-    checkpoint = table.folder.path("_checkpoint")
+    check_checkpoint(table.folder)
+    checkpoint = table.folder.path(CHECKPOINT)
     writer = stream_of(spark, settings).writeStream.foreachBatch(table.add)
     follow(writer.queryName("lake").option("checkpointLocation", checkpoint), settings, watch)
     table.compact_all(spark)
@@ -42,13 +44,16 @@ class _LakeTable:
 
     def add(self, records: DataFrame, batch_id: int) -> None:
         """One micro-batch, for foreachBatch."""
+        query = take(self.folder)
         if self._writer.has(batch_id):
             return
         records = records.persist()
         try:
             frame, schema = self.values.parse(records)
-            self._set_aside(dead_letters(frame), batch_id)
-            self._writer.write(self._with_partitions(fields_of(frame, schema)), batch_id)
+            self._set_aside(dead_letters(frame), query, batch_id)
+            self._writer.write(
+                self._with_partitions(fields_of(frame, schema, taken=(BATCH,))), batch_id
+            )
         finally:
             records.unpersist()
         every = self._asked.compact_every
@@ -68,7 +73,7 @@ class _LakeTable:
 
     # ── dead letters ─────────────────────────────────────────────────────────────────────────
 
-    def _set_aside(self, bad: DataFrame, batch_id: int) -> None:
+    def _set_aside(self, bad: DataFrame, query: str, batch_id: int) -> None:
         topic = self._asked.dead_letter_topic
         if topic is None:
             aside = BatchTable(self.folder.path("_dead"))
@@ -77,6 +82,6 @@ class _LakeTable:
                 aside.add(batch_id)
             return
         # Under a name, so that the topic knows the batch when it comes again.
-        name = {"txnAppId": f"lake-{self._asked.folder}", "txnVersion": str(batch_id)}
+        name = {"txnAppId": f"lake-{query}", "txnVersion": str(batch_id)}
         writing = bad.write.format("lograft").mode("append").options(**self._source.options())
         writing.options(topic=topic, delivery="exactly-once", **name).save()

@@ -83,7 +83,9 @@ class JsonValues:
             if not news:
                 return known
             found = grown(known, schema_of(with_unknown_fields(records, news)))
-            self._say(f"new fields: {', '.join(sorted(news))}")
+            if found == known:
+                return known
+            self._say(f"new fields: {', '.join('.'.join(path) for path in news)}")
         self._folder.write_json(found.jsonValue(), _SCHEMA)
         self._schema = found
         return found

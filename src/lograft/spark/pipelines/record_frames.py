@@ -33,10 +33,15 @@ def decoded(records: DataFrame, fields: Column, *problems: tuple[Column, str]) -
     return frame.withColumn(_PROBLEM, problem)
 
 
-def fields_of(frame: DataFrame, schema: StructType) -> DataFrame:
-    """The records without a problem: where they are from, and their fields."""
+def fields_of(frame: DataFrame, schema: StructType, *, taken: tuple[str, ...] = ()) -> DataFrame:
+    """The records without a problem: where they are from, and their fields. A field whose name is
+    one of PLACE or otherwise taken gets a `_` behind it."""
     good = frame.filter(F.col(_PROBLEM).isNull())
-    fields = [F.col(FIELDS).getField(one.name).alias(one.name) for one in schema.fields]
+    own = {*PLACE, *taken}
+    fields = [
+        F.col(FIELDS).getField(one.name).alias(one.name + "_" * (one.name.lower() in own))
+        for one in schema.fields
+    ]
     return good.select(*PLACE, *fields)
 
 

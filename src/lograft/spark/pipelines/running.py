@@ -13,6 +13,7 @@ from pyspark.sql.streaming.readwriter import DataStreamWriter
 from lograft.model.errors import InvalidConfig
 from lograft.spark.lag import Lag, lag_of
 from lograft.spark.pipelines.catalogue import PIPELINES
+from lograft.spark.pipelines.failures import explained, is_sparks
 from lograft.spark.pipelines.settings import Settings, Spark, read_settings
 
 _LOOK_SECONDS: Final = 1
@@ -53,6 +54,10 @@ def run_settings(
     session = spark or new_session(settings.spark, f"lograft {name}")
     try:
         _run(name, session, settings, watch or Watch())
+    except Exception as error:
+        if is_sparks(error):
+            raise explained(error) from error
+        raise
     finally:
         if spark is None:
             session.stop()

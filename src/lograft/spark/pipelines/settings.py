@@ -17,11 +17,17 @@ import typing
 from collections.abc import Mapping
 from dataclasses import MISSING, dataclass, field, fields
 from difflib import get_close_matches
-from typing import Any, TypeVar
+from typing import Any, Final, TypeVar
 
 from lograft.model.errors import InvalidConfig
 
 T = TypeVar("T")
+
+_NOUNS: Final[Mapping[Any, str]] = {
+    str: "text",
+    int: "a whole number",
+    bool: "true or false",
+}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -238,5 +244,5 @@ def _value(kind: Any, value: Any, where: str) -> Any:
     if isinstance(kind, type) and not isinstance(value, kind):
         if isinstance(value, dict):
             return _read(kind, value, f"{where}.")
-        raise InvalidConfig(f"{where} is {value!r}, but must be a {kind.__name__}")
+        raise InvalidConfig(f"{where} is {value!r}, but must be {_NOUNS.get(kind, 'a section')}")
     return value

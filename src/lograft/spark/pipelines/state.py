@@ -8,6 +8,7 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 from pyspark.sql.window import Window
 
+from lograft.spark.pipelines.checkpoints import CHECKPOINT, check_checkpoint, take
 from lograft.spark.pipelines.folders import SnapshotTable
 from lograft.spark.pipelines.running import Watch, follow, stream_of
 from lograft.spark.pipelines.settings import Settings
@@ -17,8 +18,9 @@ def state(spark: SparkSession, settings: Settings, watch: Watch) -> None:
     asked = settings.state
     assert asked is not None
     table = StateTable(SnapshotTable(asked.folder))
+    check_checkpoint(table.snapshots)
     writer = stream_of(spark, settings).writeStream.foreachBatch(table.merge).queryName("state")
-    writer = writer.option("checkpointLocation", table.snapshots.path("_checkpoint"))
+    writer = writer.option("checkpointLocation", table.snapshots.path(CHECKPOINT))
     follow(writer, settings, watch)
 
 
@@ -28,6 +30,7 @@ class StateTable:
 
     def merge(self, records: DataFrame, batch_id: int) -> None:
         """One micro-batch, for foreachBatch."""
+        take(self.snapshots)
         if self.snapshots.has(batch_id):
             return
         news = records.filter(F.col("key").isNotNull()).select(

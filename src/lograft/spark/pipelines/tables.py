@@ -5,6 +5,8 @@ through the driver's memory: limit it with max_bytes_per_trigger. Both keep the 
 batch in the table's own log, in the same step as its rows.
 """
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, Final, Protocol
 
@@ -57,12 +59,25 @@ class ParquetWriter:
             return
         paths = [self._folder.path(f"batch={one}") for one in batches]
         reading = spark.read.option("mergeSchema", "true").option("basePath", self._folder.place)
-        rows = reading.parquet(*paths).drop("batch")
+        with _names_as_written(spark):
+            rows = reading.parquet(*paths).drop("batch")
         staged = f"compact-{batches[-1]}"
         parts = [name for name in self._partition_by if name in rows.columns]
         together = rows.repartition(*parts) if parts else rows.coalesce(1)
         together.write.partitionBy(*parts).parquet(self._folder.staging(staged))
         self._folder.replace(batches, staged)
+
+
+@contextmanager
+def _names_as_written(spark: SparkSession) -> Iterator[None]:
+    """Parts of a table are read as text: Spark would make 7 of a folder `code=007`."""
+    setting = "spark.sql.sources.partitionColumnTypeInference.enabled"
+    before = spark.conf.get(setting)
+    spark.conf.set(setting, "false")
+    try:
+        yield
+    finally:
+        spark.conf.set(setting, str(before))
 
 
 class DeltaWriter:

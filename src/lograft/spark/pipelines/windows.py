@@ -9,6 +9,7 @@ from pyspark.sql import functions as F
 from pyspark.sql.types import StructType
 
 from lograft.model.errors import InvalidConfig
+from lograft.spark.pipelines.checkpoints import CHECKPOINT, check_checkpoint, take
 from lograft.spark.pipelines.folders import BatchTable, Folder, SnapshotTable
 from lograft.spark.pipelines.json_values import declared, parsed, schema_of
 from lograft.spark.pipelines.record_frames import fields_of
@@ -22,19 +23,20 @@ def windows(spark: SparkSession, settings: Settings, watch: Watch) -> None:
     asked = settings.windows
     assert asked is not None
     folder = Folder(asked.folder)
+    check_checkpoint(folder)
     frame = aggregated(stream_of(spark, settings), _schema(spark, settings, folder), asked)
     writer = frame.writeStream.outputMode(asked.mode).queryName("windows")
-    writer = writer.option("checkpointLocation", folder.path("_checkpoint"))
+    writer = writer.option("checkpointLocation", folder.path(CHECKPOINT))
     if asked.topic is not None:
         rows = as_records(frame, asked)
         writer = rows.writeStream.outputMode(asked.mode).queryName("windows").format("lograft")
         writer = writer.options(**settings.source.options(), topic=asked.topic)
         writer = writer.option("delivery", "exactly-once")
-        writer = writer.option("checkpointLocation", folder.path("_checkpoint"))
+        writer = writer.option("checkpointLocation", folder.path(CHECKPOINT))
     elif asked.mode == "append":
-        writer = writer.foreachBatch(_Appended(BatchTable(folder.path("table"))).add)
+        writer = writer.foreachBatch(_Appended(folder, BatchTable(folder.path("table"))).add)
     else:
-        writer = writer.foreachBatch(_Replaced(SnapshotTable(folder.path("table"))).add)
+        writer = writer.foreachBatch(_Replaced(folder, SnapshotTable(folder.path("table"))).add)
     follow(writer, settings, watch)
 
 
@@ -86,20 +88,24 @@ def _schema(spark: SparkSession, settings: Settings, folder: Folder) -> StructTy
 
 
 class _Appended:
-    def __init__(self, table: BatchTable) -> None:
+    def __init__(self, folder: Folder, table: BatchTable) -> None:
+        self._folder = folder
         self._table = table
 
     def add(self, rows: DataFrame, batch_id: int) -> None:
+        take(self._folder)
         if not self._table.has(batch_id):
             rows.coalesce(1).write.parquet(self._table.staging(f"batch-{batch_id}"))
             self._table.add(batch_id)
 
 
 class _Replaced:
-    def __init__(self, table: SnapshotTable) -> None:
+    def __init__(self, folder: Folder, table: SnapshotTable) -> None:
+        self._folder = folder
         self._table = table
 
     def add(self, rows: DataFrame, batch_id: int) -> None:
+        take(self._folder)
         if not self._table.has(batch_id):
             rows.coalesce(1).write.parquet(self._table.staging(f"v-{batch_id}"))
             self._table.switch(batch_id)

@@ -26,6 +26,22 @@ def test_what_differs_becomes_text() -> None:
     assert ddl(inferred(['{"a": 1, "b": [1]}', '{"a": "x", "b": {}}'])) == "a:string,b:string"
 
 
+def test_numbers_that_a_double_would_round_are_text() -> None:
+    assert ddl(inferred(['{"id": 9223372036854775808}', '{"id": 1}'])) == "id:string"
+    assert ddl(inferred(['{"id": -9223372036854775808}'])) == "id:bigint"
+
+
+def test_tables_do_not_tell_upper_from_lower_case() -> None:
+    values = ['{"Id": 1, "who": {"Name": "x", "name": "y"}}', '{"id": "two"}']
+    assert ddl(inferred(values)) == "Id:bigint,who:struct<Name:string>"
+
+
+def test_what_is_nested_too_deep_is_text_or_no_json() -> None:
+    deep = '{"a":' * 60 + "1" + "}" * 60
+    assert ddl(inferred([deep])).endswith("a:string" + ">" * 50)
+    assert ddl(inferred(["[" * 100_000, '{"id": 1}'])) == "id:bigint"
+
+
 def test_new_fields_come_behind_and_old_ones_keep_their_types() -> None:
     known = inferred(['{"id": 1, "who": {"name": "x"}}'])
     seen = inferred(['{"ID": "one", "who": {"age": 7}, "price": 0.5}'])

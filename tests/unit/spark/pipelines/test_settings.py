@@ -55,7 +55,7 @@ def test_the_format_of_values() -> None:
         ("[source", "this is not TOML"),
         ('[source]\ntopics = ["a"]\n', r"source\.bootstrap must be set"),
         (SOURCE + "topcs = 1\n", "did you mean topics"),
-        (SOURCE + "max_offsets_per_trigger = 'x'\n", "must be a int"),
+        (SOURCE + "max_offsets_per_trigger = 'x'\n", "must be a whole number"),
         (SOURCE + '[lake]\nfolder = "/x"\nformat = "csv"\n', "parquet, delta or iceberg"),
         (LAKE + 'value.format = "xml"\n', "json, avro or protobuf"),
         (LAKE + 'value.format = "avro"\n', r"avro needs value\.schema_file"),

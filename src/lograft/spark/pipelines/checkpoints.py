@@ -1,0 +1,38 @@
+"""Which query a table belongs to: the one of the checkpoint beside it.
+
+A batch that comes again is known by its number, and numbers are those of a query. A checkpoint that
+was removed begins a new query with batch 0, which a table that has more would take for known: the
+records would be passed over without a word.
+"""
+
+from typing import Final
+
+from lograft.model.errors import InvalidConfig
+from lograft.spark.pipelines.folders import Folder
+
+CHECKPOINT: Final = "_checkpoint"
+_QUERY: Final = "_query.json"
+
+
+def check_checkpoint(folder: Folder) -> None:
+    """Before a query begins. Raises InvalidConfig if the folder's table is of another one."""
+    owner = folder.read_json(_QUERY)
+    if owner is not None and owner["id"] != _query_of(folder):
+        raise InvalidConfig(
+            f"the table in {folder.place} was written with another checkpoint than"
+            f" {folder.path(CHECKPOINT)}: bring that back, or name another folder to begin anew"
+        )
+
+
+def take(folder: Folder) -> str:
+    """The id of the query that runs, which the folder's table belongs to from now on."""
+    query = _query_of(folder)
+    assert query is not None, "Spark writes a query's id before its first batch"
+    if not folder.exists(_QUERY):
+        folder.write_json({"id": query}, _QUERY)
+    return query
+
+
+def _query_of(folder: Folder) -> str | None:
+    stored = folder.read_json(CHECKPOINT, "metadata")
+    return None if stored is None else str(stored["id"])
