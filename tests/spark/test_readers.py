@@ -254,6 +254,17 @@ def test_a_topic_that_was_created_again_is_known_by_its_id(reading: Reading) -> 
     assert lax.batch(end)[0] == numbered(300, 500)
 
 
+def test_a_topic_is_known_again_though_it_was_seen_to_be_gone(reading: Reading) -> None:
+    reading.topics.fill(reading.topic, numbered(6), partition=0)
+    stream = reading.stream(minOffsetsPerTrigger=100, maxTriggerDelay="1h")
+    start = stream.reader.initialOffset()
+    reading.topics.delete(reading.topic)
+    assert stream.batch(start) == ([], start), "it waits for more"
+    reading.topics.create(reading.topic)
+    with pytest.raises(LograftError, match="deleted and created again"):
+        stream.batch(start)
+
+
 def test_after_a_restart_a_new_topic_is_known_by_its_end(reading: Reading) -> None:
     reading.topics.fill(reading.topic, numbered(10), partition=0)
     end = {reading.topic: {"0": 100, "1": 0}}

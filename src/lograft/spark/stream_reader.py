@@ -7,6 +7,7 @@ of an availableNow run, when the last batch was given) is lost with the process 
 
 from collections.abc import Iterator, Sequence
 from typing import Any
+from uuid import UUID
 
 from pyspark.sql.datasource import DataSourceStreamReader, InputPartition
 
@@ -33,6 +34,8 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         self._rule = DataLossRule(options.fails_on_data_loss)
         self._cluster: Cluster | None = None
         self._topics: dict[str, TopicSeen] = {}
+        #: Of every topic that was there once: one may come back as another.
+        self._ids: dict[str, UUID] = {}
         #: Topics whose id changed in this run, until a batch has begun them anew.
         self._replaced: set[str] = set()
         #: Where an availableNow run ends; None: nowhere.
@@ -190,9 +193,10 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     def _look(self) -> dict[str, TopicSeen]:
         seen = self._asked().topics()
         for name, topic in seen.items():
-            before = self._topics.get(name, topic)
-            if before.id != topic.id:
-                self._rule.replaced(name, before.id, topic.id)
+            before = self._ids.get(name, topic.id)
+            if before != topic.id:
+                self._rule.replaced(name, before, topic.id)
                 self._replaced.add(name)
+            self._ids[name] = topic.id
         self._topics = seen
         return seen
