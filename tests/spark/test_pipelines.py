@@ -121,11 +121,15 @@ def test_lake_keeps_every_field_as_it_was(running: Running) -> None:
     lake = Lake(folder=str(running.folder), partition_by=("code",))
     running.fill({"id": 1, "code": "007", "batch": "A", "_offset": 7, "who": {"name": "x"}})
     running.run("lake", lake)
+    producer = Producer({"bootstrap.servers": running.topics.bootstrap})
+    producer.produce(running.topic, key=b"\xff\x00", value='{"id": 4, "code": "x"}', partition=0)
+    assert producer.flush(PATIENCE_SECONDS) == 0
     running.fill({"id": 2, "code": "1e2", "batch": "B", "who": {"name": "y", "age": 7}}, {"ID": 3})
     running.run("lake", lake)
     assert running.new_fields == ["new fields: who.age"]
     rows = {row["id"]: row for row in running.table()}
-    assert rows.keys() == {1, 2}
+    assert rows.keys() == {1, 2, 4}
+    assert rows[4]["_key"] == "FF00", "not text that others could not read"
     assert (rows[1]["batch_"], rows[1]["_offset_"], rows[2]["batch_"]) == ("A", 7, "B")
     assert rows[2]["who"] == ("y", 7)
     names = {one.name for one in running.folder.glob("batch=1/*")}

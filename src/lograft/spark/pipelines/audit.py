@@ -18,6 +18,7 @@ from lograft.spark.pipelines.batch_headers import headers_of
 from lograft.spark.pipelines.consume_latency import commits_of, consume_latencies
 from lograft.spark.pipelines.folders import Folder
 from lograft.spark.pipelines.group_positions import GroupPosition, group_positions
+from lograft.spark.pipelines.record_frames import key_text
 from lograft.spark.pipelines.report import Section, page
 from lograft.spark.pipelines.running import Watch
 from lograft.spark.pipelines.sequences import sequence_faults
@@ -190,9 +191,8 @@ def _sequence_section(spark: SparkSession, settings: Settings) -> Section:
 def _hot_key_section(measured: DataFrame, count: int) -> Section:
     total = measured.count() or 1
     grouped = measured.filter("key is not null").groupBy("topic", "key").count()
-    shown = F.expr("coalesce(try_validate_utf8(cast(key as string)), hex(key))")
     top = grouped.orderBy(F.desc("count"), "topic", "key").limit(count)
-    rows = _rows(top.select("topic", shown, "count"))
+    rows = _rows(top.select("topic", key_text(), "count"))
     shares = [(*row, round(100 * row[2] / total, 2)) for row in rows]
     return Section(
         "Hot keys",

@@ -16,6 +16,11 @@ FIELDS: Final = "_fields"
 _PROBLEM: Final = "_problem"
 
 
+def key_text() -> Column:
+    """A key as text that every reader of a table takes: one that is no UTF-8 in hexadecimal."""
+    return F.expr("coalesce(try_validate_utf8(cast(key as string)), hex(key))")
+
+
 def decoded(records: DataFrame, fields: Column, *problems: tuple[Column, str]) -> DataFrame:
     """`fields` is the struct that the value holds; of the problems, the first that is true counts.
     A record without a value always has one."""
@@ -24,7 +29,7 @@ def decoded(records: DataFrame, fields: Column, *problems: tuple[Column, str]) -
         F.col("partition").alias("_partition"),
         F.col("offset").alias("_offset"),
         F.col("timestamp").alias("_timestamp"),
-        F.col("key").cast("string").alias("_key"),
+        key_text().alias("_key"),
     ]
     frame = records.select(*places, "key", "value", fields.alias(FIELDS))
     problem = F.when(F.col("value").isNull(), "the record has no value")
