@@ -126,13 +126,12 @@ def _ignore(_acknowledged: "Acknowledged") -> None:
 
 
 def _lines(path: str | None) -> Iterator[str]:
-    """Bytes that are no UTF-8 are kept for `raw_bytes`, whatever the locale says."""
     import sys
-    from io import TextIOWrapper
+
+    from lograft.cli.values import keep_raw
 
     if path is None:
-        if isinstance(sys.stdin, TextIOWrapper):
-            sys.stdin.reconfigure(encoding="utf-8", errors="surrogateescape")
+        keep_raw(sys.stdin)
         yield from (line.rstrip("\n") for line in sys.stdin)
         return
     with open(path, encoding="utf-8", errors="surrogateescape") as file:

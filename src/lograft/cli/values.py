@@ -3,7 +3,8 @@
 import base64
 import binascii
 import json
-from typing import Any, Final
+from io import TextIOWrapper
+from typing import Any, Final, TextIO
 
 from lograft.model.errors import InvalidInput
 
@@ -98,6 +99,13 @@ def typed(text: str, form: str = "text") -> bytes:
     except (ValueError, binascii.Error) as error:
         raise InvalidInput(f"{text[:40]!r} is no {form}: {error}") from None
     return raw_bytes(text)
+
+
+def keep_raw(stream: TextIO) -> None:
+    """What is no UTF-8 in a text that is read stays there for `raw_bytes`, whatever the locale
+    says."""
+    if isinstance(stream, TextIOWrapper):
+        stream.reconfigure(encoding="utf-8", errors="surrogateescape")
 
 
 def raw_bytes(text: str) -> bytes:

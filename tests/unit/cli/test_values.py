@@ -1,11 +1,14 @@
 """What bytes look like, and what was meant by what was typed."""
 
+import io
 import json
 import re
+import sys
 
 import pytest
 
 from lograft.cli.consuming import Filter, json_of, line_of, moment_of, parse_where
+from lograft.cli.kafka import console_producer
 from lograft.cli.producing import Line, ProduceOptions, lines_of
 from lograft.cli.values import as_json, shown, typed
 from lograft.client.types import ConsumerRecord
@@ -176,3 +179,13 @@ def test_a_header_that_comes_twice_passes_with_either_value() -> None:
 
 def test_moments_that_no_calendar_has() -> None:
     assert moment_of((1 << 63) - 1) == f"{(1 << 63) - 1} ms"
+
+
+def test_what_stdin_brings_that_is_no_utf8_is_sent_by_kafkas_tool_too(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    given = io.TextIOWrapper(io.BytesIO(b"h:\xfd\tk\xff|v\xfe\n"), encoding="ascii")
+    monkeypatch.setattr(sys, "stdin", given)
+    reader = {"parse.key": "true", "key.separator": "|", "parse.headers": "true"}
+    (line,) = console_producer._lines(reader)
+    assert line == Line(b"k\xff", b"v\xfe", (("h", b"\xfd"),), None, None)

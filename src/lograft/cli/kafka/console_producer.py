@@ -9,6 +9,7 @@ from lograft.cli.connecting import run as run_client
 from lograft.cli.kafka.tools import Parser, settings_of
 from lograft.cli.producing import Line, produce
 from lograft.cli.serving import read_properties
+from lograft.cli.values import keep_raw, raw_bytes
 from lograft.client.errors import ClientError
 from lograft.client.producer import Producer
 from lograft.model.errors import InvalidInput
@@ -72,6 +73,7 @@ async def _work(settings: Mapping[str, Any], topic: str, reader: Mapping[str, st
 
 def _lines(reader: Mapping[str, str]) -> Iterator[Line]:
     """[headers TAB] [key TAB] value, as the reader's properties say."""
+    keep_raw(sys.stdin)
     prompts = sys.stdin.isatty()
     number = 0
     while True:
@@ -93,11 +95,11 @@ def _line(text: str, number: int, reader: Mapping[str, str]) -> Line:
         separator = reader.get("headers.separator", ",")
         between = reader.get("headers.key.separator", ":")
         pairs = (one.partition(between) for one in told.split(separator) if one)
-        headers = tuple((name, None if one == null else one.encode()) for name, _, one in pairs)
+        headers = tuple((name, None if one == null else raw_bytes(one)) for name, _, one in pairs)
     if reader.get("parse.key") == "true":
         told, text = _cut(text, reader.get("key.separator", "\t"), number, "key", reader)
-        key = None if told == null else told.encode()
-    return Line(key, None if text == null else text.encode(), headers, None, None)
+        key = None if told == null else raw_bytes(told)
+    return Line(key, None if text == null else raw_bytes(text), headers, None, None)
 
 
 def _cut(
