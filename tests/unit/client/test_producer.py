@@ -361,3 +361,14 @@ def test_many_values_with_keys_go_where_their_keys_say() -> None:
             await producer.send_many("t", [b"v"] * 3, keys=keys[:2])
 
     play(scenario)
+
+
+def test_records_that_reach_nobody_say_why_when_their_time_is_up() -> None:
+    async def scenario(cluster: VirtualCluster, producer: Producer) -> None:
+        await producer.send("t", b"before", partition=0)
+        cluster.kill(1)
+        with pytest.raises(TimedOut, match=r"0 attempts; the last: .*connect failed"):
+            await producer.send("t", b"nobody is there", partition=0)
+        cluster.boot(1)
+
+    play(scenario, {"delivery.timeout.ms": 3_000, "request.timeout.ms": 1_000})

@@ -224,6 +224,7 @@ class Sender:
                 await self._core.network.link(leader)
             except ClientError as error:
                 log.debug("no connection to broker %d: %s", leader, error)
+                self._note_obstacle(leader, error)
                 self._core.metadata.is_old()
                 if not error.is_retriable:
                     self.end(error)
@@ -232,6 +233,13 @@ class Sender:
                 self.wake()
 
         self._core.runtime.spawn(connect(), name=f"connect to broker {leader}")
+
+    def _note_obstacle(self, leader: int, error: ClientError) -> None:
+        """What waits for a broker can say why when its time is up."""
+        for queue in self._accumulator.active:
+            known = self._core.metadata.cache.partition(queue.topic, queue.partition)
+            if known is not None and known.leader == leader:
+                queue.batches[0].last_error = error
 
     # ── one request ──────────────────────────────────────────────────────────────────────────
 
