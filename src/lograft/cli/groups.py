@@ -38,7 +38,7 @@ Found = tuple[GroupDescription, list[Standing]]
 
 def list_lines(groups: Sequence[GroupListing]) -> list[str]:
     if not groups:
-        return ["There is no such group."]
+        return ["There are no groups."]
     return table(["GROUP", "TYPE", "STATE"], ((one.group, one.type, one.state) for one in groups))
 
 

@@ -1,6 +1,6 @@
 """The commands `lograft topics …` and their options."""
 
-from typing import Annotated
+from typing import Annotated, Final
 
 import typer
 
@@ -21,6 +21,10 @@ Config = Annotated[
     list[str] | None,
     typer.Option("--config", metavar="NAME=VALUE", help="A setting; may be repeated."),
 ]
+
+#: What the protocol can say.
+INT16_MAX: Final = 2**15 - 1
+INT32_MAX: Final = 2**31 - 1
 
 
 @topics.command("list")
@@ -52,10 +56,16 @@ def create(
     bootstrap_server: BootstrapServer = None,
     command_config: CommandConfig = None,
     partitions: Annotated[
-        int, typer.Option("--partitions", "-p", metavar="N", help="-1: as the brokers say.")
+        int,
+        typer.Option(
+            "--partitions", "-p", max=INT32_MAX, metavar="N", help="-1: as the brokers say."
+        ),
     ] = -1,
     replication_factor: Annotated[
-        int, typer.Option("--replication-factor", "-r", metavar="N", help="-1: as the brokers say.")
+        int,
+        typer.Option(
+            "--replication-factor", "-r", max=INT16_MAX, metavar="N", help="-1: as the brokers say."
+        ),
     ] = -1,
     config: Config = None,
     dry_run: Annotated[
@@ -126,10 +136,12 @@ def alter(
         str | None, typer.Option(metavar="raft|isr", help="How it shall be replicated.")
     ] = None,
     replication_factor: Annotated[
-        int | None, typer.Option(min=1, metavar="N", help="How many replicas it shall have.")
+        int | None,
+        typer.Option(min=1, max=INT16_MAX, metavar="N", help="How many replicas it shall have."),
     ] = None,
     partitions: Annotated[
-        int | None, typer.Option(min=1, metavar="N", help="How many partitions it shall have.")
+        int | None,
+        typer.Option(min=1, max=INT32_MAX, metavar="N", help="How many partitions it shall have."),
     ] = None,
 ) -> None:
     """Change how a topic is replicated, or how many partitions it has, while it is in use."""

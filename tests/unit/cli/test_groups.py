@@ -38,7 +38,7 @@ def test_list() -> None:
         "c      classic   Stable",
         "k      consumer  Empty",
     ]
-    assert list_lines([]) == ["There is no such group."]
+    assert list_lines([]) == ["There are no groups."]
 
 
 def test_describe_shows_members_and_lag() -> None:
