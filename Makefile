@@ -22,7 +22,7 @@ demo: install  ## a shop streams into a node, Spark makes tables of it; NODES=3:
 	$(BIN)/python -m examples.$(if $(filter 3,$(NODES)),cluster_demo,demo)
 
 # Property tests take the same examples every time here: a change is judged by what it changed. plain `pytest` rolls the dice.
-test: check  ## everything that needs only PyPI (and Java 17 for Spark), under ten minutes
+test: check  ## everything that needs only PyPI (and Java 17 for Spark), about ten minutes
 	$(BIN)/python -X dev -bb -m pytest -q --hypothesis-profile=ci -n 2 --dist loadfile --no-loadscope-reorder -m 'not interop and not chaos'
 
 check: install  ## format, lint, types, layers

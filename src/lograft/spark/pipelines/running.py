@@ -68,7 +68,12 @@ def new_session(settings: Spark, name: str) -> SparkSession:
     if settings.remote is not None:
         builder = builder.remote(settings.remote)
     else:
-        builder = builder.master(settings.master).config("spark.ui.showConsoleProgress", "false")
+        # What fails is told in one sentence; `[spark] conf` has another level for who looks deeper.
+        builder = (
+            builder.master(settings.master)
+            .config("spark.ui.showConsoleProgress", "false")
+            .config("spark.log.level", "FATAL")
+        )
     for key, value in settings.conf.items():
         builder = builder.config(key, value)
     return builder.getOrCreate()

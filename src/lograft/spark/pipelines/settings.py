@@ -213,7 +213,7 @@ def _read(kind: type[T], given: Mapping[str, Any], where: str) -> T:
     for name in given:
         if name not in known:
             close = get_close_matches(name, known, n=1)
-            hint = f", did you mean {close[0]}?" if close else ""
+            hint = f", did you mean {close[0]}?" if close else "."
             raise InvalidConfig(
                 f"{where}{name} is not a setting{hint} Allowed are {', '.join(known)}"
             )
