@@ -1,10 +1,13 @@
 """Fixtures of the client and interop tests: a server of each kind, and fresh topic names."""
 
+import contextlib
 import itertools
+import os
+import sys
 import warnings
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import cast
+from typing import TYPE_CHECKING, cast
 
 import pytest
 
@@ -16,6 +19,10 @@ from tests.compatibility.servers import (
     Server,
     kinds_under_test,
 )
+from tools.kafka_jars import JarsMissing, spark_connector_jars, spark_format_jars
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
 
 with warnings.catch_warnings():  # kafka-python reads its own files in a way Python calls outdated
     warnings.simplefilter("ignore", DeprecationWarning)
@@ -88,6 +95,44 @@ def java_tools(tmp_path_factory: pytest.TempPathFactory) -> Iterator[JavaTools]:
     tools = JavaTools(tmp_path_factory.mktemp("java"))
     yield tools
     tools.close()
+
+
+@pytest.fixture(scope="session")
+def spark_packages() -> dict[str, Path]:
+    """Spark's packages for other formats, as far as Maven Central has them."""
+    found = {}
+    for kind in ("avro", "protobuf"):
+        with contextlib.suppress(JarsMissing):
+            found[kind] = spark_format_jars(kind)
+    return found
+
+
+@pytest.fixture(scope="session")
+def spark(spark_packages: dict[str, Path]) -> Iterator["SparkSession"]:
+    """One for all: a JVM takes jars only when it starts."""
+    with warnings.catch_warnings():
+        # It is outdated in Python's eyes.
+        warnings.simplefilter("ignore")
+        from pyspark.sql import SparkSession
+
+        os.environ["PYSPARK_PYTHON"] = sys.executable
+        os.environ["SPARK_LOCAL_IP"] = "127.0.0.1"
+        folders = [spark_connector_jars(), *spark_packages.values()]
+        jars = ",".join(str(jar) for folder in folders for jar in sorted(folder.glob("*.jar")))
+        session = (
+            SparkSession.builder.master("local[2]")
+            .config("spark.jars", jars)
+            .config("spark.ui.enabled", "false")
+            .config("spark.sql.shuffle.partitions", "2")
+            .config("spark.sql.session.timeZone", "UTC")
+            .config("spark.python.authenticate.socketTimeout", "120s")
+            .getOrCreate()
+        )
+    session.sparkContext.setLogLevel("ERROR")
+    yield session
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        session.stop()
 
 
 class serving:

@@ -2,8 +2,6 @@
 Lograft, and crosswise: equal tables, equal offsets, and a checkpoint that both can go on with."""
 
 import json
-import os
-import sys
 import warnings
 from collections.abc import Iterator
 from pathlib import Path
@@ -14,34 +12,12 @@ from confluent_kafka import Producer
 
 from tests.compatibility.servers import Kind, Server
 from tests.spark.topics import PATIENCE_SECONDS, Topics
-from tools.kafka_jars import spark_connector_jars
 
 with warnings.catch_warnings():  # it imports parts of the library that Python calls outdated
     warnings.simplefilter("ignore")
     from pyspark.sql import SparkSession
 
 pytestmark = [pytest.mark.interop, pytest.mark.timeout(900)]
-
-
-@pytest.fixture(scope="module")
-def spark() -> Iterator[SparkSession]:
-    os.environ["PYSPARK_PYTHON"] = sys.executable
-    os.environ["SPARK_LOCAL_IP"] = "127.0.0.1"
-    jars = ",".join(map(str, sorted(spark_connector_jars().glob("*.jar"))))
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")
-        session = (
-            SparkSession.builder.master("local[2]")
-            .config("spark.jars", jars)
-            .config("spark.ui.enabled", "false")
-            .config("spark.sql.shuffle.partitions", "2")
-            .config("spark.sql.session.timeZone", "UTC")
-            .config("spark.python.authenticate.socketTimeout", "120s")
-            .getOrCreate()
-        )
-        session.sparkContext.setLogLevel("ERROR")
-        yield session
-        session.stop()
 
 
 @pytest.fixture(scope="module")

@@ -1,10 +1,7 @@
 """The lake pipeline with Avro and Protobuf, through Spark's own packages from Maven Central. The
 bytes of the values are made by hand, as the formats' specifications say."""
 
-import contextlib
 import json
-import os
-import sys
 import warnings
 from collections.abc import Callable, Iterator
 from dataclasses import replace
@@ -22,7 +19,6 @@ from lograft.spark.pipelines.running import run_settings
 from lograft.spark.pipelines.settings import Lake, Settings, Source, Spark, Value
 from tests.compatibility.servers import Server
 from tests.spark.topics import PATIENCE_SECONDS, Topics
-from tools.kafka_jars import JarsMissing, spark_format_jars
 
 with warnings.catch_warnings():  # it imports parts of the library that Python calls outdated
     warnings.simplefilter("ignore")
@@ -33,39 +29,6 @@ pytestmark = [pytest.mark.interop, pytest.mark.timeout(900)]
 Row = tuple[int, str | None]
 #: The last one has nothing but nulls and defaults, and is good all the same.
 ROWS: list[Row] = [(1, "one"), (-2, None), (300, "drei"), (0, None)]
-
-
-@pytest.fixture(scope="module")
-def packages() -> dict[str, Path]:
-    """Those that Maven Central has."""
-    found = {}
-    for kind in ("avro", "protobuf"):
-        with contextlib.suppress(JarsMissing):
-            found[kind] = spark_format_jars(kind)
-    return found
-
-
-@pytest.fixture(scope="module")
-def spark(packages: dict[str, Path]) -> Iterator[SparkSession]:
-    os.environ["PYSPARK_PYTHON"] = sys.executable
-    os.environ["SPARK_LOCAL_IP"] = "127.0.0.1"
-    jars = ",".join(
-        str(jar) for folder in packages.values() for jar in sorted(folder.glob("*.jar"))
-    )
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")
-        session = (
-            SparkSession.builder.master("local[2]")
-            .config("spark.jars", jars)
-            .config("spark.ui.enabled", "false")
-            .config("spark.sql.shuffle.partitions", "2")
-            .config("spark.sql.session.timeZone", "UTC")
-            .config("spark.python.authenticate.socketTimeout", "120s")
-            .getOrCreate()
-        )
-        session.sparkContext.setLogLevel("ERROR")
-        yield session
-        session.stop()
 
 
 @pytest.fixture(scope="module")
@@ -136,7 +99,7 @@ def protobuf_value(folder: Path) -> Value:
 )
 def test_values_become_columns_and_bad_ones_dead_letters(
     spark: SparkSession,
-    packages: dict[str, Path],
+    spark_packages: dict[str, Path],
     topics: Topics,
     tmp_path: Path,
     kind: str,
@@ -144,7 +107,7 @@ def test_values_become_columns_and_bad_ones_dead_letters(
     bad: bytes,
     skip: bytes,
 ) -> None:
-    if kind not in packages:
+    if kind not in spark_packages:
         pytest.skip(f"Maven Central has no spark-{kind}_2.13 of this version")
     topic, dead = f"{kind}-{len(skip)}", f"{kind}-{len(skip)}-dead"
     topics.create(topic, 1)
