@@ -8,6 +8,7 @@ from lograft.client.administering.configs import ConfigEntry, ConfigsPart, topic
 from lograft.client.administering.group_offsets import GroupOffsetsPart
 from lograft.client.administering.partitions import EARLIEST, LATEST
 from lograft.client.administering.topic_descriptions import TopicDescriptionsPart
+from lograft.client.arguments import several
 from lograft.model.retention_holds import HOLD_GROUPS, hold_until_ms
 from lograft.model.types import TopicPartition
 
@@ -39,7 +40,11 @@ class RetentionHoldsPart(TopicDescriptionsPart, ConfigsPart, GroupOffsetsPart):
         for hold in await admin.list_retention_holds(now_ms=1_800_000_000_000):
             print(hold.group, hold.offset, hold.records_kept)
         """
-        names = [one.name for one in await self.list_topics()] if topics is None else list(topics)
+        names = (
+            [one.name for one in await self.list_topics()]
+            if topics is None
+            else list(several(topics))
+        )
         resources = {topic_resource(name): name for name in names}
         settings = {
             resources[resource]: found
