@@ -269,8 +269,17 @@ def is_full_run() -> bool:
 
 def in_full_run(*values: str) -> list[Any]:
     """Values of a test's parameter that the short run leaves out."""
-    only = pytest.mark.skipif(not is_full_run(), reason="LOGRAFT_INTEROP=full")
-    return [pytest.param(value, marks=only) for value in values]
+    return [pytest.param(value, marks=full_run_only()) for value in values]
+
+
+def full_run_only() -> pytest.MarkDecorator:
+    """For tests that the short run leaves out."""
+    return pytest.mark.skipif(not is_full_run(), reason="LOGRAFT_INTEROP=full")
+
+
+def compares_two() -> pytest.MarkDecorator:
+    """For tests that ask Lograft and Kafka the same."""
+    return pytest.mark.skipif(len(kinds_under_test()) < 2, reason="compares two servers")
 
 
 def kinds_under_test(among: tuple[Kind, ...] = KINDS) -> tuple[Kind, ...]:

@@ -24,11 +24,11 @@ from tests.compatibility.members import (
     all_of,
     share_evenly,
 )
-from tests.compatibility.servers import is_full_run
+from tests.compatibility.servers import full_run_only
 
 pytestmark = [
     pytest.mark.interop,
-    pytest.mark.skipif(not is_full_run(), reason="LOGRAFT_INTEROP=full"),
+    full_run_only(),
     pytest.mark.timeout(400),
 ]
 TOPIC: Final = "work"

@@ -19,12 +19,12 @@ from lograft.wire.message import Message
 from lograft.wire.messages.metadata import MetadataRequest, MetadataResponse
 from tests.compatibility.librdkafka import create_topic, produce
 from tests.compatibility.readiness import receive_exactly
-from tests.compatibility.servers import HOST, Server, kinds_under_test
+from tests.compatibility.servers import HOST, Server, compares_two
 from tools.golden_requests import BUILDERS, Subject
 
 pytestmark = [
     pytest.mark.interop,
-    pytest.mark.skipif(len(kinds_under_test()) < 2, reason="compares two servers"),
+    compares_two(),
 ]
 INIT_PRODUCER_ID = 22
 TOPIC = "same"

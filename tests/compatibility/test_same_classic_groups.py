@@ -10,12 +10,12 @@ from lograft.wire.messages.heartbeat import HeartbeatRequest
 from lograft.wire.messages.join_group import JoinGroupRequest, JoinGroupRequestProtocol
 from lograft.wire.messages.leave_group import LeaveGroupRequest, MemberIdentity
 from lograft.wire.messages.sync_group import SyncGroupRequest
-from tests.compatibility.servers import Server, kinds_under_test
+from tests.compatibility.servers import Server, compares_two
 from tests.compatibility.test_same_groups import Classic, World, check_same_story, two_coordinators
 
 pytestmark = [
     pytest.mark.interop,
-    pytest.mark.skipif(len(kinds_under_test()) < 2, reason="compares two servers"),
+    compares_two(),
 ]
 JOIN, SYNC, HEARTBEAT, LEAVE = range(10), range(6), range(5), range(6)
 STATIC_SINCE: Final = {"join": 5, "sync": 3, "heartbeat": 3, "leave": 3}

@@ -58,12 +58,12 @@ from lograft.wire.records.consumer_protocol_subscription import (
     TopicPartition,
 )
 from tests.compatibility.librdkafka import create_topic
-from tests.compatibility.servers import Server, kinds_under_test
+from tests.compatibility.servers import Server, compares_two
 from tests.compatibility.test_same_answers import ask, connect, differences
 
 pytestmark = [
     pytest.mark.interop,
-    pytest.mark.skipif(len(kinds_under_test()) < 2, reason="compares two servers"),
+    compares_two(),
 ]
 VERSION: Final = Struct(">h")
 TOPICS: Final = {"t": 4, "u": 2}

@@ -38,12 +38,12 @@ from lograft.wire.messages.write_txn_markers import (
     WriteTxnMarkersResponse,
 )
 from tests.compatibility.librdkafka import create_topic
-from tests.compatibility.servers import Server, kinds_under_test
+from tests.compatibility.servers import Server, compares_two
 from tests.compatibility.test_same_answers import ask, connect
 
 pytestmark = [
     pytest.mark.interop,
-    pytest.mark.skipif(len(kinds_under_test()) < 2, reason="compares two servers"),
+    compares_two(),
 ]
 STEPS = 150
 PRODUCERS = (7, 8, 9)

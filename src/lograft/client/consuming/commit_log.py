@@ -1,6 +1,6 @@
 """What groups have committed and when, as the records of `__consumer_offsets` tell it."""
 
-from typing import Final, NamedTuple
+from typing import NamedTuple
 
 from lograft.wire.record_frames import (
     GROUPS,
@@ -9,8 +9,6 @@ from lograft.wire.record_frames import (
 )
 from lograft.wire.records.offset_commit_key import OffsetCommitKey
 from lograft.wire.records.offset_commit_value import OffsetCommitValue
-
-COMMIT_LOG: Final = "__consumer_offsets"
 
 
 class Commit(NamedTuple):

@@ -12,7 +12,8 @@ import pyarrow as pa
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
-from lograft.client.consuming.commit_log import COMMIT_LOG, read_commit
+from lograft.client.consuming.commit_log import read_commit
+from lograft.model.types import OFFSETS_TOPIC
 from lograft.spark.pipelines.settings import Source
 from lograft.spark.staging import SLOT_PREFIX
 
@@ -36,7 +37,7 @@ QUANTILES: Final = (0.5, 0.9, 0.99)
 
 def commits_of(spark: SparkSession, source: Source) -> DataFrame:
     """Every commit of the source's topics that the log still has."""
-    options = source.options() | {"subscribe": COMMIT_LOG, "columns": "key,value,offset"}
+    options = source.options() | {"subscribe": OFFSETS_TOPIC, "columns": "key,value,offset"}
     records = spark.read.format("lograft").options(**options).load()
     found = records.mapInArrow(_commits, _COMMIT)
     # What those of our sink commit are numbers of batches, not offsets.
