@@ -11,8 +11,7 @@ Settings are Kafka's, by their dotted names in a mapping or as typed keywords. W
 raises is a `ClientError`, or `InvalidConfig` for settings that cannot be.
 """
 
-from importlib import import_module
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Final
 
 from lograft.client.errors import (
     AuthenticationFailed,
@@ -60,6 +59,7 @@ from lograft.client.types import (
     TopicPartition,
 )
 from lograft.model.errors import ErrorCode, InvalidConfig
+from lograft.model.lazy_names import lazy_names
 
 if TYPE_CHECKING:
     from lograft.client.admin import (
@@ -317,12 +317,7 @@ __all__ = [
 ]
 
 
-def __getattr__(name: str) -> Any:
-    home = _LAZY.get(name)
-    if home is None:
-        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    found = globals()[name] = getattr(import_module(f"{__name__}.{home}"), name)
-    return found
+__getattr__ = lazy_names(__name__, _LAZY)
 
 
 def __dir__() -> list[str]:

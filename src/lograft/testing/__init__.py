@@ -9,8 +9,9 @@ that fail. `lograft.testing.plugin` has fixtures for pytest, which loads it wher
 installed: so names are imported when they are first used.
 """
 
-from importlib import import_module
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Final
+
+from lograft.model.lazy_names import lazy_names
 
 if TYPE_CHECKING:
     from lograft.testing.cluster import Cluster
@@ -30,9 +31,4 @@ _LAZY: Final = {
 __all__ = ["Cluster", "Fault", "NodeFailed", "TestClient", "VirtualCluster"]
 
 
-def __getattr__(name: str) -> Any:
-    home = _LAZY.get(name)
-    if home is None:
-        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    found = globals()[name] = getattr(import_module(f"{__name__}.{home}"), name)
-    return found
+__getattr__ = lazy_names(__name__, _LAZY)
