@@ -82,6 +82,10 @@ class BatchTable(Folder):
         super().__init__(place)
         self.finish_compaction()
 
+    @staticmethod
+    def part(batch_id: int) -> str:
+        return f"{BATCH}={batch_id}"
+
     def batches(self) -> list[int]:
         found = (_BATCH.match(name) for name in self.names())
         return sorted(int(one[1]) for one in found if one is not None)
@@ -93,7 +97,7 @@ class BatchTable(Folder):
 
     def add(self, batch_id: int) -> None:
         """What was staged as `batch-N` becomes part of the table."""
-        self.publish(f"batch-{batch_id}", f"batch={batch_id}")
+        self.publish(f"batch-{batch_id}", self.part(batch_id))
 
     # ── putting small files together ─────────────────────────────────────────────────────────
 
@@ -102,7 +106,7 @@ class BatchTable(Folder):
         return [batch_id for batch_id in self.batches() if self._size(batch_id) < bytes_max]
 
     def _size(self, batch_id: int) -> int:
-        selector = fs.FileSelector(self.inner(f"batch={batch_id}"), recursive=True)
+        selector = fs.FileSelector(self.inner(self.part(batch_id)), recursive=True)
         return sum(one.size or 0 for one in self.files.get_file_info(selector))
 
     def replace(self, batches: list[int], staged: str) -> None:
@@ -120,10 +124,10 @@ class BatchTable(Folder):
             # Renames only: who lists the table in between misses some of it, so it is not long.
             self.files.create_dir(self.inner(_STAGING, _REPLACED), recursive=True)
             for batch_id in batches:
-                name = f"batch={batch_id}"
+                name = self.part(batch_id)
                 if self.exists(name):
                     self.files.move(self.inner(name), self.inner(_STAGING, _REPLACED, name))
-            self.publish(staged, f"batch={batches[-1]}")
+            self.publish(staged, self.part(batches[-1]))
         self.remove(_STAGING, _REPLACED)
         self.files.delete_file(self.inner(_COMPACTION))
 

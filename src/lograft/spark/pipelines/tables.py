@@ -57,7 +57,7 @@ class ParquetWriter:
         batches = self._folder.small_batches(SMALL_BYTES)
         if len(batches) < 2:
             return
-        paths = [self._folder.path(f"batch={one}") for one in batches]
+        paths = [self._folder.path(self._folder.part(one)) for one in batches]
         reading = spark.read.option("mergeSchema", "true").option("basePath", self._folder.place)
         with _names_as_written(spark):
             rows = reading.parquet(*paths).drop("batch")
