@@ -33,16 +33,24 @@ def unknown_fields(records: DataFrame, schema: StructType) -> list[tuple[str, ..
     """The paths of fields that the schema does not have, also in objects within objects (but not
     within arrays)."""
     objects = list(_objects(schema))
-    found: set[tuple[str, ...]] = set()
-    for path, fields in objects:
-        keys = F.explode(_keys_at(path))
-        known = [one.name.lower() for one in fields]
-        found.update(
-            (*path, row[0])
-            for row in records.select(keys).distinct().collect()
-            if row[0].lower() not in known
-        )
-    return sorted(found)
+    # In one pass, however many objects there are.
+    keys = F.flatten(
+        F.array(*(_numbered(_keys_at(path), at) for at, (path, _) in enumerate(objects)))
+    )
+    rows = records.select(F.explode(keys).alias("found")).select("found.*").distinct().collect()
+    known = [{one.name.lower() for one in fields} for _, fields in objects]
+    return sorted(
+        (*objects[row["object"]][0], row["name"])
+        for row in rows
+        if row["name"].lower() not in known[row["object"]]
+    )
+
+
+def _numbered(keys: Column, number: int) -> Column:
+    pairs = F.transform(
+        keys, lambda key: F.struct(F.lit(number).alias("object"), key.alias("name"))
+    )
+    return F.coalesce(pairs, F.array().cast("array<struct<object:int,name:string>>"))
 
 
 def with_unknown_fields(records: DataFrame, paths: list[tuple[str, ...]]) -> DataFrame:
