@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 from confluent_kafka import Producer
 
+from lograft.spark.offsets import Offsets, from_json
 from tests.compatibility.servers import Kind, Server
 from tests.spark.topics import PATIENCE_SECONDS, Topics
 
@@ -70,7 +71,7 @@ class Story:
             "grouped": rows(parsed.groupBy("j.who").agg({"j.n": "sum"}).orderBy("who")),
         }
 
-    def copy(self, folder: Path) -> str:
+    def copy(self, folder: Path) -> Offsets:
         """Everything that is new, through a stream into the other topic; the offsets that the
         checkpoint has afterwards."""
         stream = self.spark.readStream.format(self.kind).options(**self.base)
@@ -80,7 +81,7 @@ class Story:
         query = writing.trigger(availableNow=True).start()
         assert query.awaitTermination(PATIENCE_SECONDS * 5)
         newest = max((folder / "offsets").glob("[0-9]*"), key=lambda file: int(file.name))
-        return json.dumps(json.loads(newest.read_text().splitlines()[2]))
+        return from_json(json.loads(newest.read_text().splitlines()[2]))
 
     def copied(self) -> list[Any]:
         reading = self.spark.read.format(self.kind).options(**self.base, subscribe=self.target)

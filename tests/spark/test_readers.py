@@ -265,6 +265,90 @@ def test_a_topic_is_known_again_though_it_was_seen_to_be_gone(reading: Reading) 
         stream.batch(start)
 
 
+def recreate(reading: Reading, values: list[str]) -> None:
+    reading.topics.delete(reading.topic)
+    reading.topics.create(reading.topic, 2)
+    reading.topics.fill(reading.topic, values, partition=0)
+
+
+def test_after_a_restart_a_new_topic_is_known_by_the_id_in_the_checkpoint(reading: Reading) -> None:
+    reading.topics.fill(reading.topic, numbered(100), partition=0)
+    before = reading.stream()
+    _, end = before.batch(before.reader.initialOffset())
+    recreate(reading, numbered(300, 500))
+    # By its offsets alone the new topic could be the old one.
+    with pytest.raises(LograftError, match="was deleted and created again"):
+        reading.stream().batch(end)
+    stream = reading.stream(failOnDataLoss="false")
+    values, end = stream.batch(end)
+    assert values == numbered(300, 500)
+    assert reading.stream().batch(end)[0] == [], "from here on it is the query's topic"
+
+
+def test_a_new_topic_as_long_as_the_old_one_is_read(reading: Reading) -> None:
+    reading.topics.fill(reading.topic, numbered(100), partition=0)
+    before = reading.stream()
+    _, end = before.batch(before.reader.initialOffset())
+    recreate(reading, numbered(100, 500))
+    values, _ = reading.stream(failOnDataLoss="false").batch(end)
+    assert values == numbered(100, 500)
+
+
+def test_a_batch_that_comes_again_takes_nothing_of_a_new_topic(reading: Reading) -> None:
+    """It was planned in the old one: its offsets mean other records in the new one."""
+    reading.topics.fill(reading.topic, numbered(100), partition=0)
+    before = reading.stream()
+    start = before.reader.initialOffset()
+    end = before.reader.latestOffset(start, ReadAllAvailable())
+    recreate(reading, numbered(300, 500))
+    with pytest.raises(LograftError, match="was deleted and created again"):
+        reading.stream().reader.partitions(start, end)
+    stream = reading.stream(failOnDataLoss="false")
+    assert stream.reader.partitions(start, end) == []
+    assert stream.batch(end)[0] == numbered(300, 500)
+
+
+def test_progress_in_a_topic_that_is_no_more_is_not_told_of_the_new_one(reading: Reading) -> None:
+    reading.topics.fill(reading.topic, numbered(100), partition=0)
+    group = f"progress-{reading.topic}"
+    before = reading.stream(progressGroup=group)
+    _, end = before.batch(before.reader.initialOffset())
+    recreate(reading, numbered(300, 500))
+    after = reading.stream(progressGroup=group, failOnDataLoss="false")
+    _, end = after.batch(end)
+    assert reading.topics.committed(group).get((reading.topic, 0), 0) == 0
+    after.batch(end)
+    assert reading.topics.committed(group)[reading.topic, 0] == 300
+
+
+@pytest.mark.parametrize("knows_ids", [True, False])
+def test_micro_batches_of_a_new_topic_are_limited_from_the_first_on(
+    topics: Topics, new_topic: NewTopic, knows_ids: bool
+) -> None:
+    reading = Reading(topics, new_topic(1))
+    topics.fill(reading.topic, numbered(400), partition=0)
+    before = reading.stream()
+    _, end = before.batch(before.reader.initialOffset())
+    topics.delete(reading.topic)
+    topics.create(reading.topic, 1)
+    topics.fill(reading.topic, numbered(300, 500), partition=0)
+    if not knows_ids:
+        end = {reading.topic: end[reading.topic]}
+    stream = reading.stream(failOnDataLoss="false", maxOffsetsPerTrigger=100)
+    assert [len(batch) for batch in stream.batches(end)] == [100, 100, 100]
+    reading.close()
+
+
+def test_a_checkpoint_without_ids_gets_them_before_there_is_news(reading: Reading) -> None:
+    reading.topics.fill(reading.topic, numbered(10), partition=0)
+    stream = reading.stream(minOffsetsPerTrigger=100, maxTriggerDelay="1h")
+    values, end = stream.batch({reading.topic: {"0": 5, "1": 0}})
+    assert values == []
+    recreate(reading, numbered(300, 500))
+    with pytest.raises(LograftError, match="was deleted and created again"):
+        reading.stream().batch(end)
+
+
 def test_after_a_restart_a_new_topic_is_known_by_its_end(reading: Reading) -> None:
     reading.topics.fill(reading.topic, numbered(10), partition=0)
     end = {reading.topic: {"0": 100, "1": 0}}

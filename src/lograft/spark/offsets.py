@@ -2,6 +2,10 @@
 
 The same text is an option (`startingOffsets`), a line of a checkpoint and what a query reports, so
 it is read strictly and written always in the same order.
+
+A stream's offsets also say of which topics they are: `{"orders":{"0":23},"orders@<its id>":{}}`. To
+Spark's Kafka source that is a name without partitions, which it passes over, so that checkpoints
+still move (docs/decisions/0014-topic-ids-in-checkpoints.md).
 """
 
 import json
@@ -9,13 +13,17 @@ import re
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any, Final, TypeAlias
+from uuid import UUID
 
 from lograft.model.errors import InvalidConfig
-from lograft.model.types import TopicPartition
+from lograft.model.types import ZERO_UUID, TopicPartition
+from lograft.model.uuids import uuid_from_text, uuid_to_text
 
 #: In an offset's place.
 LATEST: Final = -1
 EARLIEST: Final = -2
+#: Between a topic's name and its id: no name of a topic has it.
+_ID_MARK: Final = "@"
 
 Offsets: TypeAlias = dict[TopicPartition, int]
 #: What Spark keeps of a stream: JSON's own types.
@@ -50,10 +58,16 @@ class AtTimes:
 Position: TypeAlias = AtEnd | AtOffsets | AtTime | AtTimes
 
 
-def to_json(offsets: Mapping[TopicPartition, int]) -> OffsetJson:
+def to_json(
+    offsets: Mapping[TopicPartition, int], ids: Mapping[str, UUID] | None = None
+) -> OffsetJson:
+    """`ids`: of the topics, where they are known; those of other topics are passed over."""
     written: OffsetJson = {}
     for (topic, partition), offset in sorted(offsets.items()):
         written.setdefault(topic, {})[str(partition)] = offset
+    for topic, topic_id in sorted((ids or {}).items()):
+        if topic in written and topic_id != ZERO_UUID:
+            written[f"{topic}{_ID_MARK}{uuid_to_text(topic_id)}"] = {}
     return written
 
 
@@ -63,6 +77,12 @@ def from_json(stored: Mapping[str, Mapping[str, int]]) -> Offsets:
         for topic, partitions in stored.items()
         for partition, offset in partitions.items()
     }
+
+
+def ids_in(stored: Mapping[str, Mapping[str, int]]) -> dict[str, UUID]:
+    """Of the topics that the offsets are of; a checkpoint of Spark's Kafka source has none."""
+    marked = (name.partition(_ID_MARK) for name in stored if _ID_MARK in name)
+    return {topic: uuid_from_text(text) for topic, _, text in marked}
 
 
 def parse_offsets(option: str, text: str, *, lowest: int = EARLIEST) -> Offsets:
