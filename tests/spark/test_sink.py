@@ -84,11 +84,12 @@ def test_a_stream_from_topic_to_topic(
         ("select 'v' value, 't' topic, 'h' headers", "column headers is string"),
         ("select 'v' value, 't' topic, '1' partition", "partition is string, but must be integer"),
         ("select 'v' value, cast(null as string) topic", "a row has null as its topic"),
+        ("select 'v' value, '{topic}' topic, -1 partition", "column `partition` has -1"),
     ],
 )
 def test_tables_that_are_no_records_are_refused(
-    spark: SparkSession, topics: Topics, query: str, words: str
+    spark: SparkSession, topics: Topics, new_topic: NewTopic, query: str, words: str
 ) -> None:
-    writing = spark.sql(query).write.format("lograft").mode("append")
+    writing = spark.sql(query.format(topic=new_topic(1))).write.format("lograft").mode("append")
     with pytest.raises(PySparkException, match=words):
         writing.option("kafka.bootstrap.servers", topics.bootstrap).save()

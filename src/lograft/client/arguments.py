@@ -32,6 +32,12 @@ def partition_of(given: tuple[str, int]) -> TopicPartition:
     raise WrongUse(f"{given!r} is not a partition: give TopicPartition('topic', 0)")
 
 
+def check_index(partition: int) -> None:
+    """Of a partition that a record is to go to."""
+    if partition < 0:
+        raise WrongUse(f"there is no partition {partition}: they are numbered from 0")
+
+
 def place_of(given: int | OffsetAndMetadata) -> OffsetAndMetadata:
     place = given if isinstance(given, OffsetAndMetadata) else OffsetAndMetadata(given)
     if not (_is_number(place.offset) and _is_text(place.metadata)):

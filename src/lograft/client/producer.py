@@ -12,7 +12,7 @@ from contextlib import asynccontextmanager
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Final, Unpack
 
-from lograft.client.arguments import places_of, timestamp_of
+from lograft.client.arguments import check_index, places_of, timestamp_of
 from lograft.client.core import ClientCore
 from lograft.client.errors import ClientError, TimedOut, WrongUse
 from lograft.client.producing.accumulator import Accumulator
@@ -242,6 +242,8 @@ class Producer:
         from lograft.client.columns.sending import TableSender  # needs the extra `arrow`
 
         core = self._open_core()
+        if partition is not None:
+            check_index(partition)
         found = core.metadata.use(topic)
         if found is None or (partition is not None and found.partition(partition) is None):
             deadline_ms = core.now_ms() + self.settings.max_block_ms

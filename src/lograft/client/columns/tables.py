@@ -49,6 +49,13 @@ def checked(table: pa.Table | pa.RecordBatch) -> pa.Table:
             pairs = chunk.flatten()
             if pairs.null_count or pairs.field("key").null_count:
                 raise WrongUse("the column `headers` has a header without a key")
+    if "partition" in table.column_names:
+        least = pc.min(table.column("partition")).as_py()
+        if least is not None and least < 0:
+            raise WrongUse(
+                f"the column `partition` has {least}, but partitions are numbered from 0; a row"
+                " that may go anywhere has null"
+            )
     return table
 
 
@@ -175,10 +182,10 @@ def placed(
     given = chunk.partitions
     if given is None:
         given = np.full(count, ANYWHERE, np.int64)
-    elif int(given.min()) < ANYWHERE or int(given.max()) >= partition_count:
+    elif int(given.max()) >= partition_count:
         raise WrongUse(
-            f"the column `partition` has {given.min()} to {given.max()}, but topic {topic!r} has"
-            f" {partition_count} partitions"
+            f"the column `partition` has {given.max()}, but topic {topic!r} has {partition_count}"
+            " partitions"
         )
     is_open: Mask = given == ANYWHERE
     if not is_open.any():

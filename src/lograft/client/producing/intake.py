@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterable, Sequence
 from itertools import islice, repeat
 from typing import Any, Final
 
-from lograft.client.arguments import check_headers, timestamp_of
+from lograft.client.arguments import check_headers, check_index, timestamp_of
 from lograft.client.core import ClientCore
 from lograft.client.errors import BufferFull, WrongUse
 from lograft.client.metadata import Topic
@@ -166,8 +166,7 @@ class Intake:
 
     def _expect(self, topic: Topic, partition: int, deadline_ms: int) -> None:
         """The topic may grow to the partition that the program names, or have grown to it."""
-        if partition < 0:
-            raise WrongUse(f"there is no partition {partition}: they are numbered from 0")
+        check_index(partition)
         queue = self._accumulator.topic(topic.name).partition(partition)
         queue.missing_until_ms = max(deadline_ms, queue.missing_until_ms or 0)
         self._metadata.is_old()

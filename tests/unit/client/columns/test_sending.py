@@ -91,6 +91,14 @@ def test_a_partition_or_a_rule_of_ones_own() -> None:
     play(scenario, {"partitioner.class": lambda topic, key, count: count - 1})
 
 
+def test_partitions_are_numbered_from_0() -> None:
+    async def scenario(cluster: VirtualCluster, producer: Producer) -> None:
+        with pytest.raises(WrongUse, match="there is no partition -1"):
+            await producer.enqueue_arrow("t", pa.table({"value": ["a"]}), partition=-1)
+
+    play(scenario)
+
+
 def test_more_than_fits_waits_and_leaders_die() -> None:
     async def scenario(cluster: VirtualCluster, producer: Producer) -> None:
         values = [b"%06d" % i * 10 for i in range(4_000)]
@@ -163,7 +171,10 @@ def test_nothing_is_told_without_acknowledgements() -> None:
         (pa.table({"value": [1]}), "cannot be sent as int64"),
         (pa.table({"value": ["a"], "partition": ["a"]}), "`partition` cannot be sent"),
         (pa.table({"value": ["a"], "partition": [3]}), "3 partitions"),
-        (pa.table({"value": ["a"], "partition": [-2]}), "3 partitions"),
+        (
+            pa.table({"value": ["a"], "partition": [-1]}),
+            "has -1, but partitions are numbered from 0",
+        ),
         (pa.table({"value": ["a"], "timestamp": [-1]}), "before 1970"),
         (pa.table({"value": ["a"], "headers": ["a"]}), "`headers` cannot be sent"),
         (
