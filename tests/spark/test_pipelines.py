@@ -14,8 +14,11 @@ from pyspark.sql import SparkSession
 
 from lograft.model.errors import InvalidConfig
 from lograft.spark.lag import Lag
+from lograft.spark.pipelines.batch_headers import HEADER
 from lograft.spark.pipelines.folders import BatchTable, SnapshotTable
+from lograft.spark.pipelines.lake_values import JsonValues
 from lograft.spark.pipelines.running import Watch, run_settings
+from lograft.spark.pipelines.sequences import sequence_faults
 from lograft.spark.pipelines.settings import (
     Audit,
     Lake,
@@ -138,6 +141,38 @@ def test_lake_keeps_every_field_as_it_was(running: Running) -> None:
     assert letter["value"] == b'{"ID": 3}'
 
 
+def test_lake_finds_fields_that_a_sample_does_not_show(
+    spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("lograft.spark.pipelines.json_values.SAMPLE", 2)
+    said: list[str] = []
+    values = JsonValues(None, BatchTable(str(tmp_path)), said.append)
+
+    def columns_of(*texts: str) -> list[str]:
+        rows = [("topic", 0, number, None, None, text) for number, text in enumerate(texts)]
+        schema = "topic string, partition int, offset bigint, timestamp timestamp, key binary"
+        records = spark.createDataFrame(rows, schema + ", value string").coalesce(1)
+        return values.parse(records).schema.names
+
+    assert columns_of('{"id": 0}', '{"id": 1}', '{"id": 2, "late": 1}') == ["id", "late"]
+    both = ["id", "late", "a", "b"]
+    assert columns_of('{"a": 1}', '{"a": 2}', '{"id": 5, "b": {"c": 1}}') == both
+    assert said == ["new fields: a, b"]
+
+
+def test_lake_puts_together_what_has_no_rows(spark: SparkSession, tmp_path: Path) -> None:
+    """Batches of dead letters only leave no file behind."""
+    writer = table_writer("parquet", BatchTable(str(tmp_path)), ("date",))
+    rows = spark.createDataFrame([(1, "2023-11-14")], "id int, date string")
+    for batch in (0, 1):
+        writer.write(rows.limit(0), batch)
+    writer.compact(spark)
+    writer.write(rows, 2)
+    writer.compact(spark)
+    assert [one.name for one in tmp_path.glob("batch=*")] == ["batch=2"]
+    assert spark.read.parquet(str(tmp_path)).count() == 1
+
+
 @pytest.mark.parametrize("name", ["lake", "state"])
 def test_a_table_whose_checkpoint_is_gone_is_not_taken_for_filled(
     running: Running, name: str
@@ -230,6 +265,29 @@ def test_audit_sees_unread_ranges_hot_keys_and_sequences(running: Running) -> No
     running.run("audit", Audit(folder=str(running.folder)))
     html = (running.folder / "audit.html").read_text()
     assert "<td class=n>1</td><td>3 to 3</td><td class=n>2</td>" in html, "two were never read"
+
+
+def test_audit_counts_jumps_and_repetitions_of_sequences(spark: SparkSession) -> None:
+    highest = (1 << 31) - 1
+    #: First number and records of each batch, and then gaps and duplicates.
+    cases: list[tuple[list[tuple[int, int]], int, int]] = [
+        ([(0, 2), (2, 1), (3, 2)], 0, 0),
+        ([(0, 1), (1, 1), (2, 1), (1, 1), (3, 1)], 0, 1),
+        ([(0, 2), (5, 1), (6, 1), (9, 1)], 2, 0),
+        ([(highest - 1, 2), (0, 3), (3, 1)], 0, 0),
+        ([(highest, 1), (0, 1), (highest, 1), (0, 1), (1, 1), (3, 1)], 1, 2),
+    ]
+    rows = []
+    for producer, (batches, _, _) in enumerate(cases):
+        offset = 0
+        for sequence, records in batches:
+            last = offset + records - 1
+            rows.append(("t", 0, offset, last, records, 9, producer, 0, sequence, False))
+            offset += records
+    schema = ", ".join(f"{name} {kind}" for name, (kind, _) in HEADER.items())
+    faults = sequence_faults(spark.createDataFrame(rows, schema)).orderBy("producer_id")
+    found = [(row["gaps"], row["duplicates"]) for row in faults.collect()]
+    assert found == [(gaps, duplicates) for _, gaps, duplicates in cases]
 
 
 def test_a_format_whose_package_is_not_there_is_named_with_it(running: Running) -> None:

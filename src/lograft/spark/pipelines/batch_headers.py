@@ -13,7 +13,7 @@ from lograft.spark.options import ReadOptions
 from lograft.spark.ranges import RangePartition
 
 _RANGE: Final = "topic string, partition int, start bigint, end bigint"
-_HEADER: Final = {
+HEADER: Final = {
     "topic": ("string", pa.string()),
     "partition": ("int", pa.int32()),
     "base_offset": ("bigint", pa.int64()),
@@ -40,7 +40,7 @@ def headers_of(spark: SparkSession, options: ReadOptions) -> DataFrame:
             for row in batch.to_pylist():
                 yield from _scan(settings, row["topic"], row["partition"], row["start"], row["end"])
 
-    schema = ", ".join(f"{name} {kind}" for name, (kind, _) in _HEADER.items())
+    schema = ", ".join(f"{name} {kind}" for name, (kind, _) in HEADER.items())
     return ranges.mapInArrow(scan, schema)
 
 
@@ -70,6 +70,6 @@ def _scan(
         columns = zip(*found[at : at + _ROWS], strict=True)
         arrays = [
             pa.array(column, kind)
-            for column, (_, kind) in zip(columns, _HEADER.values(), strict=True)
+            for column, (_, kind) in zip(columns, HEADER.values(), strict=True)
         ]
-        yield pa.RecordBatch.from_arrays(arrays, names=list(_HEADER))
+        yield pa.RecordBatch.from_arrays(arrays, names=list(HEADER))

@@ -105,9 +105,16 @@ class BatchTable(Folder):
         """Those with fewer bytes: the others are not worth writing again."""
         return [batch_id for batch_id in self.batches() if self._size(batch_id) < bytes_max]
 
+    def has_files(self, batch_id: int) -> bool:
+        """One whose records were all dead letters has none."""
+        return any(one.extension == "parquet" for one in self._inside(batch_id))
+
     def _size(self, batch_id: int) -> int:
+        return sum(one.size or 0 for one in self._inside(batch_id))
+
+    def _inside(self, batch_id: int) -> list[fs.FileInfo]:
         selector = fs.FileSelector(self.inner(self.part(batch_id)), recursive=True)
-        return sum(one.size or 0 for one in self.files.get_file_info(selector))
+        return list(self.files.get_file_info(selector))
 
     def replace(self, batches: list[int], staged: str) -> None:
         """What was staged takes the place of some batches. The intention is written down first: a

@@ -76,16 +76,20 @@ class JsonValues:
         if self._is_declared:
             assert known is not None
             return known
-        if known is None or not known.fields:
-            found = schema_of(records)
-        else:
-            news = unknown_fields(records, known)
-            if not news:
-                return known
-            found = grown(known, schema_of(with_unknown_fields(records, news)))
-            if found == known:
-                return known
-            self._say(f"new fields: {', '.join('.'.join(path) for path in news)}")
+        found = schema_of(records) if known is None else known
+        news: list[tuple[str, ...]] = []
+        # A sample need not have every field: what it shows is added until nothing is left.
+        while unknown := unknown_fields(records, found):
+            more = grown(found, schema_of(with_unknown_fields(records, unknown)))
+            if more == found:
+                break
+            found = more
+            news += unknown
+        if found == known:
+            return found
+        if known is not None and known.fields:
+            names = sorted({".".join(path) for path in news})
+            self._say(f"new fields: {', '.join(names)}")
         self._folder.write_json(found.jsonValue(), _SCHEMA)
         self._schema = found
         return found

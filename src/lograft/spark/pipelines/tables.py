@@ -55,9 +55,10 @@ class ParquetWriter:
         """Small batches become one, with one file for each part: what a compaction costs does not
         grow with the table."""
         batches = self._folder.small_batches(SMALL_BYTES)
-        if len(batches) < 2:
+        filled = [one for one in batches if self._folder.has_files(one)]
+        if len(batches) < 2 or not filled:
             return
-        paths = [self._folder.path(self._folder.part(one)) for one in batches]
+        paths = [self._folder.path(self._folder.part(one)) for one in filled]
         reading = spark.read.option("mergeSchema", "true").option("basePath", self._folder.place)
         with _names_as_written(spark):
             rows = reading.parquet(*paths).drop("batch")
