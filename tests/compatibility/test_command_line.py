@@ -56,6 +56,21 @@ def test_topics_and_their_settings(server: Server, new_topic: NewName) -> None:
     assert (gone.code, "there is no such topic" in gone.err) == (1, True)
 
 
+def test_what_is_not_there_is_said_at_once(server: Server, new_topic: NewName) -> None:
+    nobody = lograft("configs", "describe", "--broker", "77")
+    assert nobody.code == 1
+    assert "there is no broker 77 in the cluster now; there are: 1\n" in nobody.err
+    topic = new_topic()
+    done("topics", "create", topic, "-p", "2")
+    beyond = lograft("produce", topic, "v", "--partition", "99")
+    assert beyond.code == 1
+    assert "has 2 partitions, numbered from 0, so there is no partition 99\n" in beyond.err
+    line = json.dumps({"value": "v", "partition": 7})
+    in_a_line = lograft("produce", topic, "--format", "record", text=line)
+    assert "so there is no partition 7\n" in in_a_line.err
+    assert done("produce", topic, "v", "--partition", "1").out == f"1 record sent to {topic}.\n"
+
+
 def test_records_in_and_out(server: Server, new_topic: NewName, tmp_path: Path) -> None:
     topic = new_topic()
     done("topics", "create", topic, "-p", "2")

@@ -73,7 +73,7 @@ def produce(
     from lograft.cli.contexts import client_settings
     from lograft.cli.group_resets import parse_datetime_ms
     from lograft.cli.output import count, show_json
-    from lograft.cli.producing import ProduceOptions, lines_of
+    from lograft.cli.producing import Places, ProduceOptions, lines_of
     from lograft.cli.producing import produce as send
     from lograft.cli.progress import progress_bar
     from lograft.client.admin import Admin
@@ -104,15 +104,16 @@ def produce(
         # A producer would wait max.block.ms for servers that are not there.
         async with Admin({"client.id": "lograft-produce", **servers}) as admin:
             await admin.connect()
-        async with Producer(settings) as producer:
-            with progress_bar("sending", 0) as progress:
-                return await send(
-                    producer,
-                    topic,
-                    lines_of(values if values else _lines(file), options),
-                    lambda sent: progress(sent, f"{sent:,} records"),
-                    acknowledged=told.append if json else _ignore,
-                )
+            async with Producer(settings) as producer:
+                with progress_bar("sending", 0) as progress:
+                    return await send(
+                        producer,
+                        topic,
+                        lines_of(values if values else _lines(file), options),
+                        lambda sent: progress(sent, f"{sent:,} records"),
+                        acknowledged=told.append if json else _ignore,
+                        check=Places(admin, topic).check,
+                    )
 
     sent = run(work())
     if json:

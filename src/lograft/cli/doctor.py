@@ -11,7 +11,7 @@ from typing import Final, Literal
 
 from lograft.cli.output import count, numbers
 from lograft.client.admin import Admin, PartitionDescription
-from lograft.client.errors import ClientError, ConnectionFailed
+from lograft.client.errors import BrokerMissing, ClientError, ConnectionFailed
 from lograft.client.network import Node
 from lograft.model.seams import Address
 
@@ -112,6 +112,9 @@ async def _reaches(
     except ConnectionFailed as error:
         told = str(error).removeprefix(f"{where}: ").partition(";")[0]
         report.add("bad", f"{name}: {told}", _advice(error, where))
+        return False
+    except BrokerMissing as error:
+        report.add("bad", f"{name}: {error}", "it has just gone: is the node running?")
         return False
     report.add("good", f"{name} answers ({', '.join(found)})")
     return True

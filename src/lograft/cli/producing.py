@@ -1,15 +1,20 @@
 """`lograft produce`: lines into records."""
 
 import json
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
-from typing import Any, NamedTuple
+from typing import Any, Final, NamedTuple
 
 from lograft.cli.values import raw_bytes, typed
+from lograft.client.admin import Admin, topic_resource
+from lograft.client.errors import NotAuthorized, TopicMissing
 from lograft.client.producer import Producer
 from lograft.client.producing.deliveries import Delivery
 from lograft.client.types import Acknowledged
 from lograft.model.errors import InvalidInput
+
+#: A setting of topics that grow when somebody produces beyond their last partition: how far.
+_GROWS_TO: Final = "auto.create.partitions.max"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -85,6 +90,39 @@ def _encoded(value: Any) -> bytes | None:
     return json.dumps(value, ensure_ascii=False, separators=(",", ":")).encode("utf-8")
 
 
+class Places:
+    """The partitions that records for a topic may name. A producer would wait max.block.ms for one
+    that is not there; who types its number wants to hear at once."""
+
+    def __init__(self, admin: Admin, topic: str) -> None:
+        self._admin = admin
+        self._topic = topic
+        #: So many are there, or will be as soon as somebody produces to them.
+        self._count = 0
+
+    async def check(self, partition: int) -> None:
+        if 0 <= partition < self._count:
+            return
+        try:
+            described = await self._admin.describe_topics([self._topic])
+            there = len(described[self._topic].partitions)
+            self._count = max(there, await self._grows_to() if partition >= there else 0)
+        except (TopicMissing, NotAuthorized):
+            return  # It may be created, or made larger, by what is sent.
+        if not 0 <= partition < self._count:
+            growth = f" and grows to {self._count}" if self._count > there else ""
+            raise InvalidInput(
+                f"topic {self._topic!r} has {there} partitions{growth}, numbered from 0, so there"
+                f" is no partition {partition}"
+            )
+
+    async def _grows_to(self) -> int:
+        resource = topic_resource(self._topic)
+        found = await self._admin.describe_configs([resource], names=[_GROWS_TO])
+        entry = found[resource].get(_GROWS_TO)
+        return int(entry.value) if entry is not None and entry.value is not None else 0
+
+
 async def produce(
     producer: Producer,
     topic: str,
@@ -92,11 +130,15 @@ async def produce(
     on_sent: Callable[[int], None],
     *,
     acknowledged: Callable[[Acknowledged], None],
+    check: Callable[[int], Awaitable[None]] | None = None,
 ) -> int:
-    """Sends all of them, and waits for every acknowledgement; how many there were."""
+    """Sends all of them, and waits for every acknowledgement; how many there were. `check` raises
+    for a partition that cannot be meant."""
     deliveries: list[Delivery] = []
     sent = 0
     for line in lines:
+        if check is not None and line.partition is not None:
+            await check(line.partition)
         deliveries.append(
             await producer.enqueue(
                 topic,

@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Final
 from lograft.client.errors import (
     AuthenticationFailed,
     BrokerError,
+    BrokerMissing,
     BufferFull,
     ClientError,
     Closed,
@@ -213,6 +214,7 @@ __all__ = [
     "BatchCorrupt",
     "BrokerDescription",
     "BrokerError",
+    "BrokerMissing",
     "BufferFull",
     "ClientError",
     "Closed",

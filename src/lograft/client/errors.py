@@ -2,6 +2,7 @@
 
 ClientError
 ├─ ConnectionFailed      never sent: nobody there, no handshake, wrong password (stage says which)
+├─ BrokerMissing         never sent: the cluster has no broker of that id now
 ├─ OutcomeUnknown        sent, and no answer came: it may have happened or not
 ├─ BrokerError           the broker answered with one of Kafka's error codes
 │  └─ …                  a class for each code that programs tell apart
@@ -15,7 +16,7 @@ ClientError
 └─ WrongUse              a call that makes no sense now; a bug in the program
 """
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import Any, ClassVar, Final
 
 from lograft.model.errors import ErrorCode, LograftError
@@ -63,6 +64,23 @@ class AuthenticationFailed(ConnectionFailed):
     """
 
     is_retriable = False
+
+
+class BrokerMissing(ClientError):
+    """The cluster has no broker of that id, or it is down.
+
+    try:
+        await admin.describe_log_dirs([77])
+    except BrokerMissing as error:
+        print(error.broker, error)
+    """
+
+    is_retriable = True
+
+    def __init__(self, broker: int, there: Iterable[int]) -> None:
+        listed = ", ".join(map(str, sorted(there))) or "none known"
+        super().__init__(f"there is no broker {broker} in the cluster now; there are: {listed}")
+        self.broker = broker
 
 
 class OutcomeUnknown(ClientError):

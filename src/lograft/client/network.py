@@ -11,7 +11,7 @@ from typing import Final, NamedTuple, TypeAlias, TypeVar
 
 from lograft.client.backoff import backoff_ms
 from lograft.client.client_settings import ClientSettings
-from lograft.client.errors import Closed, ConnectionFailed
+from lograft.client.errors import BrokerMissing, Closed, ConnectionFailed
 from lograft.client.handshake import open_link
 from lograft.client.link import Link, Request
 from lograft.model.seams import Address, Runtime, Transport
@@ -77,8 +77,8 @@ class Network:
         at_most: int | None = None,
     ) -> R:
         """Asks one broker, once; None: whichever has the least to do. `at_least`, `at_most`: the
-        versions that can say what is meant. Raises ConnectionFailed, OutcomeUnknown or
-        UnsupportedByBroker."""
+        versions that can say what is meant. Raises ConnectionFailed, BrokerMissing, OutcomeUnknown
+        or UnsupportedByBroker."""
         link = await (self.any_link() if node is None else self.link(node, lane))
         return await link.ask(
             request,
@@ -89,14 +89,14 @@ class Network:
 
     async def link(self, node: Node, lane: str = SHORT) -> Link:
         """The connection to a broker, once it may be used. Waits out the back-off after a failure
-        and what the broker has asked us to wait, then tries once. Raises ConnectionFailed."""
+        and what the broker has asked us to wait, then tries once. Raises ConnectionFailed, or
+        BrokerMissing for an id that the last metadata did not name."""
         if self._is_closed:
             raise Closed("the client is closed")
         address = self._address_of(node)
         if address is None:
-            raise ConnectionFailed(
-                Address("broker", 0), "connect", f"broker {node} is not in the cluster now"
-            )
+            assert isinstance(node, int), "an address is where it says"
+            raise BrokerMissing(node, self._brokers)
         road = self._roads.get((node, lane))
         if road is None or road.address != address:
             road = self._roads[node, lane] = _Road(
@@ -111,11 +111,11 @@ class Network:
 
     async def any_link(self) -> Link:
         """To the broker that has the least to do; tries one after another."""
-        failure: ConnectionFailed | None = None
+        failure: ConnectionFailed | BrokerMissing | None = None
         for node in self._by_load():
             try:
                 return await self.link(node)
-            except ConnectionFailed as error:
+            except (ConnectionFailed, BrokerMissing) as error:
                 if not error.is_retriable:
                     raise
                 failure = error

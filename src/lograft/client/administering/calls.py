@@ -12,6 +12,7 @@ from lograft.client.backoff import backoff_ms
 from lograft.client.core import ClientCore
 from lograft.client.errors import (
     BrokerError,
+    BrokerMissing,
     ClientError,
     ConnectionFailed,
     SomeFailed,
@@ -72,8 +73,8 @@ _PASSING: Final = frozenset(
         ErrorCode.unstable_offset_commit,
     )
 )
-#: A topic that has just been made may not be known to every broker yet; one that does not exist
-#: shall not cost a minute.
+#: A topic or broker that is new may not be known to every broker yet; one that does not exist shall
+#: not cost a minute.
 _MISSING: Final = frozenset((ErrorCode.unknown_topic_or_partition, ErrorCode.unknown_topic_id))
 _MISSING_ATTEMPTS_MAX: Final = 4
 
@@ -211,7 +212,8 @@ class Calls:
 
     async def brokers(self, ids: Sequence[int]) -> Places[int]:
         await self.metadata([])
-        return {one: one for one in ids}
+        there = self._core.network.brokers
+        return {one: one if one in there else BrokerMissing(one, there) for one in ids}
 
     async def leaders(self, partitions: Sequence[TopicPartition]) -> Places[TopicPartition]:
         told = await self.metadata(sorted({one.topic for one in partitions}))
@@ -340,9 +342,11 @@ async def _asked(
 
 
 def _may_pass(error: ClientError, failures: int) -> bool:
+    if isinstance(error, BrokerMissing) or (
+        isinstance(error, BrokerError) and error.code in _MISSING
+    ):
+        return failures < _MISSING_ATTEMPTS_MAX
     if isinstance(error, BrokerError):
-        if error.code in _MISSING:
-            return failures < _MISSING_ATTEMPTS_MAX
         return error.code in _PASSING
     return error.is_retriable
 

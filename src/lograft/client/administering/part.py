@@ -49,7 +49,8 @@ class AdminPart:
 
     async def probe(self, node: int | Address) -> None:
         """Makes sure that one node answers at its address, a broker by its id at the address that
-        it advertises; raises ConnectionFailed at once, whose `stage` says how far it came.
+        it advertises; raises ConnectionFailed at once, whose `stage` says how far it came, or
+        BrokerMissing.
 
             await admin.probe(1)
         """
