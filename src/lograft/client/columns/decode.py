@@ -1,11 +1,11 @@
 """Record batches as Arrow columns, without a Python object per record.
 
-Where records begin is a chain (each says how long it is), so it is followed first: by leaps where
-neighbours are of equal length, else by a plain loop over the lengths alone. All else is arithmetic
-on whole columns: numbers of variable length by take and mask, keys and values as Arrow arrays over
-the fetched bytes, from which `take` gathers what lies between their ends.
+Where records begin is found first (chains.py). All else is arithmetic on whole columns: numbers of
+variable length by take and mask, keys and values as Arrow arrays over the fetched bytes, from which
+`take` gathers what lies between their ends.
 
-Every position that a record names is checked against the record's end before it is used.
+Every length that a record names is checked against the record's end before it is used, and that the
+record's parts fill it.
 """
 
 from collections.abc import Sequence
@@ -15,30 +15,22 @@ from typing import Any, Final, NamedTuple, TypeAlias
 import numpy as np
 import pyarrow as pa
 
+from lograft.client.columns.chains import Bytes, Ints, record_starts
 from lograft.client.consuming.fetched import Batch, Slice, visible_batches
 from lograft.model.seams import Buffer
 from lograft.wire.batches import CODEC_MASK, HEADER_SIZE, MalformedBatch
 from lograft.wire.compression import decompress
 
-#: Positions have 32 bits, all else 64.
-Ints: TypeAlias = np.ndarray[Any, np.dtype[np.signedinteger[Any]]]
-Bytes: TypeAlias = np.ndarray[Any, np.dtype[np.uint8]]
 Mask: TypeAlias = np.ndarray[Any, np.dtype[np.bool_]]
 
 #: What a consumer takes of one compressed batch when it is unpacked.
 BATCH_BYTES_MAX: Final = 256 << 20
-#: A number of 64 bits takes at most ten bytes.
-_VARINT_BYTES_MAX: Final = 10
-#: A record has at least a byte for each: length, attributes, two deltas, two lengths, a count.
-_RECORD_BYTES_MIN: Final = 7
 #: Records that are decoded at a time: their columns stay in the processor's caches.
 _BLOCK: Final = 16_384
-#: Finding out that fewer neighbours are of equal length costs more than walking past them; after
-#: so many disappointments the rest of a batch is walked.
-_RUN_MIN: Final = 64
-_MISSES_MAX: Final = 2
 #: Arrow's 32-bit offsets end here; larger inputs are decoded in parts.
 _POSITIONS_MAX: Final = (1 << 31) - 1
+#: The numbers that take a byte.
+_ZIGZAG: Final = np.array([(byte >> 1) ^ -(byte & 1) for byte in range(128)], np.int64)
 
 HEADER_TYPE: Final = pa.list_(
     pa.struct([pa.field("key", pa.string(), nullable=False), pa.field("value", pa.binary())])
@@ -103,68 +95,85 @@ def decode_records(
     data: Buffer, batches: Sequence[Batch], *, batch_bytes_max: int = BATCH_BYTES_MAX
 ) -> Records:
     layout = _lay_out(data, batches, batch_bytes_max)
-    begins, counts = _starts(layout)
-    facts = _facts_of_batches(layout)
-    parts = np.repeat(np.arange(len(counts)), counts)
-    # The last record of a batch ends with it, every other where the next one begins.
-    ends = np.append(begins[1:], facts.ends[-1:])
-    ends[np.cumsum(counts)[counts > 0] - 1] = facts.ends[counts > 0]
+    begins, counts = record_starts(
+        layout.raw,
+        layout.data,
+        [(begin, end, batch.header.record_count) for begin, end, batch in layout.parts],
+    )
+    rows = _rows_of(layout, begins, counts)
     blocks = [
-        _read_block(layout.data, begins[block], ends[block], parts[block], facts)
-        for block in (slice(at, at + _BLOCK) for at in range(0, len(parts), _BLOCK))
+        _read_block(layout.data, rows.part(at, at + _BLOCK)) for at in range(0, len(begins), _BLOCK)
     ]
     if len(blocks) == 1:
         return blocks[0]
     return _joined(layout.data, blocks)
 
 
-class _Facts(NamedTuple):
-    """Of the batches' headers, a row each."""
+class _Rows(NamedTuple):
+    """What is known of each record before it is read: where it lies, and what its batch says."""
 
+    begins: Ints
     ends: Ints
     base_offsets: Ints
     base_timestamps: Ints
     max_timestamps: Ints
     is_log_append: Mask
 
+    def part(self, begin: int, end: int) -> "_Rows":
+        return _Rows(*(column[begin:end] for column in self))  # type: ignore[arg-type]
 
-def _facts_of_batches(layout: _Layout) -> _Facts:
+
+def _rows_of(layout: _Layout, begins: Ints, counts: Ints) -> _Rows:
     headers = [batch.header for _, _, batch in layout.parts]
-    return _Facts(
-        np.array([end for _, end, _ in layout.parts], np.int32),
-        np.array([one.base_offset for one in headers], np.int64),
-        np.array([one.base_timestamp for one in headers], np.int64),
-        np.array([one.max_timestamp for one in headers], np.int64),
-        np.array([one.timestamp_type_log_append for one in headers], np.bool_),
+
+    def of_batch(facts: list[int], kind: Any = np.int64) -> Any:
+        return np.repeat(np.array(facts, kind), counts)
+
+    # The last record of a batch ends with it, every other where the next one begins.
+    ends = np.empty_like(begins)
+    ends[:-1] = begins[1:]
+    ends[np.cumsum(counts)[counts > 0] - 1] = np.array(
+        [end for _, end, _ in layout.parts], np.int32
+    )[counts > 0]
+    return _Rows(
+        begins,
+        ends,
+        of_batch([one.base_offset for one in headers]),
+        of_batch([one.base_timestamp for one in headers]),
+        of_batch([one.max_timestamp for one in headers]),
+        of_batch([one.timestamp_type_log_append for one in headers], np.bool_),
     )
 
 
-def _read_block(data: Bytes, begins: Ints, ends: Ints, parts: Ints, facts: _Facts) -> Records:
-    """Some records, given where each begins and ends and which batch it is of."""
-    lengths, bodies = _varints(data, begins, ends)
+def _read_block(data: Bytes, rows: _Rows) -> Records:
+    """Some records, at least one. A position only ever grows, so it is enough to look at the last
+    one: if that lies in the record, the others did."""
+    ends = rows.ends
+    lengths, bodies = _varints(data, rows.begins)
     # Only now is it known that the chain was followed rightly.
     _require(lengths == ends - bodies, "a record's length is wrong")
-    _require(lengths >= _RECORD_BYTES_MIN - 1, "a record's length is not possible")
 
-    deltas, position = _varints(data, bodies + 1, ends)
-    offset_deltas, position = _varints(data, position, ends)
-    key_lengths, key_begins = _varints(data, position, ends)
+    deltas, position = _varints(data, bodies + 1)
+    offset_deltas, position = _varints(data, position)
+    key_lengths, key_begins = _varints(data, position)
     key_ends = _after(key_lengths, key_begins, ends, "key")
-    value_lengths, value_begins = _varints(data, np.maximum(key_ends, key_begins), ends)
+    value_lengths, value_begins = _varints(data, np.maximum(key_ends, key_begins))
     value_ends = _after(value_lengths, value_begins, ends, "value")
-    header_counts, header_begins = _varints(data, np.maximum(value_ends, value_begins), ends)
+    header_counts, header_begins = _varints(data, np.maximum(value_ends, value_begins))
     _require(header_counts >= 0, "a negative count of headers")
-    _require((header_counts > 0) | (header_begins == ends), "a record is not as long as it says")
+    _require(
+        (header_begins == ends) | (header_counts > 0) & (header_begins < ends),
+        "a record is not as long as it says",
+    )
 
-    is_log_append = facts.is_log_append[parts]
-    timestamps = facts.base_timestamps[parts] + deltas
-    if is_log_append.any():
-        timestamps = np.where(is_log_append, facts.max_timestamps[parts], timestamps)
+    timestamps = rows.base_timestamps + deltas
+    if _any(rows.is_log_append):
+        timestamps = np.where(rows.is_log_append, rows.max_timestamps, timestamps)
     return Records(
         data,
-        facts.base_offsets[parts] + offset_deltas,
+        rows.base_offsets + offset_deltas,
         timestamps,
-        is_log_append,
+        rows.is_log_append,
         (key_begins, key_ends),
         (value_begins, value_ends),
         header_counts,
@@ -195,10 +204,10 @@ def to_arrow(
         _binary(records.data, *records.keys),
         _binary(records.data, *records.values),
         _constant(topic, pa.string(), count),
-        pa.array(np.full(count, partition, np.int32)),
-        pa.array(records.offsets),
-        pa.array(records.timestamps_ms * 1000).cast(SCHEMA.field("timestamp").type),
-        pa.array(records.is_log_append.astype(np.int32)),
+        _numbers(np.full(count, partition, np.int32), pa.int32()),
+        _numbers(records.offsets, pa.int64()),
+        _numbers(records.timestamps_ms * 1000, SCHEMA.field("timestamp").type),
+        _numbers(records.is_log_append.astype(np.int32), pa.int32()),
     ]
     if with_headers:
         columns.append(_headers(records))
@@ -237,127 +246,37 @@ def _lay_out(data: Buffer, batches: Sequence[Batch], bytes_max: int) -> _Layout:
     return _Layout(whole, np.frombuffer(whole, np.uint8), parts)
 
 
-def _starts(layout: _Layout) -> tuple[Ints, Ints]:
-    """Where each record begins, and how many each batch has.
-
-    Lengths are taken at their word here: `_read_block` checks that every record ends where the next
-    one begins, so a chain that went astray is found out before anything of it is used.
-    """
-    counts = []
-    chains: list[Ints] = []
-    for begin, end, batch in layout.parts:
-        count = batch.header.record_count
-        if count < 0 or count * _RECORD_BYTES_MIN > end - begin:
-            raise MalformedBatch(f"{count} records do not fit in {end - begin} bytes")
-        counts.append(count)
-        if _follow(layout, begin, end, count, chains) != end:
-            raise MalformedBatch("the records do not fill their batch")
-    begins = np.concatenate(chains) if chains else np.zeros(0, np.int32)
-    return begins, np.array(counts, np.int64)
-
-
-def _follow(layout: _Layout, begin: int, end: int, count: int, chains: list[Ints]) -> int:
-    """Adds where the records of one batch begin; returns where the last one ends."""
-    position = begin
-    misses = 0 if count >= _RUN_MIN else _MISSES_MAX
-    while count and misses < _MISSES_MAX:
-        run, stride = _equal_run(layout.data, position, end, count)
-        chains.append(np.arange(position, position + stride * run, stride, dtype=np.int32))
-        position += stride * run
-        count -= run
-        misses += run < _RUN_MIN
-    if count:
-        walked, position = _walk(layout.raw, position, count)
-        chains.append(np.array(walked, np.int32))
-    return position
-
-
-def _equal_run(data: Bytes, position: int, end: int, count: int) -> tuple[int, int]:
-    """How many records from here on are as long as the first (at least that one), and how long."""
-    width, length = _length_at(data[position : min(position + _VARINT_BYTES_MAX, end)])
-    stride = width + length
-    if length < _RECORD_BYTES_MIN - 1 or position + stride > end:
-        raise MalformedBatch("a record's length is not possible")
-    leap = min(count, (end - position) // stride)
-    whole = data[position : position + leap * stride].reshape(leap, stride)
-    is_same = whole[:, 0] == whole[0, 0]
-    for byte in range(1, width):
-        is_same &= whole[:, byte] == whole[0, byte]
-    run = leap if is_same.all() else int(is_same.argmin())
-    return run, stride
-
-
-def _length_at(data: Bytes) -> tuple[int, int]:
-    """Of a varint: how many bytes it takes, and its value."""
-    value = shift = 0
-    for width, byte in enumerate(data.tolist(), 1):
-        value |= (byte & 0x7F) << shift
-        if byte < 0x80:
-            return width, (value >> 1) ^ -(value & 1)
-        shift += 7
-    raise MalformedBatch("the records are cut short")
-
-
-def _walk(raw: Buffer, position: int, count: int) -> tuple[list[int], int]:
-    """Follows the chain one by one: where the records begin, and where the last one ends. The only
-    loop over records, so it looks at their lengths only and checks nothing."""
-    found: list[int] = []
-    add = found.append
-    try:
-        for _ in range(count):
-            add(position)
-            byte = raw[position]
-            if byte < 0x80:
-                position += (byte >> 1) + 1
-                continue
-            second = raw[position + 1]
-            if second < 0x80:
-                position += (byte & 0x7E | second << 7) // 2 + 2
-                continue
-            value, shift = byte & 0x7F | (second & 0x7F) << 7, 14
-            position += 2
-            while (byte := raw[position]) >= 0x80:
-                value |= (byte & 0x7F) << shift
-                shift += 7
-                position += 1
-            position += ((value | byte << shift) >> 1) + 1
-    except IndexError:
-        raise MalformedBatch("the records are cut short") from None
-    return found, position
-
-
 # ── numbers and bytes of whole columns ───────────────────────────────────────────────────────
 
 
-def _varints(data: Bytes, positions: Ints, ends: Ints) -> tuple[Ints, Ints]:
-    """The zigzag numbers at these positions, and the positions after them."""
-    _require(positions < ends, "a record is cut short")
-    byte = data.take(positions)
-    after = positions + 1
-    goes_on = byte >= 0x80
-    if not goes_on.any():
-        small = byte.astype(np.int64)
-        return (small >> 1) ^ -(small & 1), after
-    raw = (byte & 0x7F).astype(np.int64)
-    more = np.flatnonzero(goes_on)
-    shift = 7
-    while len(more):
-        if shift > 63:
-            raise MalformedBatch("a number of more than ten bytes")
-        if len(more) == len(positions):
-            _require(after < ends, "a record is cut short")
-            byte = data.take(after)
-            raw |= (byte & 0x7F).astype(np.int64) << shift
-            after += 1
-        else:
-            where = after[more]
-            _require(where < ends[more], "a record is cut short")
-            byte = data.take(where)
-            # The tenth byte's bits beyond the 64th fall off the end, as in Java.
-            raw[more] |= (byte & 0x7F).astype(np.int64) << shift
-            after[more] += 1
-        more = more[byte >= 0x80]
-        shift += 7
+def _varints(data: Bytes, positions: Ints) -> tuple[Ints, Ints]:
+    """The zigzag numbers at these positions, and the positions after them. What lies at the end of
+    the data is cut short; whether a number reaches into the next record is for the caller."""
+    try:
+        byte = data.take(positions)
+        after = positions + 1
+        goes_on = byte >= 0x80
+        if not _any(goes_on):
+            return _ZIGZAG.take(byte), after
+        raw = (byte & 0x7F).astype(np.int64)
+        more = np.flatnonzero(goes_on)
+        shift = 7
+        while len(more):
+            if shift > 63:
+                raise MalformedBatch("a number of more than ten bytes")
+            if len(more) == len(positions):
+                byte = data.take(after)
+                raw |= (byte & 0x7F).astype(np.int64) << shift
+                after += 1
+            else:
+                byte = data.take(after[more])
+                # The tenth byte's bits beyond the 64th fall off the end, as in Java.
+                raw[more] |= (byte & 0x7F).astype(np.int64) << shift
+                after[more] += 1
+            more = more[byte >= 0x80]
+            shift += 7
+    except IndexError:
+        raise MalformedBatch("a record is cut short") from None
     zigzag = (raw.view(np.uint64) >> np.uint64(1)).view(np.int64) ^ -(raw & 1)
     return zigzag, after
 
@@ -371,8 +290,18 @@ def _after(lengths: Ints, begins: Ints, ends: Ints, what: str) -> Ints:
 
 
 def _require(holds: Mask, problem: str) -> None:
-    if not holds.all():
+    if not _all(holds):
         raise MalformedBatch(problem)
+
+
+def _all(mask: Mask) -> bool:
+    """Of at least one. numpy's own method goes through Python: three times the time for a few
+    thousand."""
+    return bool(mask[mask.argmin()])
+
+
+def _any(mask: Mask) -> bool:
+    return bool(mask[mask.argmax()])
 
 
 def _binary(data: Bytes, begins: Ints, ends: Ints) -> pa.Array:
@@ -385,20 +314,26 @@ def _binary(data: Bytes, begins: Ints, ends: Ints) -> pa.Array:
     if not count:
         return pa.array([], pa.binary())
     is_null = ends < begins
-    if is_null.all():
-        return pa.nulls(count, pa.binary())
     bounds = np.empty(2 * count, np.int32)
     bounds[0::2] = begins
-    bounds[1::2] = np.maximum(ends, begins)
+    bounds[1::2] = ends
     validity = None
-    if is_null.any():
+    if _any(is_null):
+        if _all(is_null):
+            return pa.nulls(count, pa.binary())
+        np.maximum(ends, begins, out=bounds[1::2])
         valid = np.ones(2 * count - 1, np.bool_)
         valid[0::2] = ~is_null
         validity = pa.py_buffer(np.packbits(valid, bitorder="little"))
     whole = pa.Array.from_buffers(
         pa.binary(), 2 * count - 1, [validity, pa.py_buffer(bounds), pa.py_buffer(data)]
     )
-    return whole.take(pa.array(np.arange(0, 2 * count, 2, dtype=np.int32)))
+    return whole.take(_numbers(np.arange(0, 2 * count, 2, dtype=np.int32), pa.int32()))
+
+
+def _numbers(column: Ints, kind: pa.DataType) -> pa.Array:
+    """Over numpy's own memory. (pa.array would import pandas to see whether it is one of its.)"""
+    return pa.Array.from_buffers(kind, len(column), [None, pa.py_buffer(column)])
 
 
 def _constant(value: str, kind: pa.DataType, count: int) -> pa.Array:
@@ -411,16 +346,20 @@ def _headers(records: Records) -> pa.Array:
     counts = records.header_counts
     positions, ends = records.headers
     rows = np.flatnonzero(counts)
+    bounds = _numbers(np.concatenate(([0], np.cumsum(counts))).astype(np.int32), pa.int32())
+    if not len(rows):
+        empty = pa.array([], HEADER_TYPE.value_type)
+        return pa.ListArray.from_arrays(bounds, empty, type=HEADER_TYPE)
     positions, ends = positions[rows].copy(), ends[rows]
     # A header takes at least two bytes.
     _require(counts[rows] <= (ends - positions) // 2, "headers do not fit in their record")
     found: list[tuple[Ints, ...]] = []
     round_ = 0
     while len(rows):
-        key_lengths, key_begins = _varints(records.data, positions, ends)
+        key_lengths, key_begins = _varints(records.data, positions)
         _require(key_lengths >= 0, "a record header without a key")
         key_ends = _after(key_lengths, key_begins, ends, "header's key")
-        value_lengths, value_begins = _varints(records.data, key_ends, ends)
+        value_lengths, value_begins = _varints(records.data, key_ends)
         value_ends = _after(value_lengths, value_begins, ends, "header's value")
         found.append((rows, key_begins, key_ends, value_begins, value_ends))
         round_ += 1
@@ -428,10 +367,6 @@ def _headers(records: Records) -> pa.Array:
         is_last = counts[rows] == round_
         _require(~is_last | (positions == ends), "a record is not as long as it says")
         rows, positions, ends = rows[~is_last], positions[~is_last], ends[~is_last]
-    bounds = pa.array(np.concatenate(([0], np.cumsum(counts))).astype(np.int32))
-    if not found:
-        empty = pa.array([], HEADER_TYPE.value_type)
-        return pa.ListArray.from_arrays(bounds, empty, type=HEADER_TYPE)
     owner, *places = (np.concatenate(column) for column in zip(*found, strict=True))
     order = np.argsort(owner, kind="stable")
     key_begins, key_ends, value_begins, value_ends = (place[order] for place in places)
