@@ -217,9 +217,15 @@ def test_state_is_the_latest_value_of_every_key(running: Running) -> None:
     for key, values in history.items():
         for value in values:
             producer.produce(running.topic, key=key, value=value)
+    # A key that moves when partitions are added begins there with small offsets.
+    now_ms = int(time.time() * 1000)
+    for _ in range(5):
+        producer.produce(running.topic, key="moved", value="old", partition=0, timestamp=now_ms)
+    producer.produce(running.topic, key="moved", value="new", partition=1, timestamp=now_ms + 1)
     producer.flush(PATIENCE_SECONDS)
     state = State(folder=str(running.folder))
     running.run("state", state)
+    producer.produce(running.topic, key="moved", value="late", partition=0, timestamp=now_ms)
     producer.produce(running.topic, key="two", value=None)
     producer.produce(running.topic, key="three", value="3")
     producer.flush(PATIENCE_SECONDS)
@@ -228,7 +234,7 @@ def test_state_is_the_latest_value_of_every_key(running: Running) -> None:
     assert current is not None
     rows = running.table(Path(current).name)
     found = {bytes(row["key"]): bytes(row["value"]) for row in rows}  # type: ignore[call-overload]
-    assert found == {b"one": b"2", b"three": b"3"}
+    assert found == {b"one": b"2", b"three": b"3", b"moved": b"new"}
 
 
 def test_audit_sees_unread_ranges_hot_keys_and_sequences(running: Running) -> None:

@@ -36,18 +36,27 @@ class StateTable:
         news = records.filter(F.col("key").isNotNull()).select(
             "topic", "key", "value", "partition", "offset", "timestamp"
         )
-        # What comes later counts, whatever its time says: batches come in order, and in a batch a
-        # key is in one partition, in the order of its offsets.
-        newest = Window.partitionBy("topic", "key").orderBy(F.desc("_is_new"), F.desc("offset"))
         known = self.current(records.sparkSession)
         together = news.withColumn("_is_new", F.lit(True))
         if known is not None:
             together = together.unionByName(known.withColumn("_is_new", F.lit(False)))
-        latest = together.withColumn("_rank", F.row_number().over(newest))
-        rows = latest.filter("_rank = 1 and value is not null").drop("_rank", "_is_new")
+        rows = _latest(together).filter("value is not null").drop("_is_new")
         rows.write.parquet(self.snapshots.staging(f"v-{batch_id}"))
         self.snapshots.switch(batch_id)
 
     def current(self, spark: SparkSession) -> DataFrame | None:
         path = self.snapshots.current_path()
         return None if path is None else spark.read.parquet(path)
+
+
+def _latest(rows: DataFrame) -> DataFrame:
+    """One row for each key. In a partition the last counts, whatever its time says. A key that is
+    in several, as after partitions were added, is where its newest record is."""
+    of_key = Window.partitionBy("topic", "key")
+    last = Window.partitionBy("topic", "key", "partition").orderBy(
+        F.desc("_is_new"), F.desc("offset")
+    )
+    newest = of_key.orderBy(F.desc("timestamp"), F.desc("_is_new"), F.desc("partition"))
+    by_key = rows.repartition("topic", "key")  # for both windows
+    lasts = by_key.withColumn("_rank", F.row_number().over(last)).filter("_rank = 1")
+    return lasts.withColumn("_rank", F.row_number().over(newest)).filter("_rank = 1").drop("_rank")
