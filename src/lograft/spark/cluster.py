@@ -7,11 +7,9 @@ something is asked. Between two questions nothing moves, which a connection does
 import asyncio
 import re
 from collections.abc import Collection, Coroutine, Iterable, Mapping
-from typing import Any, Final, NamedTuple, TypeVar
+from typing import TYPE_CHECKING, Any, Final, NamedTuple, TypeVar
 from uuid import UUID
 
-from lograft.client.admin import Admin, topic_resource
-from lograft.client.consumer import Consumer
 from lograft.client.consuming.offsets import OffsetLookup
 from lograft.client.consuming.ranges import RangeReader
 from lograft.client.consuming.settings import ConsumerSettings
@@ -32,6 +30,9 @@ from lograft.spark.offsets import (
     check_covers,
 )
 from lograft.spark.options import ReadOptions, Subscription
+
+if TYPE_CHECKING:
+    from lograft.client.consumer import Consumer
 
 T = TypeVar("T")
 
@@ -204,6 +205,8 @@ class Cluster:
         return {one: answer.offset for one, answer in found.items()}
 
     async def _check_may_hold(self, group: str, topics: Collection[str]) -> None:
+        from lograft.client.admin import Admin, topic_resource
+
         async with Admin(self._options.client) as admin:
             found = await admin.describe_configs(map(topic_resource, topics), names=(HOLD_GROUPS,))
         for resource, settings in found.items():
@@ -223,6 +226,8 @@ class Cluster:
         self, group: str, offsets: Mapping[TopicPartition, OffsetAndMetadata]
     ) -> None:
         if self._committer is None:
+            from lograft.client.consumer import Consumer
+
             self._committer = Consumer({**self._options.client, "group.id": group})
             await self._committer.start()
         await self._committer.commit(offsets)
