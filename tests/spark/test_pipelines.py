@@ -30,6 +30,7 @@ from lograft.spark.pipelines.settings import (
     Windows,
 )
 from lograft.spark.pipelines.tables import table_writer
+from tests.spark.reading import committed_values
 from tests.spark.topics import PATIENCE_SECONDS, Topics
 
 NewTopic = Callable[..., str]
@@ -208,6 +209,25 @@ def test_windows_into_a_table(running: Running) -> None:
     rows = running.table(str(Path(current).relative_to(running.folder)))
     counted = sorted((row["user"], row["clicks"], row["spent"]) for row in rows)
     assert counted == [("a", 1, 1), ("a", 3, 3), ("a", 4, 4), ("b", 2, 2)]
+
+
+def test_windows_into_a_topic_as_they_grow(running: Running, new_topic: NewTopic) -> None:
+    target = new_topic(1)
+    windows = Windows(
+        folder=str(running.folder),
+        window="1 minute",
+        schema="id BIGINT",
+        mode="update",
+        topic=target,
+    )
+    moment = int(time.time()) // 60 * 60_000
+    running.fill({"id": 1}, {"id": 2}, timestamp_ms=moment)
+    running.run("windows", windows)
+    running.fill({"id": 3}, timestamp_ms=moment + 1)
+    running.run("windows", windows)
+    told = [json.loads(one) for one in committed_values(running.topics, target, 1)]
+    assert sorted(one["records"] for one in told) == [2, 3]
+    assert len({one["window_start"] for one in told}) == 1
 
 
 def test_state_is_the_latest_value_of_every_key(running: Running) -> None:

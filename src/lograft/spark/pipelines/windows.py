@@ -4,6 +4,8 @@ A window of mode append is told once, when the watermark has passed its end; rec
 later than that are not counted any more. With mode complete the table is always all windows so far.
 """
 
+from collections.abc import Mapping
+
 from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F
 from pyspark.sql.types import StructType
@@ -25,14 +27,13 @@ def windows(spark: SparkSession, settings: Settings, watch: Watch) -> None:
     folder = Folder(asked.folder)
     check_checkpoint(folder)
     frame = aggregated(stream_of(spark, settings), _schema(spark, settings, folder), asked)
+    if asked.topic is not None:
+        frame = as_records(frame, asked)
     writer = frame.writeStream.outputMode(asked.mode).queryName("windows")
     writer = writer.option("checkpointLocation", folder.path(CHECKPOINT))
     if asked.topic is not None:
-        rows = as_records(frame, asked)
-        writer = rows.writeStream.outputMode(asked.mode).queryName("windows").format("lograft")
-        writer = writer.options(**settings.source.options(), topic=asked.topic)
-        writer = writer.option("delivery", "exactly-once")
-        writer = writer.option("checkpointLocation", folder.path(CHECKPOINT))
+        options = settings.source.options() | {"topic": asked.topic, "delivery": "exactly-once"}
+        writer = writer.foreachBatch(_Told(folder, options).add)
     elif asked.mode == "append":
         writer = writer.foreachBatch(_Appended(folder, BatchTable(folder.path("table"))).add)
     else:
@@ -85,6 +86,19 @@ def _schema(spark: SparkSession, settings: Settings, folder: Folder) -> StructTy
         )
     folder.write_json(found.jsonValue(), "_schema.json")
     return found
+
+
+class _Told:
+    """Into a topic. Not by the sink for streams, which Spark lets have no mode update."""
+
+    def __init__(self, folder: Folder, options: Mapping[str, str]) -> None:
+        self._folder = folder
+        self._options = options
+
+    def add(self, rows: DataFrame, batch_id: int) -> None:
+        # Under a name, so that the topic knows the batch when it comes again.
+        name = {"txnAppId": f"windows-{take(self._folder)}", "txnVersion": str(batch_id)}
+        rows.write.format("lograft").mode("append").options(**self._options, **name).save()
 
 
 class _Appended:
