@@ -14,7 +14,7 @@ folder = "./lake/orders"
 import tomllib
 import types
 import typing
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import MISSING, dataclass, field, fields
 from difflib import get_close_matches
 from typing import Any, Final, TypeVar
@@ -45,6 +45,12 @@ class Source:
     fail_on_data_loss: bool = True
     #: Client settings, by Kafka's names.
     kafka: Mapping[str, str] = field(default_factory=dict)
+
+    def check(self) -> None:
+        if not self.topics or not all(self.topics):
+            raise InvalidConfig("source.topics must name at least one topic, and no empty one")
+        for name in ("max_offsets_per_trigger", "max_bytes_per_trigger"):
+            _check_at_least(1, f"source.{name}", getattr(self, name))
 
     def options(self) -> dict[str, str]:
         """For `format("lograft")`, without where to begin."""
@@ -132,6 +138,7 @@ class Lake:
     compact_every: int = 20
 
     def check(self) -> None:
+        _check_at_least(0, "lake.compact_every", self.compact_every)
         if self.format not in ("parquet", "delta", "iceberg"):
             raise InvalidConfig(
                 f"lake.format is {self.format!r}, but must be parquet, delta or iceberg"
@@ -182,6 +189,9 @@ class Audit:
     #: Also reads `__consumer_offsets`, which not everybody may: when groups have read what.
     commit_history: bool = True
 
+    def check(self) -> None:
+        _check_at_least(0, "audit.hot_keys", self.hot_keys)
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class State:
@@ -227,12 +237,18 @@ def _read(kind: type[T], given: Mapping[str, Any], where: str) -> T:
     return made
 
 
+def _check_at_least(lowest: int, name: str, number: int | None) -> None:
+    if number is not None and number < lowest:
+        raise InvalidConfig(f"{name} is {number}, but must be at least {lowest}")
+
+
 def _value(kind: Any, value: Any, where: str) -> Any:
     origin = typing.get_origin(kind)
     if origin in (types.UnionType, typing.Union):
         kinds = [one for one in typing.get_args(kind) if one is not types.NoneType]
-        fitting = [one for one in kinds if one is type(value)]
-        return _value(fitting[0] if fitting else kinds[0], value, where)
+        if len(kinds) == 1:
+            return _value(kinds[0], value, where)
+        return _plain(kinds, value, where)
     if origin is tuple:
         if not isinstance(value, list) or not all(isinstance(one, str) for one in value):
             raise InvalidConfig(f"{where} is {value!r}, but must be a list of strings")
@@ -240,9 +256,26 @@ def _value(kind: Any, value: Any, where: str) -> Any:
     if origin is Mapping:
         if not isinstance(value, dict):
             raise InvalidConfig(f"{where} is {value!r}, but must be a table")
-        return {str(name): str(one) for name, one in value.items()}
-    if isinstance(kind, type) and not isinstance(value, kind):
-        if isinstance(value, dict):
-            return _read(kind, value, f"{where}.")
-        raise InvalidConfig(f"{where} is {value!r}, but must be {_NOUNS.get(kind, 'a section')}")
+        return {name: _as_text(one, f"{where}.{name}") for name, one in value.items()}
+    if kind in _NOUNS:
+        return _plain([kind], value, where)
+    if not isinstance(value, dict):
+        raise InvalidConfig(f"{where} is {value!r}, but must be a section")
+    return _read(kind, value, f"{where}.")
+
+
+def _plain(kinds: Sequence[type], value: Any, where: str) -> Any:
+    """Of exactly one of these types: to Python, true is a number."""
+    if type(value) not in kinds:
+        nouns = " or ".join(_NOUNS[one] for one in kinds)
+        raise InvalidConfig(f"{where} is {value!r}, but must be {nouns}")
     return value
+
+
+def _as_text(value: Any, where: str) -> str:
+    """A setting of somebody else, as text."""
+    if isinstance(value, bool):
+        return str(value).lower()
+    if not isinstance(value, str | int | float):
+        raise InvalidConfig(f"{where} is {value!r}, but must be text or a number")
+    return str(value)

@@ -34,8 +34,11 @@ def test_where_a_stream_begins() -> None:
 
 
 def test_client_settings_get_their_prefix() -> None:
-    settings = read_settings(SOURCE + 'kafka = {"client.id" = "me", "request.timeout.ms" = 5}\n')
+    settings = read_settings(
+        SOURCE + 'kafka = {"client.id" = "me", "request.timeout.ms" = 5, "check.crcs" = true}\n'
+    )
     options = settings.source.options()
+    assert options["kafka.check.crcs"] == "true"
     assert options["kafka.client.id"] == "me"
     assert options["kafka.request.timeout.ms"] == "5"
 
@@ -67,6 +70,14 @@ def test_the_format_of_values() -> None:
         (SOURCE + '[windows]\nfolder = "/x"\nwindow = "1 minute"\nmode = "x"\n', "append, update"),
         (SOURCE + '[windows]\nfolder = "/x"\nwindow = "1 h"\nmode = "update"\n', "needs windows.t"),
         ('[source]\nbootstrap = "h:1"\ntopics = "a"\n', "must be a list of strings"),
+        ('[source]\nbootstrap = "h:1"\ntopics = []\n', "at least one topic"),
+        (SOURCE + "max_offsets_per_trigger = true\n", "must be a whole number"),
+        (SOURCE + "max_bytes_per_trigger = 0\n", "must be at least 1"),
+        (SOURCE + "starting = true\n", "must be text or a whole number"),
+        (SOURCE + 'kafka = {"client.id" = ["me"]}\n', r"source\.kafka\.client\.id is"),
+        (LAKE + "compact_every = -1\n", "must be at least 0"),
+        (SOURCE + "[lake]\nfolder = {a = 1}\n", r"lake\.folder is .* but must be text"),
+        (SOURCE + '[audit]\nfolder = "/x"\nhot_keys = -1\n', "must be at least 0"),
     ],
 )
 def test_what_is_wrong_is_named(text: str, words: str) -> None:
