@@ -190,6 +190,10 @@ class BufferFull(ClientError):
 
     is_retriable = True
 
+    def __init__(self, text: str, bytes_needed: int = 0) -> None:
+        super().__init__(text)
+        self.bytes_needed = bytes_needed
+
 
 class RecordTooLargeToSend(ClientError):
     """The record alone is larger than max.request.size or buffer.memory.

@@ -120,6 +120,49 @@ def test_a_full_buffer_holds_send_back_and_refuses_send_nowait() -> None:
     play(scenario, {"buffer.memory": 2_000})
 
 
+@pytest.mark.parametrize("seed", range(4))
+def test_a_large_record_that_waits_for_room_is_not_overtaken_by_small_ones(seed: int) -> None:
+    async def scenario(cluster: VirtualCluster, producer: Producer) -> None:
+        called: list[bytes] = []
+
+        async def send(number: int) -> None:
+            value = b"%03d" % number + b"v" * (1_400 if number % 5 == 2 else 100)
+            called.append(value)
+            await producer.send("t", value, partition=0)
+
+        await producer.prepare("t")
+        cluster.pause(1)
+        async with asyncio.TaskGroup() as tasks:
+            for number in range(40):
+                tasks.create_task(send(number))
+            await asyncio.sleep(1)
+            cluster.resume(1)
+        assert await stored(cluster, 0) == called
+
+    play(scenario, {"buffer.memory": 2_000, "batch.size": 300}, seed=seed)
+
+
+def test_who_gives_up_waiting_for_room_leaves_it_to_the_next() -> None:
+    async def scenario(cluster: VirtualCluster, producer: Producer) -> None:
+        await producer.prepare("t")
+        cluster.pause(1)
+        filling = await producer.enqueue("t", b"f" * 1_500, partition=0)
+        large = asyncio.ensure_future(producer.enqueue("t", b"l" * 1_500, partition=0))
+        await asyncio.sleep(1)
+        small = asyncio.ensure_future(producer.enqueue("t", b"s", partition=0))
+        await asyncio.sleep(1)
+        with pytest.raises(BufferFull):
+            producer.send_nowait("t", b"n", partition=0)
+        assert not small.done(), "there is room for it, but the large one came first"
+        large.cancel()
+        delivery = await small
+        producer.send_nowait("t", b"n", partition=0)
+        cluster.resume(1)
+        assert ((await filling).offset, (await delivery).offset) == (0, 1)
+
+    play(scenario, {"buffer.memory": 2_000})
+
+
 def test_no_room_in_time_is_said() -> None:
     async def scenario(cluster: VirtualCluster, producer: Producer) -> None:
         await producer.prepare("t")

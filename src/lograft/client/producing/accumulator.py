@@ -7,9 +7,9 @@ when somebody cannot wait: a flush, a producer that closes, a record that finds 
 import asyncio
 from collections import deque
 from collections.abc import Callable, Iterator, Sequence
-from typing import Any, Final
+from typing import Any, Final, TypeVar
 
-from lograft.client.errors import BufferFull, RecordTooLargeToSend, TimedOut
+from lograft.client.errors import BufferFull, RecordTooLargeToSend
 from lograft.client.metadata import Topic
 from lograft.client.producing.batches import Batch
 from lograft.client.producing.deliveries import Deliveries, Delivery
@@ -19,10 +19,13 @@ from lograft.client.producing.record_parts import (
     Headers,
     record_size_max,
 )
+from lograft.client.producing.room import Line
 from lograft.client.producing.settings import ProducerSettings
 from lograft.model.seams import Buffer, Clock, Randomness
 from lograft.wire.batches import HEADER_SIZE
 from lograft.wire.compression import Codec
+
+T = TypeVar("T")
 
 #: How well batches compress is learned by this share of every new one.
 _RATIO_SHARE: Final = 0.05
@@ -86,6 +89,7 @@ class Accumulator:
         self._randomness = randomness
         self._topics: dict[str, TopicQueues] = {}
         self._batch_size = max(settings.batch_size, HEADER_SIZE)
+        #: How much may be used by records that come now: nothing, while others wait for room.
         self._memory = settings.buffer_memory
         self._acks = settings.required_acks
         self._availability_timeout_ms = (
@@ -103,7 +107,8 @@ class Accumulator:
         #: Queues that hold batches.
         self.active: dict[PartitionQueue, None] = {}
         self.used_bytes = 0
-        self._waiting_for_room: deque[asyncio.Future[None]] = deque()
+        self._line = Line(settings)
+        self._is_offering = False
         #: Unfinished batches, for flush.
         self.unfinished: dict[Batch, None] = {}
         #: Somebody cannot wait for lingering batches: everything is ready.
@@ -242,10 +247,12 @@ class Accumulator:
         )
 
     def _require_room(self, size: int) -> None:
-        if self.used_bytes + size > self._settings.buffer_memory:
+        memory = self._settings.buffer_memory
+        if self.used_bytes + size > (memory if self._line.is_serving else self._memory):
             raise BufferFull(
-                f"buffer.memory ({self._settings.buffer_memory} bytes) is used up by records that"
-                " have not been acknowledged"
+                f"buffer.memory ({memory} bytes) is used up by records that have not been"
+                " acknowledged",
+                size,
             )
 
     def _open(self, queue: PartitionQueue) -> Batch:
@@ -267,23 +274,30 @@ class Accumulator:
             return self._batch_size
         return min(int(self._batch_size / self._ratio), self._packed_limit)
 
-    async def wait_for_room(self, deadline_ms: int) -> None:
-        """Until a batch has given its memory back; in the order of the calls. Raises TimedOut."""
+    async def put_in_turn(
+        self, put: Callable[[], T], refused: BufferFull, *, deadline_ms: int
+    ) -> T:
+        """What `put` returns, which has found no room, when there is room for it and all who came
+        before it have theirs. Raises TimedOut."""
         rest_ms = deadline_ms - self._clock.mono_ms()
-        room = asyncio.get_running_loop().create_future()
-        self._waiting_for_room.append(room)
-        self.hurries += 1
+        self._memory = 0
         try:
-            async with asyncio.timeout(max(rest_ms, 0) / 1000):
-                await room
-        except TimeoutError:
-            raise TimedOut(
-                f"no room in buffer.memory ({self._settings.buffer_memory} bytes) within"
-                f" max.block.ms ({self._settings.max_block_ms}): the brokers are slower than this"
-                " producer, or not there"
-            ) from None
+            return await self._line.wait(put, refused, rest_ms=rest_ms)
         finally:
-            self.hurries -= 1
+            # Who gives up may have stood before others who need less.
+            self._offer_room()
+
+    def _offer_room(self) -> None:
+        """Soon, as it may send: whoever is done with a batch is in the middle of something."""
+        if self._memory == 0 and not self._is_offering:
+            self._is_offering = True
+            asyncio.get_running_loop().call_soon(self._serve_line)
+
+    def _serve_line(self) -> None:
+        self._is_offering = False
+        self._line.serve(lambda: self._settings.buffer_memory - self.used_bytes)
+        if not self._line:
+            self._memory = self._settings.buffer_memory
 
     # ── partitions for records without a key ─────────────────────────────────────────────────
 
@@ -318,7 +332,7 @@ class Accumulator:
         first = queue.batches[0]
         if first.attempts:
             return first.retry_at_ms
-        if first is not queue.open or self.hurries:
+        if first is not queue.open or self.hurries or self._line:
             return 0
         return first.created_ms + self._settings.linger_ms
 
@@ -365,16 +379,7 @@ class Accumulator:
         self.unfinished.pop(batch, None)
         self.used_bytes -= batch.reserved_bytes
         batch.reserved_bytes = 0
-        self.offer_room()
-
-    def offer_room(self) -> None:
-        """Lets the first of those who wait try again; who succeeds offers the rest to the next."""
-        waiting = self._waiting_for_room
-        while waiting:
-            room = waiting.popleft()
-            if not room.done():
-                room.set_result(None)
-                break
+        self._offer_room()
 
     def expired(self, now_ms: int) -> Iterator[Batch]:
         """Batches whose delivery.timeout.ms is over while they wait in a queue."""

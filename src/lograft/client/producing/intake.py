@@ -100,25 +100,27 @@ class Intake:
         return await self.enqueue_intercepted(self.intercepted(record))
 
     async def enqueue_intercepted(self, record: Outgoing) -> Delivery:
-        core = self._core
-        deadline_ms = core.now_ms() + self._max_block_ms
+        deadline_ms = self._core.now_ms() + self._max_block_ms
         wanted = record.partition
+        found = self._metadata.use(record.topic)
+        if found is None:
+            found = await self._metadata.topic(record.topic, deadline_ms=deadline_ms)
+        if wanted is not None and found.partition(wanted) is None:
+            self._expect(found, wanted, deadline_ms)
         try:
-            while True:
-                found = self._metadata.use(record.topic)
-                if found is None:
-                    found = await self._metadata.topic(record.topic, deadline_ms=deadline_ms)
-                if wanted is not None and found.partition(wanted) is None:
-                    self._expect(found, wanted, deadline_ms)
-                try:
-                    return self._put(found, record)
-                except BufferFull:
-                    self._wake()
-                    await self._accumulator.wait_for_room(deadline_ms)
-                    core.check_open()
-        finally:
-            # What is left of the room that was offered to us, or all of it if we give up.
-            self._accumulator.offer_room()
+            return self._put(found, record)
+        except BufferFull as refused:
+            return await self._put_in_turn(found, record, refused, deadline_ms)
+
+    async def _put_in_turn(
+        self, found: Topic, record: Outgoing, refused: BufferFull, deadline_ms: int
+    ) -> Delivery:
+        def put() -> Delivery:
+            self._core.check_open()
+            return self._put(self._metadata.use(record.topic) or found, record)
+
+        self._wake()
+        return await self._accumulator.put_in_turn(put, refused, deadline_ms=deadline_ms)
 
     async def put_many(
         self, topic: str, values: Iterable[Any], keys: Iterable[Any] | None
