@@ -11,7 +11,10 @@ _KERBEROS: Final = (
     "Kerberos is not spoken; sasl.mechanism may be PLAIN, SCRAM-SHA-256, SCRAM-SHA-512, OAUTHBEARER"
 )
 _METRICS: Final = "metrics are read with statistics(), there are no reporter classes"
-PEM_ONLY: Final = "only PEM is read: give PEM text or files"
+PEM_ONLY: Final = (
+    "only PEM is read: give PEM text or files; `openssl pkcs12 -in STORE -nodes -out STORE.pem`"
+    " makes one of a PKCS #12 store"
+)
 
 #: How Java gets, renews and checks tokens.
 _OF_TOKENS: Final[Mapping[str, str | None]] = {

@@ -5,6 +5,7 @@ from typing import Final
 
 from lograft.client.client_settings import ClientSettings
 from lograft.model.errors import InvalidConfig
+from lograft.net.pem_files import check_pem_file
 from lograft.net.tls import load_pem_text
 
 _VERSIONS: Final = {"TLSv1.2": ssl.TLSVersion.TLSv1_2, "TLSv1.3": ssl.TLSVersion.TLSv1_3}
@@ -33,6 +34,7 @@ def _trust(context: ssl.SSLContext, settings: ClientSettings) -> None:
     if settings.ssl_truststore_certificates is not None:
         context.load_verify_locations(cadata=settings.ssl_truststore_certificates.reveal())
     elif settings.ssl_truststore_location is not None:
+        check_pem_file("ssl.truststore.location", settings.ssl_truststore_location, "truststore")
         context.load_verify_locations(settings.ssl_truststore_location)
     else:
         context.load_default_certs()
@@ -43,6 +45,7 @@ def _identify(context: ssl.SSLContext, settings: ClientSettings) -> None:
     password = settings.ssl_key_password
     secret = None if password is None else password.reveal()
     if settings.ssl_keystore_location is not None:
+        check_pem_file("ssl.keystore.location", settings.ssl_keystore_location, "keystore")
         context.load_cert_chain(settings.ssl_keystore_location, password=secret)
     elif settings.ssl_keystore_key is not None:
         chain = settings.ssl_keystore_certificate_chain

@@ -5,6 +5,7 @@ from typing import Final
 
 from lograft.model.broker_configs import BrokerConfig
 from lograft.model.errors import InvalidConfig
+from lograft.net.pem_files import STORES, check_pem_file
 from lograft.net.tls import client_context, server_context
 
 _CLIENT_AUTH: Final = {
@@ -65,11 +66,15 @@ def connector_context(config: BrokerConfig, listener: str) -> ssl.SSLContext:
 
 
 def _check_stores(config: BrokerConfig, listener: str) -> None:
-    for store in ("ssl.keystore", "ssl.truststore"):
-        location = config.text(f"{store}.location", listener=listener)
-        kind = config.text(f"{store}.type", listener=listener)
-        if location and (kind or "").upper() != "PEM":
+    for store in STORES:
+        setting = f"ssl.{store}"
+        location = config.text(f"{setting}.location", listener=listener)
+        kind = config.text(f"{setting}.type", listener=listener)
+        if not location:
+            continue
+        if (kind or "").upper() != "PEM":
             raise InvalidConfig(
-                f"listener {listener}: {store}.type is {kind}, but only PEM is read: set"
-                f" {store}.type=PEM and {store}.location to a file with the certificates in PEM"
+                f"listener {listener}: {setting}.type is {kind}, but only PEM is read: set"
+                f" {setting}.type=PEM and {setting}.location to a file with the certificates in PEM"
             )
+        check_pem_file(f"listener {listener}: {setting}.location", location, store)

@@ -11,6 +11,7 @@ from lograft.net.sockets import SocketTransport
 from lograft.net.tls import TlsTransport
 from lograft.net.tls_settings import connector_context, listener_context
 from tests.unit.net.certificates import make_certificate
+from tests.unit.net.test_pem_files import JKS
 from tests.unit.net.watching import Accepted, Collector, RunOnLoop
 
 INSIDE = "listener.name.inside."
@@ -79,8 +80,16 @@ def test_stores_that_cannot_be_read_are_named(pem: str) -> None:
     with pytest.raises(InvalidConfig, match=r"ssl\.truststore\.type is JKS"):
         connector_context(config_of(truststore_type="JKS", truststore_location="/x"), "INSIDE")
     missing = config_of(truststore_type="PEM", truststore_location="/does/not/exist")
-    with pytest.raises(InvalidConfig, match="/does/not/exist cannot be used to reach other"):
+    with pytest.raises(InvalidConfig, match="/does/not/exist cannot be read: No such file"):
         connector_context(missing, "INSIDE")
+
+
+def test_java_stores_are_told_from_pem(tmp_path: Path) -> None:
+    store = tmp_path / "node.jks"
+    store.write_bytes(JKS)
+    given = config_of(keystore_type="PEM", keystore_location=str(store))
+    with pytest.raises(InvalidConfig, match=r"INSIDE: ssl\.keystore\.location: .* \(JKS\)"):
+        listener_context(given, "INSIDE")
 
 
 def test_host_names_are_compared_unless_told_otherwise(pem: str) -> None:
