@@ -1,4 +1,4 @@
-"""Where the records of batches begin.
+"""Where the records of a batch begin.
 
 That is a chain, as each record says how long it is. It is followed by leaps where many neighbours
 are of equal length, else by a plain loop over the lengths alone. Lengths are taken at their word
@@ -6,7 +6,6 @@ here: whoever reads the records checks that each one ends where the next one beg
 went astray is found out before anything of it is used.
 """
 
-from collections.abc import Sequence
 from typing import Any, Final, TypeAlias
 
 import numpy as np
@@ -33,42 +32,30 @@ _NEAR: Final = [(byte & 0x7F) // 2 + (1 if byte < 0x80 else 2) for byte in range
 _FAR: Final = [byte << 6 for byte in range(128)]
 
 
-def record_starts(
-    raw: Buffer, data: Bytes, parts: Sequence[tuple[int, int, int]]
-) -> tuple[Ints, Ints]:
-    """Where each record begins, and how many each batch has. `parts`: of each batch where its
-    records begin and end, and how many it says there are. `raw` and `data` are the same bytes.
-    Raises MalformedBatch."""
-    counts = []
-    chains: list[Ints] = []
-    for begin, end, count in parts:
-        if count < 0 or count * RECORD_BYTES_MIN > end - begin:
-            raise MalformedBatch(f"{count} records do not fit in {end - begin} bytes")
-        counts.append(count)
-        if _follow(raw, data, begin, end, count, chains) != end:
-            raise MalformedBatch("the records do not fill their batch")
-    begins = np.concatenate(chains) if chains else np.zeros(0, np.int32)
-    return begins, np.array(counts, np.int64)
-
-
-def _follow(raw: Buffer, data: Bytes, begin: int, end: int, count: int, chains: list[Ints]) -> int:
-    """Adds where the records of one batch begin; returns where the last one ends."""
+def record_starts(raw: Buffer, data: Bytes, begin: int, end: int, count: int) -> list[Ints]:
+    """Where the records of a batch begin, in pieces: so many are said to lie between `begin` and
+    `end`. `raw` and `data` are the same bytes. Raises MalformedBatch."""
+    if count < 0 or count * RECORD_BYTES_MIN > end - begin:
+        raise MalformedBatch(f"{count} records do not fit in {end - begin} bytes")
+    found: list[Ints] = []
     walked, position = _walk(raw, begin, min(count, _SMALL_OFFSETS) if count >= _RUN_MIN else count)
     count -= len(walked)
     while count >= _RUN_MIN:
         run, stride = _equal_run(data, position, end, count)
         if run < _RUN_MIN:
             break  # the lengths vary
-        chains.append(np.array(walked, np.int32))
-        chains.append(np.arange(position, position + stride * run, stride, dtype=np.int32))
+        found.append(np.array(walked, np.int32))
+        found.append(np.arange(position, position + stride * run, stride, dtype=np.int32))
         walked = []
         position += stride * run
         count -= run
     if count:
         rest, position = _walk(raw, position, count)
         walked += rest
-    chains.append(np.array(walked, np.int32))
-    return position
+    if position != end:
+        raise MalformedBatch("the records do not fill their batch")
+    found.append(np.array(walked, np.int32))
+    return found
 
 
 def _equal_run(data: Bytes, position: int, end: int, count: int) -> tuple[int, int]:
