@@ -4,7 +4,6 @@ from collections.abc import Iterator
 from typing import Final
 
 import pyarrow as pa
-import pyarrow.compute as pc
 from pyspark.sql.types import (
     ArrayType,
     BinaryType,
@@ -63,6 +62,8 @@ def _are_headers(field: StructField) -> bool:
 def by_topic(batch: pa.RecordBatch, topic: str | None) -> Iterator[tuple[str, pa.RecordBatch]]:
     """The rows of each topic, with the columns that records have. The option wins over the
     column."""
+    import pyarrow.compute as pc  # slow to import: a driver's processes do without
+
     sent = batch.select([name for name in _SENT if name in batch.schema.names])
     if topic is not None:
         yield topic, sent

@@ -3,7 +3,6 @@
 from typing import Final
 
 import pyarrow as pa
-import pyarrow.compute as pc
 from pyspark.sql.types import (
     ArrayType,
     BinaryType,
@@ -61,6 +60,8 @@ def to_spark(batch: pa.RecordBatch, columns: tuple[str, ...]) -> pa.RecordBatch:
 
 def _headers(column: pa.ListArray) -> pa.ListArray:
     """A record without headers has null there, as in Spark's Kafka source."""
+    import pyarrow.compute as pc  # slow to import: a driver's processes do without
+
     is_empty = pc.equal(column.value_lengths(), 0)
     items = column.values.cast(_ARROW_TYPES[HEADERS].value_type)
     return pa.ListArray.from_arrays(
