@@ -9,7 +9,6 @@ async with Consumer(bootstrap_servers="localhost:9092", group_id="readers") as c
 import asyncio
 import re
 from collections.abc import Awaitable, Iterable, Mapping
-from types import TracebackType
 from typing import TYPE_CHECKING, Any, Final, Unpack
 
 from lograft.client.arguments import partition_of, place_of, places_of, several, topic_name
@@ -24,6 +23,7 @@ from lograft.client.consuming.settings import ConsumerSettings
 from lograft.client.consuming.subscription import Position
 from lograft.client.consuming.topics import all_topics, topic_info
 from lograft.client.errors import Closed, TimedOut, WrongUse
+from lograft.client.opened import Opened
 from lograft.client.types import (
     ConsumerRecord,
     GroupMetadata,
@@ -42,7 +42,7 @@ if TYPE_CHECKING:
 CLOSE_TIMEOUT_MS: Final = 30_000
 
 
-class Consumer:
+class Consumer(Opened):
     """Belongs to the event loop in which it was opened; one task at a time may wait in it for
     records. Settings are Kafka's, by their dotted names in a mapping or as keywords; `runtime` is
     for simulations.
@@ -78,18 +78,6 @@ class Consumer:
         if self._parts is not None:
             raise WrongUse("the consumer has been started already")
         self._parts = Engine(self.settings, self._runtime)
-
-    async def __aenter__(self) -> "Consumer":
-        await self.start()
-        return self
-
-    async def __aexit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
-        await self.close()
 
     async def close(self, timeout_ms: int = CLOSE_TIMEOUT_MS) -> None:
         """Commits what was handed out (with enable.auto.commit), leaves the group, and ends."""

@@ -9,12 +9,12 @@ import asyncio
 import logging
 from collections.abc import AsyncIterator, Callable, Iterable, Mapping
 from contextlib import asynccontextmanager
-from types import TracebackType
 from typing import TYPE_CHECKING, Any, Final, Unpack
 
 from lograft.client.arguments import check_index, places_of, timestamp_of
 from lograft.client.core import ClientCore
 from lograft.client.errors import ClientError, TimedOut, WrongUse
+from lograft.client.opened import Opened
 from lograft.client.producing.accumulator import Accumulator
 from lograft.client.producing.deliveries import Deliveries, Delivery
 from lograft.client.producing.handover import Handover
@@ -45,7 +45,7 @@ log = logging.getLogger("lograft.client")
 CLOSE_TIMEOUT_MS: Final = 30_000
 
 
-class Producer:
+class Producer(Opened):
     """Belongs to the event loop in which it was opened. Settings are Kafka's, by their dotted names
     in a mapping or as keywords; `runtime` is for simulations.
 
@@ -93,18 +93,6 @@ class Producer:
         self._takes_plain = self._intake.takes_plain
         self._wall_ms = core.runtime.clock.wall_ms
         self._sender.start()
-
-    async def __aenter__(self) -> "Producer":
-        await self.start()
-        return self
-
-    async def __aexit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
-        await self.close()
 
     async def send(
         self,

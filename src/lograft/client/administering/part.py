@@ -1,20 +1,20 @@
 """What the parts of `Admin` have in common: they are opened, used and closed as one."""
 
 from collections.abc import Mapping
-from types import TracebackType
-from typing import TYPE_CHECKING, Any, Self, Unpack
+from typing import TYPE_CHECKING, Any, Unpack
 
 from lograft.client.administering.calls import Calls
 from lograft.client.administering.settings import AdminSettings
 from lograft.client.core import ClientCore
 from lograft.client.errors import WrongUse
+from lograft.client.opened import Opened
 from lograft.model.seams import Address, Runtime
 
 if TYPE_CHECKING:
     from lograft.client.keywords import AdminKeywords
 
 
-class AdminPart:
+class AdminPart(Opened):
     """A part is a group of methods about one thing; `Admin` is all of them."""
 
     def __init__(
@@ -66,18 +66,6 @@ class AdminPart:
     async def close(self) -> None:
         if self._core is not None:
             await self._core.close()
-
-    async def __aenter__(self) -> Self:
-        await self.start()
-        return self
-
-    async def __aexit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
-        await self.close()
 
     @property
     def _calls(self) -> Calls:

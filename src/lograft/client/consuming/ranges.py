@@ -5,7 +5,6 @@ range does, and a topic that was made anew under the old name are errors that sa
 """
 
 from collections.abc import AsyncIterator, Mapping
-from types import TracebackType
 from typing import TYPE_CHECKING, Any, Final, NamedTuple, Unpack
 from uuid import UUID
 
@@ -29,6 +28,7 @@ from lograft.client.errors import (
     raise_for,
 )
 from lograft.client.metadata import Topic
+from lograft.client.opened import Opened
 from lograft.client.types import TopicPartition
 from lograft.model.seams import FileSlice, Runtime
 from lograft.model.types import ZERO_UUID
@@ -101,7 +101,7 @@ class Range(NamedTuple):
     end: int
 
 
-class RangeReader:
+class RangeReader(Opened):
     """Settings are a consumer's; it needs no group. Several reads may run at once.
 
     async with RangeReader(bootstrap_servers="localhost:9092") as reader:
@@ -129,18 +129,6 @@ class RangeReader:
     async def close(self) -> None:
         if self._core is not None:
             await self._core.close()
-
-    async def __aenter__(self) -> "RangeReader":
-        await self.start()
-        return self
-
-    async def __aexit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
-        await self.close()
 
     async def read(
         self,
