@@ -2,11 +2,12 @@
 
 import random
 import subprocess
+from collections.abc import Sequence
 from typing import Final, NamedTuple
 
 import pytest
 
-from lograft.client.consuming.assignors import ASSIGNORS, Member
+from lograft.client.consuming.assignors import ASSIGNORS, Assignment, Member
 from lograft.client.types import TopicPartition
 from tests.compatibility.servers import SMALL_JVM, java_command
 from tools.kafka_jars import REPOSITORY
@@ -18,23 +19,12 @@ RACKS: Final = ("a", "b", "c", "")
 
 
 class Group(NamedTuple):
-    assignor: str
     #: Racks of the replicas of each partition.
     topics: dict[str, list[list[str]]]
     members: list[Member]
 
     @classmethod
     def drawn(cls, chance: random.Random) -> "Group":
-        brokers = chance.choices(RACKS, k=chance.randint(1, 4))
-        # Few numbers, so that topics often have equally many.
-        counts = chance.sample(range(1, 9), 2)
-        topics = {
-            topic: [
-                chance.sample(brokers, chance.randint(1, len(brokers)))
-                for _ in range(chance.choice(counts))
-            ]
-            for topic in chance.sample(TOPICS, chance.randint(1, len(TOPICS)))
-        }
         interests = [frozenset(TOPICS), frozenset(chance.sample(TOPICS, 2))]
         members = [
             Member(
@@ -45,49 +35,124 @@ class Group(NamedTuple):
             )
             for number in chance.sample(range(9), chance.randint(1, 5))
         ]
-        return cls(chance.choice(("range", "roundrobin")), topics, members)
+        read = sorted(set().union(*(member.topics for member in members)))
+        brokers = chance.choices(RACKS, k=chance.randint(1, 4))
+        # Few numbers, so that topics often have equally many.
+        counts = chance.sample(range(1, 9), 2)
+        topics = {
+            topic: [
+                chance.sample(brokers, chance.randint(1, len(brokers)))
+                for _ in range(chance.choice(counts))
+            ]
+            for topic in chance.sample(read, chance.randint(1, len(read)))
+        }
+        return cls(topics, members)
 
-    def line(self) -> str:
+    def line(self, assignor: str) -> str:
         """As tools/kafka/AssignPartitions.java reads it."""
         topics = ";".join(
             f"{name}={','.join('.'.join(racks) for racks in partitions)}"
             for name, partitions in self.topics.items()
         )
         members = ";".join(
-            f"{one.id}:{one.instance_id or ''}:{one.rack or ''}:{','.join(sorted(one.topics))}"
+            f"{one.id}:{one.instance_id or ''}:{one.rack or ''}:{','.join(sorted(one.topics))}:"
+            + ",".join(f"{topic}/{index}" for topic, index in sorted(one.owned))
             for one in self.members
         )
-        return f"{self.assignor} {topics} {members}"
+        return f"{assignor} {topics} {members}"
 
-    def ours(self) -> str:
-        racks = {
+    def racks(self) -> dict[TopicPartition, frozenset[str]]:
+        return {
             TopicPartition(name, index): frozenset(filter(None, found))
             for name, partitions in self.topics.items()
             for index, found in enumerate(partitions)
         }
+
+    def ours(self, assignor: str) -> Assignment:
         counts = {name: len(partitions) for name, partitions in self.topics.items()}
-        assigned = ASSIGNORS[self.assignor](counts, self.members, racks)
-        return _shown({name: list(map(str, mine)) for name, mine in assigned.items()})
+        return ASSIGNORS[assignor](counts, self.members, self.racks())
+
+    def far(self, assigned: Assignment) -> int:
+        """How many partitions have no replica near their reader."""
+        racks = self.racks()
+        return sum(
+            member.rack is not None and member.rack not in racks[one]
+            for member in self.members
+            for one in assigned[member.id]
+        )
+
+    def taken(self, assigned: Assignment) -> int:
+        """How many partitions their owners have to let go of."""
+        return sum(len(one.owned.difference(assigned[one.id])) for one in self.members)
+
+    def joined(self, assigned: Assignment, member: Member) -> "Group":
+        """With one more, who finds the others with what they have."""
+        there = [
+            one._replace(owned=frozenset(assigned[one.id]), generation=1) for one in self.members
+        ]
+        return self._replace(members=[*there, member])
 
 
-def _shown(assigned: dict[str, list[str]]) -> str:
-    """Which partitions; Java's order among topics is that of a hash table."""
-    return ";".join(f"{name}={','.join(sorted(assigned[name]))}" for name in sorted(assigned))
-
-
-def test_every_leader_decides_alike() -> None:
-    chance = random.Random(881)
-    groups = [Group.drawn(chance) for _ in range(GROUPS)]
+def theirs(assignor: str, groups: Sequence[Group]) -> list[Assignment]:
     program = REPOSITORY / "tools" / "kafka" / "AssignPartitions.java"
     decided = subprocess.run(
         [*java_command(SMALL_JVM), str(program)],
-        input="".join(f"{group.line()}\n" for group in groups),
+        input="".join(f"{group.line(assignor)}\n" for group in groups),
         capture_output=True,
         text=True,
         check=True,
         timeout=120,
     ).stdout.splitlines()
-    for group, line in zip(groups, decided, strict=True):
+    found = []
+    for line in decided:
         pairs = (entry.split("=") for entry in line.split(";"))
-        theirs = _shown({name: [one for one in mine.split(",") if one] for name, mine in pairs})
-        assert group.ours() == theirs, group
+        found.append(
+            {name: [_partition(one) for one in mine.split(",") if one] for name, mine in pairs}
+        )
+    return found
+
+
+def _partition(text: str) -> TopicPartition:
+    topic, _, index = text.rpartition("-")
+    return TopicPartition(topic, int(index))
+
+
+def _squares(assigned: Assignment) -> int:
+    """The less, the more even."""
+    return sum(len(mine) ** 2 for mine in assigned.values())
+
+
+@pytest.mark.parametrize("assignor", ["range", "roundrobin"])
+def test_every_leader_decides_alike(assignor: str) -> None:
+    chance = random.Random(881)
+    groups = [Group.drawn(chance) for _ in range(GROUPS)]
+    for group, decided in zip(groups, theirs(assignor, groups), strict=True):
+        # Java's order among topics is that of a hash table.
+        expected = {name: sorted(mine) for name, mine in decided.items()}
+        assert group.ours(assignor) == expected, group
+
+
+def test_sticky_leaders_are_as_even_as_javas_and_bring_readers_as_near() -> None:
+    """Java's decision depends on the order of a hash table, so not everything is the same."""
+    chance = random.Random(882)
+    name = "cooperative-sticky"
+    groups = [Group.drawn(chance) for _ in range(GROUPS)]
+    first = theirs(name, groups)
+    far_ours = far_theirs = 0
+    for group, decided in zip(groups, first, strict=True):
+        ours = group.ours(name)
+        assert _squares(ours) <= _squares(decided), group
+        if len({member.topics for member in group.members}) == 1:
+            assert group.far(ours) <= group.far(decided), group
+        far_ours += group.far(ours)
+        far_theirs += group.far(decided)
+    assert far_ours <= far_theirs
+    grown = [
+        group.joined(
+            decided, Member("new", chance.choice(group.members).topics, rack=chance.choice("abc"))
+        )
+        for group, decided in zip(groups, first, strict=True)
+    ]
+    taken_ours = sum(group.taken(group.ours(name)) for group in grown)
+    second = zip(grown, theirs(name, grown), strict=True)
+    assert taken_ours <= sum(group.taken(decided) for group, decided in second)

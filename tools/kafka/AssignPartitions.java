@@ -9,6 +9,7 @@ import java.util.Optional;
 import java.util.TreeMap;
 import java.util.stream.Collectors;
 import org.apache.kafka.clients.consumer.ConsumerPartitionAssignor.Subscription;
+import org.apache.kafka.clients.consumer.CooperativeStickyAssignor;
 import org.apache.kafka.clients.consumer.RangeAssignor;
 import org.apache.kafka.clients.consumer.RoundRobinAssignor;
 import org.apache.kafka.clients.consumer.internals.AbstractPartitionAssignor;
@@ -19,8 +20,9 @@ import org.apache.kafka.common.TopicPartition;
 /**
  * Decides as the leader of a classic group who reads what. A line of input is a group: the assignor,
  * topics and members, separated by spaces. Topics are name=racks,racks,...;name=... with the racks of
- * each partition's replicas joined by "."; members are id:instance:rack:topic,topic;... and what they
- * do not have is empty. A line of output is id=topic-0,topic-1;id=... by id.
+ * each partition's replicas joined by "."; members are id:instance:rack:topic,topic:owned,owned;... and
+ * what they do not have is empty; owned partitions are topic/0. A line of output is
+ * id=topic-0,topic-1;id=... by id.
  */
 public class AssignPartitions {
     private static Optional<String> some(String text) {
@@ -36,8 +38,12 @@ public class AssignPartitions {
 
     private static String decided(String line) {
         String[] words = line.split(" ", -1);
-        AbstractPartitionAssignor assignor =
-            words[0].equals("range") ? new RangeAssignor() : new RoundRobinAssignor();
+        AbstractPartitionAssignor assignor = switch (words[0]) {
+            case "range" -> new RangeAssignor();
+            case "roundrobin" -> new RoundRobinAssignor();
+            case "cooperative-sticky" -> new CooperativeStickyAssignor();
+            default -> throw new IllegalArgumentException(words[0]);
+        };
         Map<String, List<PartitionInfo>> topics = new HashMap<>();
         for (String topic : words[1].split(";")) {
             String[] fields = topic.split("=", -1);
@@ -50,8 +56,14 @@ public class AssignPartitions {
         Map<String, Subscription> members = new HashMap<>();
         for (String member : words[2].split(";")) {
             String[] fields = member.split(":", -1);
+            List<TopicPartition> owned = Arrays.stream(fields[4].split(","))
+                .filter(text -> !text.isEmpty())
+                .map(text -> text.split("/"))
+                .map(pair -> new TopicPartition(pair[0], Integer.parseInt(pair[1])))
+                .toList();
             Subscription subscription = new Subscription(
-                Arrays.asList(fields[3].split(",")), null, List.of(), -1, some(fields[2]));
+                Arrays.asList(fields[3].split(",")), null, owned, owned.isEmpty() ? -1 : 1,
+                some(fields[2]));
             subscription.setGroupInstanceId(some(fields[1]));
             members.put(fields[0], subscription);
         }

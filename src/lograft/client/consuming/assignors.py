@@ -71,22 +71,22 @@ def by_turns(
 
 
 def by_sticking(
-    partitions: Mapping[str, int], members: Sequence[Member], _racks: Racks = NOWHERE, /
+    partitions: Mapping[str, int], members: Sequence[Member], racks: Racks = NOWHERE, /
 ) -> Assignment:
-    """As even as can be, with as few moves as that takes."""
+    """As even as can be, then as near as can be, with as few moves as that takes."""
     claims = [
-        Claim(member.id, member.topics, member.owned, member.generation)
+        Claim(member.id, member.topics, member.owned, member.generation, member.rack)
         for member in sorted(members, key=_place)
     ]
-    return balanced(partitions, claims)
+    return balanced(partitions, claims, racks)
 
 
 def by_cooperative_sticking(
-    partitions: Mapping[str, int], members: Sequence[Member], _racks: Racks = NOWHERE, /
+    partitions: Mapping[str, int], members: Sequence[Member], racks: Racks = NOWHERE, /
 ) -> Assignment:
     """As `by_sticking`, in two steps: what is to move is given to nobody until its owner has let
     go of it, and then joins again."""
-    assigned = by_sticking(partitions, members)
+    assigned = by_sticking(partitions, members, racks)
     owners = {one: member.id for member in members for one in member.owned}
     return {
         member_id: [one for one in mine if owners.get(one, member_id) == member_id]

@@ -108,6 +108,87 @@ def test_sticky_is_as_even_as_interests_allow(
                 assert not {one.topic for one in assigned[giver.id]} & taker.topics
 
 
+def racked(*racks: str | None) -> list[Member]:
+    return [Member(f"m{number}", frozenset("a"), rack=rack) for number, rack in enumerate(racks)]
+
+
+def of_a(*racks: str) -> dict[TopicPartition, frozenset[str]]:
+    """A replica in each of the racks that a word names by its letters, partition by partition."""
+    return {TopicPartition("a", index): frozenset(each) for index, each in enumerate(racks)}
+
+
+@pytest.mark.parametrize(
+    ("racks", "replicas", "expected"),
+    [
+        (("x", "y"), ("y", "x", "y", "x"), {"m0": [1, 3], "m1": [0, 2]}),
+        # Who says no rack takes what is far from the others.
+        (("x", None), ("y", "x", "y", "x"), {"m0": [1, 3], "m1": [0, 2]}),
+        # Evenness counts more than racks.
+        (("x", "y"), ("x", "x", "x", "x"), {"m0": [0, 2], "m1": [1, 3]}),
+        # One gets nearer only if a third gives something to the one who lets go.
+        (("z", "y", "x"), ("z", "x", "x", ""), {"m0": [0], "m1": [3], "m2": [1, 2]}),
+        # Racks that nobody's replicas are in change nothing.
+        (("p", "q"), ("x", "y", "x"), {"m0": [0, 2], "m1": [1]}),
+    ],
+)
+def test_sticky_brings_partitions_near_their_readers(
+    racks: tuple[str | None, ...], replicas: tuple[str, ...], expected: dict[str, list[int]]
+) -> None:
+    for name in ("sticky", "cooperative-sticky"):
+        assigned = ASSIGNORS[name]({"a": len(replicas)}, racked(*racks), of_a(*replicas))
+        assert {
+            one: [each.partition for each in mine] for one, mine in assigned.items()
+        } == expected
+
+
+def test_a_reader_in_the_rack_takes_over_what_was_far() -> None:
+    far, near = TopicPartition("a", 0), TopicPartition("a", 1)
+    group = racked("x", "y")
+    group[0] = group[0]._replace(owned=frozenset((far,)), generation=1)
+    group[1] = group[1]._replace(owned=frozenset((near,)), generation=1)
+    assert ASSIGNORS["sticky"]({"a": 2}, group, of_a("y", "x")) == {"m0": [near], "m1": [far]}
+    assert ASSIGNORS["sticky"]({"a": 2}, group) == {"m0": [far], "m1": [near]}
+
+
+@given(
+    counts,
+    some.lists(
+        some.tuples(
+            some.frozensets(some.sampled_from(TOPICS), min_size=1),
+            some.sampled_from([None, "x", "y", "z"]),
+        ),
+        min_size=1,
+        max_size=6,
+    ),
+    some.data(),
+)
+@settings(deadline=None)
+def test_racks_cost_no_evenness_and_cooperative_groups_come_to_rest(
+    partitions: dict[str, int],
+    group_of: list[tuple[frozenset[str], str | None]],
+    data: some.DataObject,
+) -> None:
+    group = [Member(f"m{n}", topics, rack=rack) for n, (topics, rack) in enumerate(group_of)]
+    places = some.frozensets(some.sampled_from("xyz"))
+    racks = {one: data.draw(places) for one in all_of(partitions)}
+    assigned = ASSIGNORS["sticky"](partitions, group, racks)
+    for giver in group:
+        for taker in group:
+            if len(assigned[taker.id]) < len(assigned[giver.id]) - 1:
+                assert not {one.topic for one in assigned[giver.id]} & taker.topics
+    group = again(group, assigned, 1)
+    assert ASSIGNORS["sticky"](partitions, group, racks) == assigned, "given again, nothing moves"
+    # Somebody comes, and all join again until nothing is to be let go of.
+    group = [*group, Member("new", frozenset(TOPICS), rack="x")]
+    for generation in range(2, 2 + 2 * len(racks) + 2):
+        assigned = ASSIGNORS["cooperative-sticky"](partitions, group, racks)
+        if all(set(member.owned) <= set(assigned[member.id]) for member in group):
+            break
+        group = again(group, assigned, generation)
+    given_out = Counter(one for mine in assigned.values() for one in mine)
+    assert given_out == Counter(racks.keys())
+
+
 def test_of_two_that_claim_a_partition_the_later_is_right() -> None:
     topics = frozenset("a")
     one, two = TopicPartition("a", 0), TopicPartition("a", 1)
