@@ -56,7 +56,7 @@ class Engine:
             on_news=self._on_position,
         )
         self.fetcher = Fetcher(
-            core, self.subscription, on_news=self.bell.ring, on_reset=self.positions.wake
+            core, self.subscription, on_news=self.bell.ring_now, on_reset=self.positions.wake
         )
         self.decoders = Decoders(settings.key_deserializer, settings.value_deserializer)
         self.outlet = Outlet(

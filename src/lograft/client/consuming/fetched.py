@@ -93,12 +93,12 @@ class Slice:
 def visible_batches(fetched: Slice, *, checks_crcs: bool) -> Iterator[Batch]:
     """Raises BatchCorrupt when it comes to a batch that is not what it was; MalformedBatch."""
     data, first_offset = fetched.data, fetched.first_offset
-    aborts = _Aborts(fetched.aborted)
+    aborts = _Aborts(fetched.aborted) if fetched.aborted else None
     for batch in fetched.batches:
         position, header = batch
         if checks_crcs and not check_crc(data, position, header.size_bytes):
             raise BatchCorrupt(fetched.topic, fetched.partition, header)
-        is_aborted = aborts.covers(data, position, header)
+        is_aborted = aborts is not None and aborts.covers(data, position, header)
         if header.last_offset >= first_offset and not is_aborted and not header.is_control:
             yield batch
 
@@ -106,8 +106,8 @@ def visible_batches(fetched: Slice, *, checks_crcs: bool) -> Iterator[Batch]:
 class _Aborts:
     """Follows the aborted transactions through a slice: from their first offset to their marker."""
 
-    def __init__(self, aborted: Sequence[Aborted] | None) -> None:
-        self._coming = sorted(aborted or (), key=lambda one: one.first_offset, reverse=True)
+    def __init__(self, aborted: Sequence[Aborted]) -> None:
+        self._coming = sorted(aborted, key=lambda one: one.first_offset, reverse=True)
         self._open: set[int] = set()
 
     def covers(self, data: Buffer, position: int, header: BatchHeader) -> bool:

@@ -9,7 +9,7 @@ whoever polls.
 import logging
 from collections.abc import Callable, Mapping
 from functools import partial
-from typing import Final, NamedTuple
+from typing import Final, NamedTuple, TypeAlias
 from uuid import UUID
 
 from lograft.client.backoff import backoff_ms
@@ -39,7 +39,7 @@ from lograft.client.turns import FOREVER_MS, Turns
 from lograft.client.types import TopicPartition
 from lograft.model.errors import ErrorCode, LograftError
 from lograft.model.seams import Address, FileSlice
-from lograft.model.types import NO_NODE, ZERO_UUID
+from lograft.model.types import NO_NODE
 from lograft.wire.apis import FETCH_KEY
 from lograft.wire.messages.fetch import FetchResponse, PartitionData
 
@@ -63,6 +63,11 @@ class _Question(NamedTuple):
     node: int
 
 
+#: By the topic's id, or its name where the broker is too old for ids, and the partition's index: as
+#: an answer names them.
+_Questions: TypeAlias = Mapping[tuple[UUID | str, int], _Question]
+
+
 class Fetcher:
     def __init__(
         self,
@@ -72,12 +77,15 @@ class Fetcher:
         on_news: Callable[[], None],
         on_reset: Callable[[], None],
     ) -> None:
-        """`on_news`: there is something to poll; `on_reset`: a position is to be found."""
+        """`on_news`: there is something to poll, and the program may go on in the call; `on_reset`:
+        a position is to be found."""
         self._core = core
         self._settings = core.settings
+        self._is_read_committed = core.settings.is_read_committed
         self._clock = core.runtime.clock
         self._subscription = subscription
         self._on_news = on_news
+        self._has_news = False
         self._on_reset = on_reset
         self._turns = Turns(self._fetch_what_has_room, self._on_failure)
         #: Something was not asked for, because what came before it lies unread.
@@ -186,6 +194,7 @@ class Fetcher:
             finally:
                 self._connecting.discard(node)
                 self.wake()
+                self._tell_news()
 
         self._core.runtime.spawn(connect(), name=f"connect to broker {node}")
 
@@ -194,7 +203,7 @@ class Fetcher:
     def _fetch(self, node: int, link: Link, states: list[PartitionState]) -> None:
         cache = self._core.metadata.cache
         wanted: dict[TopicPartition, Wanted] = {}
-        questions: dict[TopicPartition, _Question] = {}
+        asked: list[_Question] = []
         for state in states:
             topic = cache.topic(state.partition.topic)
             known = None if topic is None else topic.partition(state.partition.partition)
@@ -204,27 +213,40 @@ class Fetcher:
             wanted[state.partition] = Wanted(
                 topic.id, offset, known.leader_epoch, self._settings.max_partition_fetch_bytes
             )
-            questions[state.partition] = _Question(state, topic.id, state.version, offset, node)
+            asked.append(_Question(state, topic.id, state.version, offset, node))
         if not wanted:
             return
-        session = self._sessions.setdefault(node, FetchSession())
+        session = self._sessions.get(node)
+        if session is None:
+            session = self._sessions[node] = FetchSession()
         plan = session.plan(wanted)
+        lone = self._lone.get(node) if plan.is_lone else None
+        if lone is not None and not lone.means(link, plan):
+            lone = None
+        if lone is None:
+            at_most = None if plan.uses_ids else FETCH_NAMES_UNTIL
+            version = link.version_of(FETCH_KEY, at_most=at_most)
+        else:
+            version = lone.version
+        by_id = version > FETCH_NAMES_UNTIL
+        questions: _Questions = {
+            (one.topic_id if by_id else one.state.partition[0], one.state.partition[1]): one
+            for one in asked
+        }
         self._in_flight.add(node)
         self._counts["fetches"] += 1
         on_outcome = partial(self._on_outcome, node, session, questions)
         timeout_ms = self._settings.request_timeout_ms
-        lone = self._lone.get(node)
-        if lone is not None and plan.is_lone and lone.means(link, plan):
+        if lone is not None:
             link.call_packed(
                 lone.parts,
                 offset,
                 FetchResponse,
                 on_outcome,
-                version=lone.version,
+                version=version,
                 timeout_ms=timeout_ms,
             )
             return
-        version = link.version_of(FETCH_KEY, at_most=None if plan.uses_ids else FETCH_NAMES_UNTIL)
         request = fetch_request(self._settings, plan)
         link.call(request, FetchResponse, on_outcome, version=version, timeout_ms=timeout_ms)
         if plan.is_lone:
@@ -234,7 +256,7 @@ class Fetcher:
         self,
         node: int,
         session: FetchSession,
-        questions: Mapping[TopicPartition, _Question],
+        questions: _Questions,
         outcome: FetchResponse | OutcomeUnknown,
     ) -> None:
         self._in_flight.discard(node)
@@ -251,12 +273,18 @@ class Fetcher:
             self._take(questions, outcome)
             if self._counts["fetched_bytes"] - before >= _MUCH_BYTES:
                 self._turns.take_now()
+                self._tell_news()
                 return
         self.wake()
+        self._tell_news()
 
-    def _failed(
-        self, node: int, questions: Mapping[TopicPartition, _Question], error: ClientError
-    ) -> None:
+    def _tell_news(self) -> None:
+        """The last that is done with an answer."""
+        if self._has_news:
+            self._has_news = False
+            self._on_news()
+
+    def _failed(self, node: int, questions: _Questions, error: ClientError) -> None:
         self._counts["fetch_failures"] += 1
         failures = self._failures[node] = self._failures.get(node, 0) + 1
         log.debug("a fetch from broker %d failed: %s", node, error)
@@ -270,29 +298,24 @@ class Fetcher:
             for question in questions.values():
                 self._back_off(question.state, failures)
 
-    def _take(self, questions: Mapping[TopicPartition, _Question], answer: FetchResponse) -> None:
-        names = {one.topic_id: one.state.partition.topic for one in questions.values()}
-        brokers = [
-            Broker(one.node_id, Address(one.host, one.port), one.rack)
-            for one in answer.node_endpoints
-        ]
+    def _take(self, questions: _Questions, answer: FetchResponse) -> None:
         for topic in answer.responses:
-            name = topic.topic if topic.topic_id == ZERO_UUID else names.get(topic.topic_id, "")
+            key = topic.topic or topic.topic_id
             for told in topic.partitions:
-                question = questions.get(TopicPartition(name, told.partition_index))
+                question = questions.get((key, told.partition_index))
                 if question is not None and self._is_of_use(question):
-                    self._take_partition(question, told, brokers)
+                    self._take_partition(question, told, answer)
 
     def _is_of_use(self, question: _Question) -> bool:
         state = question.state
         return question.version == state.version and question.offset == state.fetch_position.offset
 
     def _take_partition(
-        self, question: _Question, told: PartitionData, brokers: list[Broker]
+        self, question: _Question, told: PartitionData, answer: FetchResponse
     ) -> None:
         state = question.state
         if told.error_code:
-            self._on_error(question, told, brokers)
+            self._on_error(question, told, answer)
             return
         state.high_watermark = told.high_watermark
         state.last_stable_offset = told.last_stable_offset
@@ -305,7 +328,7 @@ class Fetcher:
             return
         assert not isinstance(data, FileSlice)
         aborted = None
-        if self._settings.is_read_committed:
+        if self._is_read_committed:
             aborted = [
                 Aborted(one.producer_id, one.first_offset)
                 for one in told.aborted_transactions or ()
@@ -321,11 +344,11 @@ class Fetcher:
             return
         self._counts["fetched_bytes"] += fetched.size_bytes
         state.fetched(fetched)
-        self._on_news()
+        self._has_news = True
 
     # ── errors ───────────────────────────────────────────────────────────────────────────────
 
-    def _on_error(self, question: _Question, told: PartitionData, brokers: list[Broker]) -> None:
+    def _on_error(self, question: _Question, told: PartitionData, answer: FetchResponse) -> None:
         state, code = question.state, told.error_code
         error = broker_error(code, f"{state.partition} at offset {question.offset}")
         was_preferred = question.node == state.preferred_replica
@@ -337,6 +360,10 @@ class Fetcher:
         leader = told.current_leader
         if leader is not None and leader.leader_id >= 0:
             topic, partition = state.partition
+            brokers = [
+                Broker(one.node_id, Address(one.host, one.port), one.rack)
+                for one in answer.node_endpoints
+            ]
             self._core.metadata.learn_leader(
                 topic, partition, leader.leader_id, leader.leader_epoch, brokers
             )
@@ -363,12 +390,12 @@ class Fetcher:
 
     def _fail(self, state: PartitionState, error: LograftError) -> None:
         state.error = error
-        self._on_news()
+        self._has_news = True
 
     def _fail_all(self, error: ClientError) -> None:
         for state in self._subscription:
             state.error = error
-        self._on_news()
+        self._has_news = True
 
     def _back_off(self, state: PartitionState, failures: int) -> None:
         settings = self._settings
