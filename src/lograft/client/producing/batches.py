@@ -144,11 +144,12 @@ class Batch:
     def append(
         self, timestamp: int, key: bytes | None, value: bytes | None, headers: Headers = ()
     ) -> None:
-        """Adds a record."""
+        """Adds a record. The first goes the general way: what it could share with others costs
+        more than it, and often there are none."""
         count = self.count
         if timestamp != self._timestamp or not count:
             self._set_time(timestamp)
-        if key is None and value is not None and not headers:
+        if key is None and value is not None and not headers and count:
             if len(value) != self._plain_length or count >= self._plain_until:
                 self._set_plain(len(value))
             place = PLACE_NO_KEY[count] if count < SMALL_COUNT else varint(count) + NULL

@@ -20,6 +20,8 @@ from lograft.wire.varints import uvarint
 
 #: With topic ids instead of names.
 _TOPIC_IDS_SINCE: Final = 13
+#: Up to this size one piece is cheaper to send than three.
+_JOINED_BYTES_MAX: Final = 4 << 10
 #: Behind the records: tags of the partition, of the topic, of the request.
 _TAGS: Final = bytes(3)
 
@@ -53,7 +55,10 @@ class LoneRequest:
     def parts(self, number: int, records: Buffer) -> list[Buffer]:
         length = uvarint(len(records) + 1)
         size = self._size + len(length) + len(records)
-        return [self._pack(size, self._head, number, self._shared) + length, records, _TAGS]
+        start = self._pack(size, self._head, number, self._shared) + length
+        if size <= _JOINED_BYTES_MAX:
+            return [b"".join((start, records, _TAGS))]
+        return [start, records, _TAGS]
 
 
 class ProduceRequests:

@@ -6,10 +6,11 @@ more than one request may be in flight. With it, a batch that is sent again goes
 its partition is sent until it is resolved, and brokers refuse what comes out of order meanwhile.
 """
 
+import asyncio
 import logging
 from collections.abc import Sequence
 from functools import partial
-from typing import Final, NamedTuple
+from typing import Final, NamedTuple, TypeAlias
 
 from lograft.client.backoff import backoff_ms
 from lograft.client.core import ClientCore
@@ -45,6 +46,9 @@ log = logging.getLogger("lograft.client")
 _OUT_OF_ORDER: Final = (ErrorCode.out_of_order_sequence_number, ErrorCode.unknown_producer_id)
 
 
+_Outcome: TypeAlias = ProduceResponse | OutcomeUnknown
+
+
 class Sent(NamedTuple):
     queue: PartitionQueue
     batch: Batch
@@ -55,6 +59,7 @@ class Sender:
         self._core = core
         self._settings = core.settings
         self._clock = core.runtime.clock
+        self._loop = asyncio.get_running_loop()
         self._accumulator = accumulator
         self.transactions: Transactions | None = None
         #: Who the producer is for the brokers; None: nobody, batches may come twice.
@@ -67,6 +72,8 @@ class Sender:
         self._growth = Growth(core)
         self._turns = Turns(self._send_what_is_ready, self._on_failure)
         self._in_flight: dict[int, int] = {}
+        #: Of requests, in their order, and not yet dealt with.
+        self._outcomes: list[tuple[int, list[Sent], _Outcome]] = []
         self._connecting: set[int] = set()
         self._is_fatal: Exception | None = None
         self._requests = ProduceRequests(core)
@@ -116,6 +123,8 @@ class Sender:
     def _send_what_is_ready(self) -> int:
         """How long until something else becomes ready by itself."""
         now_ms = self._clock.mono_ms()
+        if self._has_sent_alone(now_ms):
+            return FOREVER_MS
         self._expire(now_ms)
         if self._identity is not None and not self._identity.is_ready():
             return self._next_expiry_ms(now_ms)
@@ -139,6 +148,31 @@ class Sender:
         for leader, queues in by_leader.items():
             self._send_to(leader, queues)
         return min(wait_ms, self._next_expiry_ms(now_ms))
+
+    def _has_sent_alone(self, now_ms: int) -> bool:
+        """The short way of a batch that nothing waits beside. False: there is more to see to."""
+        active = self._accumulator.active
+        if len(active) != 1:
+            return False
+        (queue,) = active
+        first = queue.batches[0]
+        waited_ms = now_ms - first.created_ms
+        if (
+            len(queue.batches) > 1
+            or queue.in_flight
+            or first.attempts
+            or queue.missing_until_ms is not None
+            or not self._settings.linger_ms <= waited_ms < self._settings.delivery_timeout_ms
+            or (self._identity is not None and not self._identity.is_ready())
+            or not self._may_send(queue)
+        ):
+            return False
+        leader = self._growth.leader_of(queue)
+        link = None if leader is None else self._core.network.link_if_ready(leader)
+        if leader is None or link is None or self._in_flight.get(leader):
+            return False
+        self._send_request(leader, link, self._drain([queue]))
+        return True
 
     def _next_expiry_ms(self, now_ms: int) -> int:
         if not self._accumulator.active:
@@ -171,7 +205,7 @@ class Sender:
             # What has no sequence yet waits while others of its partition are being sent again.
             return (
                 self.sequences.may_assign
-                and all(one.attempts <= 1 for one in in_flight)
+                and (not in_flight or all(one.attempts <= 1 for one in in_flight))
                 and self._identity.admits(queue)
             )
         return not in_flight
@@ -282,9 +316,20 @@ class Sender:
 
     # ── answers ──────────────────────────────────────────────────────────────────────────────
 
-    def _on_outcome(
-        self, leader: int, sent: list[Sent], outcome: ProduceResponse | OutcomeUnknown
-    ) -> None:
+    def _on_outcome(self, leader: int, sent: list[Sent], outcome: _Outcome) -> None:
+        """Dealt with a turn later: records that have come to a consumer in the same turn go before
+        news of records that have gone, and a program that waits for both asks for more of the
+        first while it waits for the second."""
+        if not self._outcomes:
+            self._loop.call_soon(self._deal_with_outcomes)
+        self._outcomes.append((leader, sent, outcome))
+
+    def _deal_with_outcomes(self) -> None:
+        outcomes, self._outcomes = self._outcomes, []
+        for leader, sent, outcome in outcomes:
+            self._deal_with(leader, sent, outcome)
+
+    def _deal_with(self, leader: int, sent: list[Sent], outcome: _Outcome) -> None:
         for queue, batch in sent:
             queue.in_flight.remove(batch)
         if isinstance(outcome, OutcomeUnknown):
