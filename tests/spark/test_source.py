@@ -76,6 +76,32 @@ def test_conditions_leave_partitions_and_offsets_unread(
             spark.conf.unset("spark.sql.python.filterPushdown.enabled")
 
 
+def test_a_stream_does_not_go_on_in_another_topic_of_the_same_name(
+    spark: SparkSession, topics: Topics, topic: str, tmp_path: Path
+) -> None:
+    def run(**options: str) -> int:
+        """All that is there; how many records came."""
+        stream = spark.readStream.format("lograft").option("subscribe", topic)
+        stream = stream.option("kafka.bootstrap.servers", topics.bootstrap)
+        frame = stream.options(startingOffsets="earliest", **options).load()
+        writing = frame.writeStream.format("noop")
+        writing = writing.option("checkpointLocation", str(tmp_path / "checkpoint"))
+        query = writing.trigger(availableNow=True).start()
+        assert query.awaitTermination(PATIENCE_SECONDS * 4)
+        return sum(one["numInputRows"] for one in query.recentProgress)
+
+    topics.fill(topic, numbered(100))
+    assert run() == 100
+    topics.delete(topic)
+    topics.create(topic, 2)
+    # More than there was: its offsets alone do not tell.
+    topics.fill(topic, numbered(1_000))
+    with pytest.raises(PySparkException, match="was deleted and created again"):
+        run()
+    assert run(failOnDataLoss="false") == 1_000
+    assert run() == 0
+
+
 def test_a_stream_goes_on_where_it_was(
     spark: SparkSession, topics: Topics, topic: str, tmp_path: Path
 ) -> None:
