@@ -10,6 +10,7 @@ from shutil import rmtree
 import pyarrow.parquet as pq
 import pytest
 from confluent_kafka import Consumer, Producer, TopicPartition
+from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
 
 from lograft.model.errors import InvalidConfig
@@ -17,7 +18,7 @@ from lograft.spark.lag import Lag
 from lograft.spark.pipelines.batch_headers import HEADER
 from lograft.spark.pipelines.folders import BatchTable, SnapshotTable
 from lograft.spark.pipelines.lake_values import JsonValues
-from lograft.spark.pipelines.running import Watch, run_settings
+from lograft.spark.pipelines.running import Watch, run_settings, run_stoppable
 from lograft.spark.pipelines.sequences import sequence_faults
 from lograft.spark.pipelines.settings import (
     Audit,
@@ -314,6 +315,18 @@ def test_audit_counts_jumps_and_repetitions_of_sequences(spark: SparkSession) ->
     faults = sequence_faults(spark.createDataFrame(rows, schema)).orderBy("producer_id")
     found = [(row["gaps"], row["duplicates"]) for row in faults.collect()]
     assert found == [(gaps, duplicates) for _, gaps, duplicates in cases]
+
+
+def test_work_that_is_no_query_stops_too(spark: SparkSession) -> None:
+    def count_for_ever() -> None:
+        while spark.range(1 << 40).selectExpr("sum(rand())").collect():
+            pass
+
+    said: list[str] = []
+    run_stoppable(spark, Watch(say=said.append, should_stop=lambda: True), count_for_ever)
+    assert said == ["stopped, as it was asked to"]
+    with pytest.raises(PySparkException, match="nonsense"):
+        run_stoppable(spark, Watch(), lambda: spark.sql("select nonsense"))
 
 
 def test_a_format_whose_package_is_not_there_is_named_with_it(running: Running) -> None:

@@ -1,5 +1,5 @@
-"""Runs pipelines for people: a line for each micro-batch, a file that says how far it is, and one
-that asks it to stop. Both files are in the pipeline's own folder."""
+"""Runs pipelines for people: a line for each micro-batch, a file that says how far it is, one that
+asks it to stop, and one with what Spark said. The files are in the pipeline's own folder."""
 
 import fcntl
 import json
@@ -17,6 +17,7 @@ from lograft.model.errors import InvalidConfig, LograftError
 _STATUS: Final = "_status.json"
 _STOP: Final = "_stop"
 _LOCK: Final = "_lock"
+_SPARK_LOG: Final = "_spark.log"
 _STOP_SECONDS_MAX: Final = 120
 _LOOK_SECONDS: Final = 0.2
 
@@ -75,8 +76,10 @@ def _run_and_show(name: str, config: str, folder: Path) -> None:
     )
     with journal.interruptible():
         try:
-            run_pipeline(name, config, watch=watch)
+            with _stderr_into(folder / _SPARK_LOG):
+                run_pipeline(name, config, watch=watch)
         except BaseException as error:
+            print(f"what Spark said is in {folder / _SPARK_LOG}", flush=True)
             journal.end("failed", problem=str(error).splitlines()[0] if str(error) else "")
             raise
     journal.end("stopped" if watch.should_stop() else "done")
@@ -169,6 +172,20 @@ def _alone(name: str, folder: Path) -> Iterator[None]:
                 f"{name} is running in {folder} already: lograft pipeline stop ends it"
             ) from None
         yield
+
+
+@contextmanager
+def _stderr_into(file: Path) -> Iterator[None]:
+    """Spark's processes, of whichever language, say there what they warn of, and hundreds of lines
+    when a query is stopped in the middle of a batch; the terminal is for ours."""
+    terminal = os.dup(2)
+    with file.open("wb") as log:
+        os.dup2(log.fileno(), 2)
+    try:
+        yield
+    finally:
+        os.dup2(terminal, 2)
+        os.close(terminal)
 
 
 class _Journal:

@@ -2,6 +2,8 @@
 
 import json
 import os
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -12,6 +14,7 @@ from lograft.cli.pipelines import (
     Status,
     _alone,
     _Journal,
+    _stderr_into,
     described,
     descriptions,
     line_of,
@@ -91,3 +94,13 @@ def test_a_pipeline_runs_once_at_a_time(config: str, tmp_path: Path) -> None:
         with pytest.raises(AlreadyRunning, match=r"lake is running in .*/lake already"):
             run_and_show("lake", config)
         assert status_of("lake", config).state == "not run yet", "the first run's is untouched"
+
+
+def test_what_spark_says_is_kept_from_the_terminal(
+    tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    with _stderr_into(tmp_path / "log"):
+        subprocess.run([sys.executable, "-c", "import os; os.write(2, b'noise')"], check=True)
+    os.write(2, b"ours")
+    assert (tmp_path / "log").read_text() == "noise"
+    assert capfd.readouterr().err == "ours"

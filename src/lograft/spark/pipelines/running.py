@@ -1,6 +1,9 @@
 """Runs a pipeline: settings, a session, the query until it is done or told to stop."""
 
-from collections.abc import Callable
+import signal
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor, wait
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
@@ -9,8 +12,10 @@ from pyspark.errors import StreamingQueryException
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.streaming.query import StreamingQuery
 from pyspark.sql.streaming.readwriter import DataStreamWriter
+from pyspark.sql.utils import is_remote
 
 from lograft.model.errors import InvalidConfig
+from lograft.runtime.randomness import SystemRandomness
 from lograft.spark.lag import Lag, lag_of
 from lograft.spark.pipelines.catalogue import PIPELINES
 from lograft.spark.pipelines.failures import explained, is_sparks
@@ -76,7 +81,20 @@ def new_session(settings: Spark, name: str) -> SparkSession:
         )
     for key, value in settings.conf.items():
         builder = builder.config(key, value)
-    return builder.getOrCreate()
+    with _signals_kept():
+        return builder.getOrCreate()
+
+
+@contextmanager
+def _signals_kept() -> Iterator[None]:
+    """Spark would take Ctrl-C for itself: the clean stop that somebody has prepared for it would
+    become a KeyboardInterrupt in the middle of a batch."""
+    before = signal.getsignal(signal.SIGINT)
+    try:
+        yield
+    finally:
+        if signal.getsignal(signal.SIGINT) is not before:
+            signal.signal(signal.SIGINT, before)
 
 
 def _run(name: str, spark: SparkSession, settings: Settings, watch: Watch) -> None:
@@ -92,7 +110,7 @@ def _run(name: str, spark: SparkSession, settings: Settings, watch: Watch) -> No
         case "audit":
             from lograft.spark.pipelines.audit import audit
 
-            audit(spark, settings, watch)
+            run_stoppable(spark, watch, lambda: audit(spark, settings, watch))
         case _:
             from lograft.spark.pipelines.state import state
 
@@ -139,3 +157,48 @@ def _tell_news(query: StreamingQuery, told: int, watch: Watch) -> int:
             if progress["numInputRows"]:
                 watch.tell(lag_of(progress))
     return told
+
+
+def run_stoppable(spark: SparkSession, watch: Watch, work: Callable[[], object]) -> None:
+    """Work that is no query: its jobs are cancelled when somebody wants it to stop."""
+    jobs = _Jobs(spark)
+
+    def tagged() -> None:
+        with jobs:
+            work()
+
+    with ThreadPoolExecutor(1) as pool:
+        working = pool.submit(tagged)
+        while not wait((working,), _LOOK_SECONDS).done:
+            if watch.should_stop():
+                jobs.cancel()  # again and again: in this moment there may be none
+    try:
+        working.result()
+    except Exception as error:
+        if not (is_sparks(error) and watch.should_stop()):
+            raise
+        watch.say("stopped, as it was asked to")
+
+
+class _Jobs:
+    """Those that one thread starts, for another thread to cancel. A session's own
+    tags would do, but without Spark Connect only the thread that set one can use it."""
+
+    def __init__(self, spark: SparkSession) -> None:
+        self._tag = f"lograft-{SystemRandomness().uuid()}"
+        if is_remote():
+            self._add, self._remove = spark.addTag, spark.removeTag
+            self._cancel: Callable[[str], object] = spark.interruptTag
+        else:
+            context = spark.sparkContext
+            self._add, self._remove = context.addJobTag, context.removeJobTag
+            self._cancel = context.cancelJobsWithTag
+
+    def __enter__(self) -> None:
+        self._add(self._tag)
+
+    def __exit__(self, *error: object) -> None:
+        self._remove(self._tag)
+
+    def cancel(self) -> None:
+        self._cancel(self._tag)
