@@ -175,6 +175,18 @@ def test_few_records_wait_for_more_but_not_for_ever(reading: Reading) -> None:
     assert patient.batch(start)[0] == numbered(50)
 
 
+def test_a_batch_that_comes_again_says_where_the_log_ends(reading: Reading) -> None:
+    reading.topics.fill(reading.topic, numbered(100), partition=0)
+    start = reading.stream().reader.initialOffset()
+    reader = reading.stream(maxOffsetsPerTrigger="10").reader
+    end = reader.latestOffset(start, reader.getDefaultReadLimit())
+    again = reading.stream().reader
+    again.partitions(start, end)
+    latest = again.reportLatestOffset()
+    assert latest is not None
+    assert latest[reading.topic] == {"0": 100, "1": 0}
+
+
 def test_micro_batches_are_limited_by_bytes(reading: Reading) -> None:
     values = [f"{number:06}" + "x" * 994 for number in range(2_000)]
     reading.topics.fill(reading.topic, values)
