@@ -7,7 +7,9 @@ from typing import Any, Final
 
 _BAR_WIDTH: Final = 360
 _ROW_HEIGHT: Final = 20
-_LABEL_WIDTH: Final = 190
+#: Labels stand beside their bars, and longer ones are cut: who points at one sees all of it.
+_LABEL_LETTERS_MAX: Final = 56
+_LETTER_WIDTH: Final = 7
 _STYLE: Final = """
 body{font:15px/1.5 system-ui,sans-serif;max-width:70em;margin:2em auto;padding:0 1em;color:#1d2733}
 h1{font-size:1.6em}h2{font-size:1.15em;margin-top:2em;border-bottom:1px solid #d5dde5}
@@ -54,17 +56,27 @@ def table(columns: Sequence[str], rows: Sequence[Sequence[Any]]) -> str:
 def chart(bars: Sequence[tuple[str, float]]) -> str:
     longest = max((length for _, length in bars), default=0) or 1
     height = _ROW_HEIGHT * len(bars)
-    width = _LABEL_WIDTH + _BAR_WIDTH + 120
+    letters = max((len(_cut(label)) for label, _ in bars), default=0)
+    begin = letters * _LETTER_WIDTH + 10
+    width = begin + _BAR_WIDTH + 120
     lines = [f'<svg width="{width}" height="{height}" role="img">']
     for row, (label, length) in enumerate(bars):
         top = row * _ROW_HEIGHT
         size = round(_BAR_WIDTH * length / longest, 1)
         lines.append(
-            f'<text x="0" y="{top + 14}">{escape(label)}</text>'
-            f'<rect x="{_LABEL_WIDTH}" y="{top + 3}" width="{size}" height="{_ROW_HEIGHT - 6}"/>'
-            f'<text x="{_LABEL_WIDTH + size + 6}" y="{top + 14}">{shown(length)}</text>'
+            f'<text x="0" y="{top + 14}"><title>{escape(label)}</title>{escape(_cut(label))}</text>'
+            f'<rect x="{begin}" y="{top + 3}" width="{size}" height="{_ROW_HEIGHT - 6}"/>'
+            f'<text x="{begin + size + 6}" y="{top + 14}">{shown(length)}</text>'
         )
     return "\n".join(lines) + "</svg>"
+
+
+def _cut(label: str) -> str:
+    """The end stays: it says which partition."""
+    if len(label) <= _LABEL_LETTERS_MAX:
+        return label
+    half = _LABEL_LETTERS_MAX // 2
+    return f"{label[: half - 1]}…{label[-half:]}"
 
 
 def shown(value: Any) -> str:

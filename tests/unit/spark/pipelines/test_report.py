@@ -1,5 +1,7 @@
 """The HTML of a report."""
 
+import re
+
 from lograft.spark.pipelines.report import Section, chart, page, shown
 
 
@@ -18,6 +20,15 @@ def test_bars_are_as_long_as_their_share() -> None:
     assert 'width="360.0"' in svg
     assert 'width="180.0"' in svg
     assert 'width="0.0"' in svg
+
+
+def test_long_labels_do_not_run_into_their_bars() -> None:
+    svg = chart([("a" * 100 + " orders-0", 1.0), ("short", 2.0)])
+    begins = {float(one) for one in re.findall(r'<rect x="([\d.]+)"', svg)}
+    [label] = re.findall(r"</title>(a+….*?)</text>", svg)
+    assert label.endswith(" orders-0")
+    assert begins == {len(label) * 7 + 10}
+    assert f"<title>{'a' * 100} orders-0</title>" in svg
 
 
 def test_numbers_are_shown_for_people() -> None:
