@@ -272,14 +272,21 @@ def test_audit_sees_unread_ranges_hot_keys_and_sequences(running: Running) -> No
     slot.commit(offsets=[TopicPartition(running.topic, 0, 1)], asynchronous=False)
     slot.close()
     running.fill("y", partition=1, timestamp_ms=1_700_000_000_000)
+    running.topics.add_partitions(running.topic, 4)
+    running.topics.transact(running.topic, ["z"], partition=2, commits=True)
     running.run("audit", Audit(folder=str(running.folder)))
     html = (running.folder / "audit.html").read_text()
+    # Records, bytes, from where to where, and offsets without a record: a marker; none at all.
+    numbers = r"<td class=n>(\d+)</td>" * 6
+    partitions = re.findall(rf"<tr><td>{running.topic}</td>{numbers}", html)
+    assert ("2", "1", "1", "0", "2", "1") in partitions
+    assert ("3", "0", "0", "0", "0", "0") in partitions
     assert f"<td>{group}</td><td>{running.topic}</td>" in html
     assert "<td>1 to 3</td>" in html, "the offsets that the group has not read"
     assert "<td>–</td><td class=n>1</td><td class=n>1</td><td>0 to 0</td>" in html, "all of it"
     assert "spark-sink-" not in html
     assert "<td>2023-11-14 22:13</td>" in html
-    assert "<td>same</td><td class=n>3</td><td class=n>60</td>" in html
+    assert "<td>same</td><td class=n>3</td><td class=n>50</td>" in html
     assert "64 to 127" in html
     # One record lies between the two commits; it was made an hour before them.
     row = rf"<td>{group}</td><td>{running.topic}</td><td class=n>1</td>(.*?)</tr>"

@@ -45,12 +45,14 @@ class Topics:
             )
         assert producer.flush(PATIENCE_SECONDS) == 0
 
-    def transact(self, name: str, values: Iterable[str], *, commits: bool) -> None:
+    def transact(
+        self, name: str, values: Iterable[str], *, commits: bool, partition: int = -1
+    ) -> None:
         producer = Producer({"bootstrap.servers": self.bootstrap, "transactional.id": f"tx-{name}"})
         producer.init_transactions(PATIENCE_SECONDS)
         producer.begin_transaction()
         for value in values:
-            producer.produce(name, value=value)
+            producer.produce(name, value=value, partition=partition)
         producer.flush(PATIENCE_SECONDS)
         if commits:
             producer.commit_transaction(PATIENCE_SECONDS)

@@ -27,9 +27,19 @@ class BatchReader(DataSourceReader):
         self._restriction = restriction_of(filters)
 
     def partitions(self) -> Sequence[InputPartition]:
+        options = self._options
+        cut = split(
+            self.ranges(),
+            partitions_min=options.partitions_min,
+            records_max=options.partition_records_max,
+        )
+        return [RangePartition(one) for one in cut]
+
+    def ranges(self) -> list[Range]:
+        """One for each partition, also where there is nothing to read."""
         cluster = Cluster(self._options)
         try:
-            return [RangePartition(one) for one in self._ranges(cluster)]
+            return self._ranges(cluster)
         finally:
             cluster.close()
 
@@ -61,11 +71,7 @@ class BatchReader(DataSourceReader):
             )
             start = max(start, times.get(one, start))
             ranges.append(Range(*one, start, end, topics[one.topic].id))
-        return split(
-            ranges,
-            partitions_min=options.partitions_min,
-            records_max=options.partition_records_max,
-        )
+        return ranges
 
     def _first_in_time(self, cluster: Cluster, partitions: list[Any], last: Offsets) -> Offsets:
         """Where the records begin that can be young enough for the query."""

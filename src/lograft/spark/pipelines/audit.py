@@ -5,14 +5,18 @@ their sequences), the offsets of every group, and what is left of the history of
 Nothing is written but the report.
 """
 
-from collections.abc import Sequence
+import json
+from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime, timedelta
 from typing import Any, Final
 
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
+from lograft.model.types import TopicPartition
 from lograft.runtime.clock import SystemClock
+from lograft.spark.batch_reader import BatchReader
+from lograft.spark.offsets import to_json
 from lograft.spark.options import read_options
 from lograft.spark.pipelines.batch_headers import headers_of
 from lograft.spark.pipelines.consume_latency import commits_of, consume_latencies
@@ -23,6 +27,7 @@ from lograft.spark.pipelines.report import Section, page
 from lograft.spark.pipelines.running import Watch
 from lograft.spark.pipelines.sequences import sequence_faults
 from lograft.spark.pipelines.settings import Settings
+from lograft.spark.planning import Range
 
 _COLUMNS: Final = "key,value,topic,partition,offset,timestamp"
 _EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
@@ -36,6 +41,10 @@ def audit(spark: SparkSession, settings: Settings, watch: Watch) -> list[Section
     asked = settings.audit
     assert asked is not None
     options = settings.source.batch_options()
+    planned = BatchReader(read_options(options, is_streaming=False)).ranges()
+    # What is written from now on is for the next audit: all tables are of the same records.
+    ends = {TopicPartition(one.topic, one.partition): one.end for one in planned}
+    options["endingOffsets"] = json.dumps(to_json(ends))
     records = spark.read.format("lograft").options(**options, columns=_COLUMNS).load()
     measured = records.select(
         "topic",
@@ -46,12 +55,11 @@ def audit(spark: SparkSession, settings: Settings, watch: Watch) -> list[Section
         "key",
     ).persist()
     try:
-        partitions = _partitions(measured)
         positions = group_positions(settings.source)
         sections = [
-            _partition_section(partitions),
+            _partition_section(measured, planned),
             _group_section(measured, positions),
-            _sequence_section(spark, settings),
+            _sequence_section(spark, options),
             _hot_key_section(measured, asked.hot_keys),
             _size_section(measured),
             _rate_section(measured),
@@ -75,20 +83,6 @@ def _rows(frame: DataFrame) -> list[tuple[Any, ...]]:
     return [tuple(row) for row in frame.collect()]
 
 
-def _partitions(measured: DataFrame) -> list[tuple[Any, ...]]:
-    grouped = measured.groupBy("topic", "partition").agg(
-        F.count("*"),
-        F.sum("bytes"),
-        F.min("offset"),
-        F.max("offset"),
-        (F.max("offset") - F.min("offset") + 1 - F.count("*")),
-        F.min(F.unix_millis("timestamp")),
-        F.max(F.unix_millis("timestamp")),
-    )
-    rows = _rows(grouped.orderBy("topic", "partition"))
-    return [(*row[:-2], *(_shown_time(one, _SECONDS) for one in row[-2:])) for row in rows]
-
-
 def _shown_time(time_ms: int, style: str) -> str:
     """Not formatted by Spark, whose time zone is the session's."""
     try:
@@ -97,17 +91,32 @@ def _shown_time(time_ms: int, style: str) -> str:
         return f"{time_ms} ms"
 
 
-def _partition_section(rows: Sequence[tuple[Any, ...]]) -> Section:
+def _partition_section(measured: DataFrame, planned: Sequence[Range]) -> Section:
+    grouped = measured.groupBy("topic", "partition").agg(
+        F.count("*"),
+        F.sum("bytes"),
+        F.min(F.unix_millis("timestamp")),
+        F.max(F.unix_millis("timestamp")),
+    )
+    found = {(row[0], row[1]): row[2:] for row in _rows(grouped)}
+    rows: list[tuple[Any, ...]] = []
+    for one in planned:
+        records, size, *times = found.get((one.topic, one.partition), (0, 0, None, None))
+        oldest, newest = (None if time is None else _shown_time(time, _SECONDS) for time in times)
+        hollow = max(0, one.size - records)
+        place = (one.topic, one.partition)
+        rows.append((*place, records, size, one.start, one.end, hollow, oldest, newest))
     return Section(
         "Partitions",
-        "Offsets without a record are markers of transactions, or were compacted away.",
+        "Offsets without a record are markers of transactions, records of aborted ones where only"
+        " committed ones are read, or were compacted away.",
         (
             "topic",
             "partition",
             "records",
             "bytes of values",
             "first offset",
-            "last offset",
+            "end",
             "offsets without a record",
             "oldest (UTC)",
             "newest (UTC)",
@@ -166,9 +175,8 @@ def _times_of(
     return {(row[0], row[1], row[2]): row[3] for row in found.collect()}
 
 
-def _sequence_section(spark: SparkSession, settings: Settings) -> Section:
-    options = read_options(settings.source.batch_options(), is_streaming=False)
-    faults = sequence_faults(headers_of(spark, options))
+def _sequence_section(spark: SparkSession, options: Mapping[str, str]) -> Section:
+    faults = sequence_faults(headers_of(spark, read_options(options, is_streaming=False)))
     return Section(
         "Producers",
         "Batches by producer id and epoch. A gap is a jump in the producer's sequence numbers, a"
