@@ -18,7 +18,8 @@ EXAMPLES = re.findall(r"## ([^\n]*)\n|```python\n(.*?)```", GUIDE.read_text(), r
 
 
 def examples() -> list[Any]:
-    chapter, found = "", []
+    chapter = ""
+    found: list[Any] = []
     for heading, code in EXAMPLES:
         chapter = heading or chapter
         if code:
