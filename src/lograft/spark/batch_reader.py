@@ -29,7 +29,7 @@ class BatchReader(DataSourceReader):
     def partitions(self) -> Sequence[InputPartition]:
         options = self._options
         cut = split(
-            self.ranges(),
+            [one for one in self.ranges() if one.size],
             partitions_min=options.partitions_min,
             records_max=options.partition_records_max,
         )

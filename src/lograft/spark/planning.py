@@ -69,13 +69,12 @@ def rows_in_bytes(
 def split(
     ranges: Sequence[Range], *, partitions_min: int | None, records_max: int | None
 ) -> list[Range]:
-    """Into tasks: one for each partition, more where the options ask for them. Empty ranges need
-    none."""
-    found = [one for one in ranges if one.size]
+    """Into tasks: one for each range, more where the options ask for them."""
+    found = list(ranges)
     if records_max is not None:
         found = [part for one in found for part in _even(one, ceil(one.size / records_max))]
     if partitions_min is not None and len(found) < partitions_min:
-        total = sum(one.size for one in found)
+        total = max(1, sum(one.size for one in found))
         found = [
             part for one in found for part in _even(one, ceil(one.size / total * partitions_min))
         ]
@@ -83,6 +82,6 @@ def split(
 
 
 def _even(whole: Range, parts: int) -> list[Range]:
-    parts = min(parts, whole.size)
+    parts = max(1, min(parts, whole.size))
     cuts = [whole.start + whole.size * number // parts for number in range(parts + 1)]
     return [whole._replace(start=begin, end=end) for begin, end in pairwise(cuts)]

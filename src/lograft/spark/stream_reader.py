@@ -178,13 +178,17 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         there = cluster.partitions(topics)
         rule.gone(ends.keys() - there)
         moved = [
-            one
-            for one in sorted(ends.keys() & there)
-            if one.topic not in outdated and (ends[one] != begins.get(one) or one.topic in replaced)
+            one for one in sorted(ends) if ends[one] != begins.get(one) or one.topic in replaced
         ]
-        first = cluster.ends(EARLIEST, moved)
+        left = {one for one in moved if one in there and one.topic not in outdated}
+        first = cluster.ends(EARLIEST, left)
         ranges = []
         for one in moved:
+            if one not in left:
+                # It keeps its task: those of a batch that comes again have the numbers that they
+                # had, by which an exactly-once sink knows what it has written.
+                ranges.append(Range(*one, ends[one], ends[one]))
+                continue
             begin = begins.get(one, first[one])
             if ends[one] < begin or one.topic in replaced:
                 begin = first[one]

@@ -50,9 +50,11 @@ def test_bytes_are_counted_by_the_size_of_records() -> None:
     assert rows_in_bytes(1, start, end, {A: 10.0, B: 30.0}) == 1
 
 
-def test_one_task_for_each_partition_that_has_something() -> None:
+def test_one_task_for_each_range() -> None:
     ranges = [Range("t", 0, 0, 10), Range("t", 1, 5, 5)]
-    assert split(ranges, partitions_min=None, records_max=None) == [Range("t", 0, 0, 10)]
+    assert split(ranges, partitions_min=None, records_max=None) == ranges
+    assert split(ranges, partitions_min=2, records_max=10) == ranges
+    assert split(ranges[1:], partitions_min=2, records_max=10) == ranges[1:]
 
 
 def test_tasks_are_cut_smaller_when_asked() -> None:
