@@ -2,12 +2,14 @@
 the batch comes again. What a reader of committed records sees is every row, once."""
 
 from collections.abc import Callable
+from dataclasses import replace
 
 import pyarrow as pa
 import pytest
 
 from lograft.client.errors import ProducerFenced
 from lograft.client.producing.prepared import PreparedTransaction
+from lograft.model.errors import InvalidConfig
 from lograft.spark.options import WriteOptions, write_options
 from lograft.spark.staging import Slot, discard, publish, stage
 from tests.spark.reading import committed_values
@@ -121,3 +123,9 @@ def test_tasks_without_rows_need_no_transaction(sink: Sink) -> None:
     empty = pa.record_batch({"value": pa.array([], pa.string())})
     assert stage(sink.options, Slot("nobody", 0), 0, iter([empty])) == (0, None)
     assert stage(sink.options, Slot("nobody", 0), 0, iter([])) == (0, None)
+
+
+def test_rows_cannot_wait_longer_than_brokers_let_them(sink: Sink) -> None:
+    sink.options = replace(sink.options, staging_timeout_ms=7_200_000)
+    with pytest.raises(InvalidConfig, match="stagingTimeout is 7200000 ms"):
+        sink.write(0, 0)

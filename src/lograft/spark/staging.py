@@ -17,9 +17,11 @@ import pyarrow as pa
 
 from lograft.client.admin import Admin
 from lograft.client.client_settings import ClientSettings
+from lograft.client.errors import BrokerError
 from lograft.client.producer import Producer
 from lograft.client.producing.prepared import PreparedTransaction, complete_transactions
 from lograft.client.settings import dotted
+from lograft.model.errors import ErrorCode, InvalidConfig
 from lograft.model.types import TopicPartition
 from lograft.spark.options import WriteOptions
 from lograft.spark.rows import by_topic
@@ -64,7 +66,7 @@ async def _stage(
     settings["transaction.timeout.ms"] = str(options.staging_timeout_ms)
     async with Producer(settings) as producer:
         # From here on nobody but us can publish anything in this slot: what it tells will stay.
-        await producer.init_transactions()
+        await _take(producer, options)
         if await _next_batch(options, slot) > batch_id:
             return 0, None
         await producer.begin_transaction()
@@ -73,6 +75,18 @@ async def _stage(
         topic, _ = next(by_topic(first, options.topic))
         await producer.send_offsets({TopicPartition(topic, 0): batch_id + 1}, slot.name)
         return rows, await producer.prepare_transaction()
+
+
+async def _take(producer: Producer, options: WriteOptions) -> None:
+    try:
+        await producer.init_transactions()
+    except BrokerError as error:
+        if error.code != ErrorCode.invalid_transaction_timeout:
+            raise
+        raise InvalidConfig(
+            f"stagingTimeout is {options.staging_timeout_ms} ms, but must not be above the brokers'"
+            " transaction.max.timeout.ms"
+        ) from None
 
 
 async def _next_batch(options: WriteOptions, slot: Slot) -> int:
