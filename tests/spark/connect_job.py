@@ -7,7 +7,8 @@ import sys
 
 from pyspark.sql import SparkSession
 
-from lograft.spark.pipelines.running import run_settings
+from lograft.spark.lag import Lag
+from lograft.spark.pipelines.running import Watch, run_settings
 from lograft.spark.pipelines.settings import Lake, Settings, Source, Spark
 
 
@@ -20,7 +21,12 @@ def main(bootstrap: str, topic: str, folder: str) -> None:
     )
     source = Source(bootstrap=bootstrap, topics=(topic,))
     lake = Lake(folder=folder, compact_every=0)
-    run_settings("lake", Settings(source=source, spark=Spark(), lake=lake), spark=spark)
+    told: list[Lag] = []
+    watch = Watch(tell=told.append)
+    run_settings(
+        "lake", Settings(source=source, spark=Spark(), lake=lake), spark=spark, watch=watch
+    )
+    assert [(one.rows, one.total) for one in told] == [(100, 0)], told
     spark.stop()
 
 

@@ -188,18 +188,6 @@ def test_a_batch_that_comes_again_has_the_same_tasks(reading: Reading) -> None:
     assert [sum(batch.num_rows for batch in one) for one in tasks] == [0, 100]
 
 
-def test_a_batch_that_comes_again_says_where_the_log_ends(reading: Reading) -> None:
-    reading.topics.fill(reading.topic, numbered(100), partition=0)
-    start = reading.stream().reader.initialOffset()
-    reader = reading.stream(maxOffsetsPerTrigger="10").reader
-    end = reader.latestOffset(start, reader.getDefaultReadLimit())
-    again = reading.stream().reader
-    again.partitions(start, end)
-    latest = again.reportLatestOffset()
-    assert latest is not None
-    assert latest[reading.topic] == {"0": 100, "1": 0}
-
-
 def test_micro_batches_are_limited_by_bytes(reading: Reading) -> None:
     values = [f"{number:06}" + "x" * 994 for number in range(2_000)]
     reading.topics.fill(reading.topic, values)

@@ -87,9 +87,10 @@ def _run_and_show(name: str, config: str, folder: Path) -> None:
 
 
 def line_of(lag: Any) -> str:
+    behind = "?" if lag.total is None else f"{lag.total:,}"
     return (
         f"batch {lag.batch_id:>5}  {lag.rows:>12,} rows  {lag.rows_per_second:>12,.0f} rows/s"
-        f"  {lag.total:>12,} behind"
+        f"  {behind:>12} behind"
     )
 
 
@@ -202,7 +203,7 @@ class _Journal:
             batch=lag.batch_id,
             rows=self._status.rows + lag.rows,
             rows_per_second=lag.rows_per_second,
-            behind=lag.total,
+            behind=self._status.behind if lag.total is None else lag.total,
         )
 
     def end(self, state: str, problem: str = "") -> None:

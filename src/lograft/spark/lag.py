@@ -31,8 +31,9 @@ class Lag:
     behind: Mapping[TopicPartition, int]
 
     @property
-    def total(self) -> int:
-        return sum(self.behind.values())
+    def total(self) -> int | None:
+        """None: nobody has looked, as of a batch that was planned in a run before this one."""
+        return sum(self.behind.values()) if self.behind else None
 
 
 def lag_of(progress: Mapping[str, Any]) -> Lag:
@@ -44,8 +45,9 @@ def lag_of(progress: Mapping[str, Any]) -> Lag:
     return Lag(
         progress.get("name") or progress["id"],
         progress["batchId"],
-        progress["numInputRows"],
-        progress.get("processedRowsPerSecond") or 0.0,
+        # Of the sources: with Spark Connect the sums over all of them are missing.
+        sum(source.get("numInputRows") or 0 for source in progress["sources"]),
+        sum(source.get("processedRowsPerSecond") or 0.0 for source in progress["sources"]),
         behind,
     )
 
@@ -76,10 +78,10 @@ class LagListener(StreamingQueryListener):
 
 def _log(lag: Lag) -> None:
     log.info(
-        "%s batch %d: %d rows, %.0f rows/s, %d behind",
+        "%s batch %d: %d rows, %.0f rows/s, %s behind",
         lag.query,
         lag.batch_id,
         lag.rows,
         lag.rows_per_second,
-        lag.total,
+        "?" if lag.total is None else lag.total,
     )

@@ -91,8 +91,6 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         return to_json(self._admitted(begin, latest, ready), self._ids)
 
     def reportLatestOffset(self) -> OffsetJson | None:
-        if not self._latest:  # the batch was planned by a run before
-            self._available()
         return to_json(self._latest) if self._latest else None
 
     def getDefaultReadLimit(self) -> ReadLimit:

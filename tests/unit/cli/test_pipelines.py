@@ -4,6 +4,7 @@ import json
 import os
 import subprocess
 import sys
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -55,12 +56,16 @@ def test_a_micro_batch_is_a_line() -> None:
     ]
 
 
+def test_what_nobody_has_counted_is_not_called_none() -> None:
+    assert line_of(replace(LAG, behind={})).split()[-2:] == ["?", "behind"]
+
+
 def test_status_follows_a_run(config: str, tmp_path: Path) -> None:
     assert status_of("lake", config).state == "not run yet"
     journal = _Journal("lake", tmp_path / "lake")
     assert status_of("lake", config).state == "running"
     journal.add(LAG)
-    journal.add(LAG)
+    journal.add(replace(LAG, behind={}))
     status = status_of("lake", config)
     assert (status.batch, status.rows, status.behind, status.pid) == (7, 2_400, 15, os.getpid())
     journal.end("failed", problem="no broker")

@@ -10,13 +10,26 @@ def test_lag_by_partition() -> None:
             "id": "1",
             "name": "orders",
             "batchId": 4,
-            "numInputRows": 10,
-            "processedRowsPerSecond": 2.5,
+            # As with Spark Connect, where only the sources say it.
+            "numInputRows": None,
+            "processedRowsPerSecond": None,
             "sources": [
-                {"latestOffset": {"t": {"0": 9, "1": 5}}, "endOffset": '{"t":{"0":7,"1":5}}'},
-                {"latestOffset": None, "endOffset": 12},
+                {
+                    "numInputRows": 7,
+                    "processedRowsPerSecond": 2.5,
+                    "latestOffset": {"t": {"0": 9, "1": 5}},
+                    "endOffset": '{"t":{"0":7,"1":5}}',
+                },
+                {"numInputRows": 3, "latestOffset": None, "endOffset": 12},
             ],
         }
     )
     assert lag.behind == {TopicPartition("t", 0): 2, TopicPartition("t", 1): 0}
     assert (lag.query, lag.total, lag.rows) == ("orders", 2, 10)
+    assert lag.rows_per_second == 2.5
+
+
+def test_the_lag_of_a_batch_that_comes_again_is_not_known() -> None:
+    source = {"numInputRows": 1, "latestOffset": "null", "endOffset": '{"t":{"0":7}}'}
+    lag = lag_of({"id": "1", "batchId": 4, "sources": [source]})
+    assert (lag.rows, lag.total) == (1, None)

@@ -17,6 +17,8 @@ class PipelineFailed(LograftError):
 
 
 def explained(error: Exception) -> PipelineFailed:
+    if isinstance(error, ConnectionError) or type(error).__name__ == "Py4JNetworkError":
+        return PipelineFailed("Spark's Java process has ended in the middle of the run")
     text = str(error)
     ours = _OURS.findall(text)
     if ours:
@@ -26,4 +28,6 @@ def explained(error: Exception) -> PipelineFailed:
 
 
 def is_sparks(error: Exception) -> bool:
-    return type(error).__module__.split(".")[0] in ("pyspark", "py4j")
+    """Our own clients have errors of their own: a socket's is that of the way to the JVM."""
+    is_of_theirs = type(error).__module__.split(".")[0] in ("pyspark", "py4j")
+    return is_of_theirs or isinstance(error, ConnectionError)

@@ -3,7 +3,7 @@
 import signal
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor, wait
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
@@ -65,7 +65,8 @@ def run_settings(
         raise
     finally:
         if spark is None:
-            session.stop()
+            with suppress(Exception):  # one that has died cannot be stopped, and need not
+                session.stop()
 
 
 def new_session(settings: Spark, name: str) -> SparkSession:
@@ -154,8 +155,9 @@ def _tell_news(query: StreamingQuery, told: int, watch: Watch) -> int:
     for progress in query.recentProgress:
         if progress["batchId"] > told:
             told = progress["batchId"]
-            if progress["numInputRows"]:
-                watch.tell(lag_of(progress))
+            lag = lag_of(progress)
+            if lag.rows:
+                watch.tell(lag)
     return told
 
 

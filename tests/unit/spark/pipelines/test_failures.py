@@ -1,8 +1,9 @@
 """The sentence in the pages that Spark writes."""
 
 import pytest
+from py4j.protocol import Py4JNetworkError
 
-from lograft.spark.pipelines.failures import explained
+from lograft.spark.pipelines.failures import explained, is_sparks
 
 STREAM = """[STREAM_FAILED] Query [id = 1, runId = 2] terminated with exception: \
 [PYTHON_STREAMING_DATA_SOURCE_RUNTIME_ERROR] Failed when Python streaming data source perform \
@@ -32,3 +33,9 @@ SQLSTATE: 42703;
 )
 def test_a_failure_is_a_sentence(text: str, sentence: str) -> None:
     assert str(explained(ValueError(text))) == sentence
+
+
+@pytest.mark.parametrize("error", [Py4JNetworkError("no answer"), ConnectionRefusedError()])
+def test_a_dead_jvm_is_a_sentence_too(error: Exception) -> None:
+    assert is_sparks(error)
+    assert str(explained(error)) == "Spark's Java process has ended in the middle of the run"
