@@ -1,8 +1,18 @@
 """Rebalances that a program asks for, and assignments that look at racks, on simulated clusters."""
 
+import asyncio
+
 import pytest
 
-from lograft.client import Admin, Consumer, NewTopic, TopicPartition, WrongUse
+from lograft.client import (
+    Admin,
+    CommitFailed,
+    Consumer,
+    NewTopic,
+    TimedOut,
+    TopicPartition,
+    WrongUse,
+)
 from lograft.model.broker_configs import broker_config
 from lograft.testing import VirtualCluster
 from tests.unit.client.test_consumer_groups import (
@@ -62,7 +72,11 @@ def test_a_topic_that_was_deleted_holds_nobody_up(settings: Settings) -> None:
         await cluster.test_client("admin").create_topic("gone", partitions=1)
         consumer = await makes.consumer(
             settings,
-            {"metadata.max.age.ms": 500, "allow.auto.create.topics": "false"},
+            {
+                "metadata.max.age.ms": 500,
+                "allow.auto.create.topics": "false",
+                "auto.commit.interval.ms": 100,
+            },
             subscribes=False,
         )
         consumer.subscribe(["t", "gone"])
@@ -112,3 +126,49 @@ def test_ranges_are_read_from_replicas_in_the_members_own_racks() -> None:
             await consumer.close()
 
     cluster.play(scenario)
+
+
+def test_a_commit_under_way_is_not_for_the_topic_that_is_made_anew() -> None:
+    async def scenario(cluster: VirtualCluster, makes: Makes) -> None:
+        admin = cluster.test_client("admin")
+        await admin.create_topic("again", partitions=1)
+        consumer = await makes.consumer({"metadata.max.age.ms": 500}, subscribes=False)
+        again = TopicPartition("again", 0)
+        consumer.assign([again])
+        assert await consumer.position(again) == 0
+        await delete(cluster, "again")
+        commit = asyncio.create_task(consumer.commit({again: 10}))
+        await asyncio.sleep(1)
+        await admin.create_topic("again", partitions=1)
+        with pytest.raises(TimedOut):
+            await commit
+        assert await consumer.committed([again]) == {again: None}
+
+    play(scenario)
+
+
+@pytest.mark.parametrize("settings", [EAGER, COOPERATIVE, CONSUMER])
+def test_an_interval_shorter_than_that_of_heartbeats_is_kept(settings: Settings) -> None:
+    async def scenario(_cluster: VirtualCluster, makes: Makes) -> None:
+        consumer = await makes.consumer(settings, {"max.poll.interval.ms": 400})
+        await until(shared([consumer]), [consumer])
+        await asyncio.sleep(0.3)
+        await consumer.commit({TopicPartition("t", 0): 1})
+        await asyncio.sleep(0.2)
+        with pytest.raises(CommitFailed, match="not a member now"):
+            await consumer.commit({TopicPartition("t", 0): 2})
+
+    play(scenario)
+
+
+@pytest.mark.parametrize("settings", [EAGER, COOPERATIVE, CONSUMER])
+def test_who_has_waited_for_long_is_not_slow_at_once(settings: Settings) -> None:
+    async def scenario(_cluster: VirtualCluster, makes: Makes) -> None:
+        consumer = await makes.consumer(
+            settings, {"max.poll.interval.ms": 5_000, "enable.auto.commit": "false"}
+        )
+        assert await consumer.poll(timeout_ms=60_000) == {}
+        await asyncio.sleep(4)
+        await consumer.commit({TopicPartition("t", 0): 1})
+
+    play(scenario)

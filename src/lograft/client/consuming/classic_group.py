@@ -58,7 +58,6 @@ class ClassicGroup:
         #: Our partitions have been given to others without asking us.
         self._is_lost = False
         self._error: ClientError | None = None
-        self._last_serve_ms = self._core.now_ms()
         self._keeping: Task | None = None
         self._asking_again: asyncio.TimerHandle | None = None
 
@@ -87,7 +86,6 @@ class ClassicGroup:
     # ── in the program's call ────────────────────────────────────────────────────────────────
 
     def needs_serving(self) -> bool:
-        self._last_serve_ms = self._core.now_ms()
         return (
             self._error is not None
             or self._is_lost
@@ -220,11 +218,12 @@ class ClassicGroup:
 
     async def _keep_alive(self) -> None:
         while True:
-            await asyncio.sleep(self._settings.heartbeat_ms / 1000)
+            pause_ms = self._around.patience.time_to_look_ms(self._settings.heartbeat_ms)
+            await asyncio.sleep(pause_ms / 1000)
             if self._generation == _NO_GENERATION or self._task is not None:
                 continue
             try:
-                if self._is_too_slow():
+                if self._around.patience.is_over:
                     await self._give_up()
                 else:
                     await self._beat()
@@ -259,15 +258,11 @@ class ClassicGroup:
             self._coordinator.heard(answer.error_code)
             raise broker_error(answer.error_code, f"heartbeat of group {self._coordinator.key!r}")
 
-    def _is_too_slow(self) -> bool:
-        silent_ms = self._core.now_ms() - self._last_serve_ms
-        return silent_ms > self._settings.max_poll_interval_ms and not self._around.is_polled()
-
     async def _give_up(self) -> None:
         log.warning(
             "the program has not called for records for more than max.poll.interval.ms (%d): it"
             " leaves group %r. Raise max.poll.interval.ms or lower max.poll.records",
-            self._settings.max_poll_interval_ms,
+            self._around.patience.limit_ms,
             self._coordinator.key,
         )
         member_id = self._member_id

@@ -55,23 +55,30 @@ class Commits:
         offsets: Mapping[TopicPartition, OffsetAndMetadata],
         budget_ms: int,
         *,
-        is_last: bool = False,
+        gives_up_missing: bool = False,
     ) -> None:
         """Tries for so long. Raises CommitFailed, RebalanceInProgress, NotAuthorized …
 
-        `is_last`: others wait for it, so a topic that is still missing after a few attempts has
-        been deleted; what there was to commit of the others is committed."""
+        `gives_up_missing`: others wait for it, or the next one comes anyway, so a topic that is
+        still missing after a few attempts has been deleted; what there was to commit of the others
+        is committed."""
         if not offsets:
             return
         attempts = 0
+        # A topic that is made anew under its name meanwhile has none of these offsets.
+        ids = {topic: self._id_of(topic) for topic, _partition in offsets}
 
         async def attempt() -> None:
             nonlocal attempts
             attempts += 1
             try:
-                await self._commit_once(offsets)
+                await self._commit_once(offsets, ids)
             except BrokerError as error:
-                if is_last and attempts >= _ATTEMPTS_FOR_MISSING and error.code in _MISSING:
+                if (
+                    gives_up_missing
+                    and attempts >= _ATTEMPTS_FOR_MISSING
+                    and error.code in _MISSING
+                ):
                     error.is_retriable = False
                 raise
 
@@ -93,13 +100,15 @@ class Commits:
     def _what(self, act: str) -> str:
         return f"{act} of group {self._coordinator.key!r}"
 
-    async def _commit_once(self, offsets: Mapping[TopicPartition, OffsetAndMetadata]) -> None:
+    async def _commit_once(
+        self, offsets: Mapping[TopicPartition, OffsetAndMetadata], ids: Mapping[str, UUID]
+    ) -> None:
         topics: dict[str, committing.OffsetCommitRequestTopic] = {}
         for (name, partition), place in offsets.items():
             topic = topics.get(name)
             if topic is None:
                 topic = topics[name] = committing.OffsetCommitRequestTopic(
-                    name=name, topic_id=self._id_of(name)
+                    name=name, topic_id=ids[name]
                 )
             topic.partitions.append(
                 committing.OffsetCommitRequestPartition(
@@ -125,7 +134,7 @@ class Commits:
                 topics=list(topics.values()),
             ),
             committing.OffsetCommitResponse,
-            at_most=None if self._knows_ids(topics) else _IDS_SINCE - 1,
+            at_most=_IDS_SINCE - 1 if ZERO_UUID in ids.values() else None,
         )
         self._raise_worst(answer)
 
@@ -167,7 +176,7 @@ class Commits:
         answer = await self._coordinator.ask(
             lambda version: self._question(by_topic, version),
             fetching.OffsetFetchResponse,
-            at_most=None if self._knows_ids(by_topic) else _IDS_SINCE - 1,
+            at_most=_IDS_SINCE - 1 if ZERO_UUID in ids else None,
         )
         found: dict[TopicPartition, OffsetAndMetadata] = {}
         self._check(answer.error_code)
@@ -236,6 +245,3 @@ class Commits:
     def _id_of(self, topic: str) -> UUID:
         known = self._core.metadata.cache.topic(topic)
         return ZERO_UUID if known is None else known.id
-
-    def _knows_ids(self, topics: Iterable[str]) -> bool:
-        return all(self._id_of(topic) != ZERO_UUID for topic in topics)

@@ -56,7 +56,6 @@ class ConsumerGroup:
         self._owned: frozenset[TopicIdPartition] = frozenset()
         self._is_lost = False
         self._error: ClientError | None = None
-        self._last_serve_ms = self._core.now_ms()
         self._wake = asyncio.Event()
         self._task: Task | None = None
 
@@ -87,7 +86,6 @@ class ConsumerGroup:
     # ── in the program's call ────────────────────────────────────────────────────────────────
 
     def needs_serving(self) -> bool:
-        self._last_serve_ms = self._core.now_ms()
         return (
             self._is_lost
             or self._error is not None
@@ -180,7 +178,7 @@ class ConsumerGroup:
             self._wake.clear()
             if self._epoch != _OUT:
                 try:
-                    if self._is_too_slow():
+                    if self._around.patience.is_over:
                         await self._give_up()
                     else:
                         await self._beat()
@@ -194,7 +192,7 @@ class ConsumerGroup:
 
     async def _wait(self, failures: int) -> None:
         settings = self._settings
-        wait_ms = self._interval_ms
+        wait_ms = self._around.patience.time_to_look_ms(self._interval_ms)
         if failures:
             wait_ms = backoff_ms(
                 settings.retry_backoff_ms,
@@ -292,15 +290,11 @@ class ConsumerGroup:
         self._epoch = epoch
         self._around.on_news()
 
-    def _is_too_slow(self) -> bool:
-        silent_ms = self._core.now_ms() - self._last_serve_ms
-        return silent_ms > self._settings.max_poll_interval_ms and not self._around.is_polled()
-
     async def _give_up(self) -> None:
         log.warning(
             "the program has not called for records for more than max.poll.interval.ms (%d): it"
             " leaves group %r. Raise max.poll.interval.ms or lower max.poll.records",
-            self._settings.max_poll_interval_ms,
+            self._around.patience.limit_ms,
             self._coordinator.key,
         )
         try:

@@ -18,7 +18,7 @@ from lograft.client.consuming.consumer_group import ConsumerGroup
 from lograft.client.consuming.fetcher import Fetcher
 from lograft.client.consuming.interceptors import ConsumerInterceptors
 from lograft.client.consuming.listeners import Handover, RebalanceListener
-from lograft.client.consuming.membership import Interest, Membership, Surroundings
+from lograft.client.consuming.membership import Interest, Membership, Patience, Surroundings
 from lograft.client.consuming.modes import SubscriptionModes
 from lograft.client.consuming.offsets import OffsetLookup
 from lograft.client.consuming.outlet import Outlet
@@ -76,12 +76,13 @@ class Engine:
         self.membership: Membership | None = None
         self.interest = Interest()
         self._modes: SubscriptionModes | None = None
-        self._is_polled = False
+        self._patience = Patience(settings.max_poll_interval_ms, core.now_ms)
         self._is_closing = False
         self._serving: asyncio.Future[None] | None = None
         self._serving_task: asyncio.Task[Any] | None = None
         self._serving_failure: LograftError | None = None
         self._next_auto_commit_ms = core.now_ms() + settings.auto_commit_interval_ms
+        self._auto_commit: asyncio.Future[None] | None = None
         self.positions.start()
         self.fetcher.start()
 
@@ -129,12 +130,14 @@ class Engine:
     def _begin_membership(self) -> None:
         assert self._coordinator is not None
         if self.membership is None:
+            if not self._patience.is_called:
+                self._patience.call_ends()  # Before this there was no call to wait for.
             around = Surroundings(
                 self.core,
                 self._coordinator,
                 self.handover,
                 on_news=self.bell.ring,
-                is_polled=lambda: self._is_polled,
+                patience=self._patience,
             )
             kind = ConsumerGroup if self.settings.uses_consumer_protocol else ClassicGroup
             self.membership = kind(around)
@@ -149,10 +152,10 @@ class Engine:
 
     async def wait_for(self, take: Callable[[], T | None], timeout_ms: int | None) -> T | None:
         """What `take` gives as soon as it gives something; None when the time is up."""
-        if self._is_polled:
+        if self._patience.is_called:
             raise WrongUse("another task waits in this consumer already: one at a time may")
         deadline_ms = None if timeout_ms is None else self.core.now_ms() + timeout_ms
-        self._is_polled = True
+        self._patience.call_begins()
         try:
             while True:
                 self.core.check_open()
@@ -166,7 +169,7 @@ class Engine:
                 if not await self._wait(deadline_ms):
                     return None
         finally:
-            self._is_polled = False
+            self._patience.call_ends()
 
     async def _serve(self) -> None:
         """What is to be done whenever the program calls for records: it has got all that it was
@@ -246,9 +249,9 @@ class Engine:
         places: Mapping[TopicPartition, OffsetAndMetadata],
         budget_ms: int,
         *,
-        is_last: bool = False,
+        gives_up_missing: bool = False,
     ) -> None:
-        await self.commits.commit(places, budget_ms, is_last=is_last)
+        await self.commits.commit(places, budget_ms, gives_up_missing=gives_up_missing)
         self.interceptors.on_commit(places)
 
     def commit_nowait(
@@ -259,7 +262,10 @@ class Engine:
 
         async def work() -> None:
             try:
-                await self.commit(places, self.settings.default_api_timeout_ms)
+                # Commits are made in turn: a deleted topic must not keep the next one waiting.
+                await self.commit(
+                    places, self.settings.default_api_timeout_ms, gives_up_missing=True
+                )
             except ClientError as error:
                 log.warning("offsets are not committed: %s", error)
                 if not done.done():
@@ -277,15 +283,18 @@ class Engine:
         if now_ms < self._next_auto_commit_ms:
             return
         self._next_auto_commit_ms = now_ms + self.settings.auto_commit_interval_ms
-        if self.auto_commits and not self.identity().is_out:
-            self.commit_nowait(self.consumed())
+        is_under_way = self._auto_commit is not None and not self._auto_commit.done()
+        if self.auto_commits and not self.identity().is_out and not is_under_way:
+            self._auto_commit = self.commit_nowait(self.consumed())
 
     async def _commit_before_letting_go(self) -> None:
         """A failure is told and does not stop the rebalance: others wait for it."""
         if not self.auto_commits:
             return
         try:
-            await self.commit(self.consumed(), self.settings.request_timeout_ms, is_last=True)
+            await self.commit(
+                self.consumed(), self.settings.request_timeout_ms, gives_up_missing=True
+            )
         except ClientError as error:
             log.warning("positions are not committed before the rebalance: %s", error)
 
@@ -313,7 +322,7 @@ class Engine:
             if self.membership is not None:
                 await self.unsubscribe("the consumer is being closed", timeout_ms)
             elif self.auto_commits:
-                await self.commit(self.consumed(), timeout_ms, is_last=True)
+                await self.commit(self.consumed(), timeout_ms, gives_up_missing=True)
         except ClientError as error:
             log.warning("closing was not as clean as it should be: %s", error)
         finally:

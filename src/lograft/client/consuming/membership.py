@@ -29,6 +29,41 @@ class Interest(NamedTuple):
         return frozenset(name for name in names if wanted.fullmatch(name))
 
 
+class Patience:
+    """How long a member may be silent: max.poll.interval.ms from the end of the program's last call
+    for records to the next."""
+
+    def __init__(self, limit_ms: int, now_ms: Callable[[], int]) -> None:
+        self.limit_ms = limit_ms
+        self._now_ms = now_ms
+        #: None: the program waits for records at this moment.
+        self._silent_since_ms: int | None = now_ms()
+
+    @property
+    def is_called(self) -> bool:
+        return self._silent_since_ms is None
+
+    def call_begins(self) -> None:
+        self._silent_since_ms = None
+
+    def call_ends(self) -> None:
+        self._silent_since_ms = self._now_ms()
+
+    @property
+    def is_over(self) -> bool:
+        return self._left_ms() < 0
+
+    def time_to_look_ms(self, at_most_ms: int) -> int:
+        """So long, or less: who looks then misses no end of it, however short it is beside the
+        pauses between heartbeats."""
+        left_ms = self._left_ms()
+        return at_most_ms if left_ms < 0 else min(at_most_ms, left_ms + 1)
+
+    def _left_ms(self) -> int:
+        since_ms = self._silent_since_ms
+        return self.limit_ms - (0 if since_ms is None else self._now_ms() - since_ms)
+
+
 class Surroundings(NamedTuple):
     """Of a membership."""
 
@@ -37,8 +72,7 @@ class Surroundings(NamedTuple):
     handover: Handover
     #: There is something to serve.
     on_news: Callable[[], None]
-    #: Whether the program waits for records at this moment.
-    is_polled: Callable[[], bool]
+    patience: Patience
 
 
 class Membership(Protocol):
@@ -55,7 +89,7 @@ class Membership(Protocol):
         member's to decide."""
 
     def needs_serving(self) -> bool:
-        """Asked whenever the program calls for records, which shows that it is alive."""
+        """Asked whenever the program calls for records."""
 
     async def serve(self) -> None:
         """Does what needs the program to stand still. Raises what keeps it out of the group."""
