@@ -34,8 +34,17 @@ def partition_of(given: tuple[str, int]) -> TopicPartition:
 
 def check_index(partition: int) -> None:
     """Of a partition that a record is to go to."""
-    if partition < 0:
-        raise WrongUse(f"there is no partition {partition}: they are numbered from 0")
+    if not _is_number(partition) or isinstance(partition, bool):
+        raise WrongUse(f"there is no partition {partition!r}: they are numbered from 0")
+
+
+def key_of(given: bytes | str) -> bytes:
+    """That a record is looked for by."""
+    if isinstance(given, str):
+        return given.encode()
+    if given is None or not _is_content(given):
+        raise WrongUse(f"{given!r} is not a key to look for: give bytes or text")
+    return bytes(given)
 
 
 def place_of(given: int | OffsetAndMetadata) -> OffsetAndMetadata:

@@ -11,7 +11,15 @@ import re
 from collections.abc import Awaitable, Iterable, Mapping
 from typing import TYPE_CHECKING, Any, Final, Unpack
 
-from lograft.client.arguments import partition_of, place_of, places_of, several, topic_name
+from lograft.client.arguments import (
+    check_index,
+    key_of,
+    partition_of,
+    place_of,
+    places_of,
+    several,
+    topic_name,
+)
 from lograft.client.consuming.engine import Engine
 from lograft.client.consuming.listeners import RebalanceListener
 from lograft.client.consuming.membership import Interest
@@ -362,9 +370,10 @@ class Consumer(Opened):
         """The newest record of a key, from the partition that its hash says; a record whose value
         is None says that the key was deleted, None that there is no record. Reads from the end
         backwards, and so all of the partition if the key is not there. No position changes."""
-        raw = key.encode() if isinstance(key, str) else key
+        if partition is not None:
+            check_index(partition)
         engine = self._engine()
-        record = await newest(engine.core, topic, raw, partition)
+        record = await newest(engine.core, topic_name(topic), key_of(key), partition)
         return None if record is None else engine.decoders.decoded(record)
 
     # ── the cluster ──────────────────────────────────────────────────────────────────────────

@@ -117,7 +117,15 @@ class Cluster(FailingRequests):
             raise failures[0]
 
     async def __aenter__(self) -> "Cluster":
-        return await asyncio.to_thread(self.__enter__)
+        starting = asyncio.ensure_future(asyncio.to_thread(self.start))
+        try:
+            await asyncio.shield(starting)
+        except BaseException:
+            # Who is cancelled here gets no cluster to close; its thread cannot be cancelled.
+            await asyncio.gather(starting, return_exceptions=True)
+            await asyncio.to_thread(self.close)
+            raise
+        return self
 
     async def __aexit__(
         self,
@@ -145,6 +153,8 @@ class Cluster(FailingRequests):
         """Starts these nodes, or all that do not run, and waits until they serve and know each
         other. A node that ran before finds what it had on its disk."""
         wanted = node_ids or tuple(self._configs)
+        for node_id in wanted:
+            self._check_node(node_id)
         for node_id in wanted:
             if not self.is_running(node_id):
                 self._forget(node_id)
@@ -194,12 +204,16 @@ class Cluster(FailingRequests):
 
     def cut(self, one: int, other: int, *, both_ways: bool = True) -> None:
         """Nothing gets from one node to the other until `heal`. 0 stands for all clients."""
+        for node_id in (one, other):
+            if node_id != CLIENTS:
+                self._check_node(node_id)
         self._links.cut(one, other)
         if both_ways:
             self._links.cut(other, one)
 
     def isolate(self, node_id: int, *, clients_too: bool = False) -> None:
         """From every other node, and from clients if wanted."""
+        self._check_node(node_id)
         for other in self._configs:
             if other != node_id:
                 self.cut(node_id, other)
@@ -208,6 +222,7 @@ class Cluster(FailingRequests):
 
     def fill_disk(self, node_id: int) -> None:
         """Nothing more can be written there until `heal`. A node ends of that."""
+        self._check_node(node_id)
         platter = self._platters[node_id]
         self._hurt.add(node_id)
         platter.capacity_bytes = platter.used_bytes
@@ -240,6 +255,8 @@ class Cluster(FailingRequests):
             for node_id in self._configs
             if self.is_running(node_id)
         ]
+        if not images:
+            raise ValueError("no node runs that could be asked")
         return max(images, key=lambda image: image.offset)
 
     def leader_of(self, topic: str, partition: int) -> int:
@@ -283,6 +300,8 @@ class Cluster(FailingRequests):
             timeout_ms=30_000,
         )
         running = [node_id for node_id in self._configs if self.is_running(node_id)]
+        if not running:
+            raise ValueError("no node runs that could be asked")
         answer: CreateTopicsResponse = self.ask(
             running[0],
             lambda node: node.broker.link.request(
@@ -305,7 +324,14 @@ class Cluster(FailingRequests):
     def _wait_image(self, node_id: int, is_met: Callable[[MetadataImage], bool]) -> None:
         self.ask(node_id, lambda node: node.broker.wait_image(is_met))
 
+    def _check_node(self, node_id: int) -> None:
+        if node_id not in self._configs:
+            raise ValueError(
+                f"there is no node {node_id}: they are numbered from 1 to {len(self._configs)}"
+            )
+
     def _life(self, node_id: int) -> NodeThread:
+        self._check_node(node_id)
         life = self._lives.get(node_id)
         if life is None:
             raise ValueError(f"node {node_id} has not been started")

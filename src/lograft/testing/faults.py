@@ -141,7 +141,7 @@ class FailingRequests:
         return self.faults.add(
             Fault(
                 key=key_of(api),
-                code=code,
+                code=ErrorCode(code),
                 topic=topic,
                 partition=partition,
                 node=node,

@@ -99,6 +99,28 @@ def test_bytes_of_any_kind_are_sent() -> None:
     play(scenario)
 
 
+@pytest.mark.parametrize("wrong", [-1, "0", 1.5, True])
+def test_a_partition_that_is_none_is_told_at_once(wrong: Any) -> None:
+    async def scenario(given: dict[str, Any]) -> None:
+        async with Producer(**given) as producer, Consumer(**given) as consumer:
+            with pytest.raises(WrongUse, match="there is no partition"):
+                await producer.send("orders", b"v", partition=wrong)
+            with pytest.raises(WrongUse, match="there is no partition"):
+                await consumer.get("orders", b"k", partition=wrong)
+
+    play(scenario)
+
+
+@pytest.mark.parametrize("wrong", [None, 5, ["k"]])
+def test_what_is_no_key_is_not_looked_for(wrong: Any) -> None:
+    async def scenario(given: dict[str, Any]) -> None:
+        async with Consumer(**given) as consumer:
+            with pytest.raises(WrongUse, match="is not a key to look for"):
+                await consumer.get("orders", wrong)
+
+    play(scenario)
+
+
 def test_a_consumer_takes_one_for_several() -> None:
     async def scenario(given: dict[str, Any]) -> None:
         async with Consumer(**given, group_id="g") as consumer:

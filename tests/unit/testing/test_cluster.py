@@ -50,6 +50,44 @@ def test_nothing_is_left_when_it_is_closed() -> None:
     assert set(threading.enumerate()) == before
 
 
+def test_nothing_is_left_of_a_start_that_was_cancelled() -> None:
+    before = threading.active_count()
+
+    async def scenario() -> None:
+        async def use() -> None:
+            async with Cluster(nodes=3):
+                raise AssertionError("it was not cancelled")
+
+        using = asyncio.create_task(use())
+        # Its nodes start in a thread, which goes on when the task is cancelled.
+        await asyncio.sleep(0)
+        using.cancel()
+        await asyncio.wait([using])
+        assert using.cancelled()
+
+    asyncio.run(scenario())
+    assert threading.active_count() == before
+
+
+def test_calls_that_cannot_be_are_told() -> None:
+    with Cluster() as cluster:
+        wrong: list[Callable[[], Any]] = [
+            lambda: cluster.kill(2),
+            lambda: cluster.start(2),
+            lambda: cluster.cut(1, 2),
+            lambda: cluster.isolate(2),
+            lambda: cluster.fill_disk(2),
+        ]
+        for call in wrong:
+            with pytest.raises(ValueError, match="there is no node 2"):
+                call()
+        with pytest.raises(ValueError, match="NOT_ENOUGH"):
+            cluster.fail("Produce", "NOT_ENOUGH")  # type: ignore[arg-type]
+        cluster.kill(1)
+        with pytest.raises(ValueError, match="no node runs"):
+            cluster.leader_of("t", 0)
+
+
 def test_a_topic_that_cannot_be_created_is_told() -> None:
     with Cluster() as cluster:
         cluster.create_topic("t")

@@ -79,7 +79,7 @@ class Intake:
     def is_known(self, topic: str, partition: int | None) -> bool:
         """Whether the place has been in the cluster; any thread may ask."""
         found = self._metadata.cache.topic(topic)
-        return found is not None and (partition is None or found.partition(partition) is not None)
+        return found is not None and (partition is None or _has(found, partition))
 
     def intercepted(self, record: Outgoing) -> Outgoing:
         """What the interceptors make of it: the first step, taken once for a record."""
@@ -91,7 +91,7 @@ class Intake:
         found = self._metadata.use(record.topic)
         if found is None:
             return None
-        if record.partition is not None and found.partition(record.partition) is None:
+        if record.partition is not None and not _has(found, record.partition):
             return None
         return self._put(found, record)
 
@@ -105,7 +105,7 @@ class Intake:
         found = self._metadata.use(record.topic)
         if found is None:
             found = await self._metadata.topic(record.topic, deadline_ms=deadline_ms)
-        if wanted is not None and found.partition(wanted) is None:
+        if wanted is not None and not _has(found, wanted):
             self._expect(found, wanted, deadline_ms)
         try:
             return self._put(found, record)
@@ -213,3 +213,9 @@ class Intake:
             self._interceptors.on_acknowledgement(None, error)
         else:
             self._interceptors.on_acknowledgement(acknowledged, None)
+
+
+def _has(topic: Topic, partition: int) -> bool:
+    if type(partition) is not int:
+        check_index(partition)
+    return topic.partition(partition) is not None
