@@ -11,8 +11,11 @@ waits.
 """
 
 import asyncio
+import atexit
+import logging
 from collections.abc import Callable, Coroutine, Iterator, Mapping
-from typing import TYPE_CHECKING, Any, TypeVar, Unpack
+from typing import TYPE_CHECKING, Any, Final, TypeVar, Unpack
+from weakref import WeakSet
 
 from lograft.client import admin, consumer
 from lograft.client import producer as asynchronous
@@ -28,6 +31,8 @@ from lograft.client.types import Acknowledged, ConsumerRecord, OffsetRange
 if TYPE_CHECKING:
     from lograft.client.columns import sending
     from lograft.client.keywords import AdminKeywords, ConsumerKeywords, ProducerKeywords
+
+log: Final = logging.getLogger("lograft.client")
 
 R = TypeVar("R")
 
@@ -141,6 +146,7 @@ class Producer(Face[asynchronous.Producer]):
         """Opens the producer; `with` does it too."""
         super().start()
         self._handover = self.call(lambda: self._client._handover(self.post))
+        _open_producers.add(self)
 
     def enqueue(
         self,
@@ -230,6 +236,25 @@ class Producer(Face[asynchronous.Producer]):
                 pass
             self._handover.end()
         await self._client.close(timeout_ms)
+
+    def _has_unfinished(self) -> bool:
+        """Whether something that was handed over has no known fate."""
+        waits = self._handover is not None and not self._handover.is_empty
+        return waits or self._client.statistics()["batches_unfinished"] > 0
+
+
+_open_producers: Final[WeakSet[Producer]] = WeakSet()
+
+
+@atexit.register
+def _tell_of_unfinished() -> None:
+    """A program that ends does not wait for clients that it has not closed, but is told."""
+    for producer in list(_open_producers):
+        if producer._loop.is_running and producer._has_unfinished():
+            log.warning(
+                "the program ends without closing its producer: records that are not acknowledged"
+                " yet may be lost; use `with`, or call flush() or close() before the end"
+            )
 
 
 class Consumer(OwnedFace[consumer.Consumer]):

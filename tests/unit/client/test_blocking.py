@@ -2,6 +2,8 @@
 
 import asyncio
 import inspect
+import subprocess
+import sys
 import threading
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
@@ -215,3 +217,26 @@ def test_who_waits_for_a_delivery_waits_no_longer_than_said() -> None:
         producer.close(timeout_ms=0)
     with pytest.raises(Closed):
         delivery.result()
+
+
+@pytest.mark.parametrize("ending", ["", "producer.flush()", "producer.close()"])
+def test_a_program_that_ends_with_records_under_way_is_told(ending: str) -> None:
+    program = f"""
+import sys
+from lograft.client.blocking import Producer
+producer = Producer(bootstrap_servers=sys.argv[1], linger_ms=60_000)
+producer.start()
+producer.prepare("t")
+producer.enqueue("t", b"v")
+{ending}
+"""
+    with Cluster() as cluster:
+        cluster.create_topic("t")
+        ended = subprocess.run(
+            [sys.executable, "-c", program, cluster.bootstrap_servers],
+            capture_output=True,
+            text=True,
+            timeout=60,
+            check=True,
+        )
+    assert ("without closing its producer" in ended.stderr) == (not ending), ended.stderr

@@ -77,6 +77,10 @@ class Handover:
     def is_full(self) -> bool:
         return len(self._queue) >= RECORDS_MAX
 
+    @property
+    def is_empty(self) -> bool:
+        return not self._queue
+
     def takes_at_once(self, record: Outgoing) -> bool:
         """Whether the loop will take it in its next turn, as far as can be seen from here."""
         return not (self.is_slow or self.is_full) and self._intake.is_known(
