@@ -6,6 +6,7 @@ import pytest
 
 from lograft.client import (
     Admin,
+    BrokerError,
     CommitFailed,
     Consumer,
     NewTopic,
@@ -170,5 +171,16 @@ def test_who_has_waited_for_long_is_not_slow_at_once(settings: Settings) -> None
         assert await consumer.poll(timeout_ms=60_000) == {}
         await asyncio.sleep(4)
         await consumer.commit({TopicPartition("t", 0): 1})
+
+    play(scenario)
+
+
+def test_who_knows_no_assignor_of_the_group_is_told_what_to_change() -> None:
+    async def scenario(_cluster: VirtualCluster, makes: Makes) -> None:
+        first = await makes.consumer(EAGER)
+        await until(shared([first]), [first])
+        stranger = await makes.consumer({"partition.assignment.strategy": "roundrobin"})
+        with pytest.raises(BrokerError, match=r"one name in partition\.assignment\.strategy"):
+            await stranger.poll(timeout_ms=30_000)
 
     play(scenario)

@@ -36,6 +36,16 @@ _LAPSE_MS: Final = 5_000
 #: How long the leader waits to hear of a topic that a member reads.
 _METADATA_WAIT_MS: Final = 3_000
 _FORGOTTEN: Final = frozenset((ErrorCode.unknown_member_id, ErrorCode.illegal_generation))
+#: What a refusal to let us join means; its answer has no room for words.
+_REASONS: Final[dict[int, str]] = {
+    ErrorCode.inconsistent_group_protocol: "its members know none of the assignors of this one:"
+    " give all of them one name in partition.assignment.strategy",
+    ErrorCode.policy_violation: "a topic that it subscribes to is read point to point"
+    " (subscription.mode=ptp), by another group",
+    ErrorCode.invalid_session_timeout: "session.timeout.ms is not between the broker's"
+    " group.min.session.timeout.ms and group.max.session.timeout.ms",
+    ErrorCode.group_max_size_reached: "it is as large as the broker's group.max.size allows",
+}
 
 
 class Layout(NamedTuple):
@@ -88,7 +98,7 @@ class Joining:
             raise Forgotten(answer.member_id)
         if code in _FORGOTTEN:
             raise Forgotten
-        self._coordinator.raise_for(code, what)
+        self._coordinator.raise_for(code, what, _REASONS.get(code))
         self._decided_on = None
         assignments: list[SyncGroupRequestAssignment] = []
         assignor = answer.protocol_name or ""
