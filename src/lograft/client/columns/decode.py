@@ -28,6 +28,8 @@ BATCH_BYTES_MAX: Final = 256 << 20
 _BLOCK: Final = 16_384
 #: Arrow's 32-bit offsets end here; larger inputs are decoded in parts.
 _POSITIONS_MAX: Final = (1 << 31) - 1
+#: The last time that 64 bits hold in microseconds.
+_TIME_MS_MAX: Final = ((1 << 63) - 1) // 1000
 #: The numbers that take a byte.
 _ZIGZAG: Final = np.array([(byte >> 1) ^ -(byte & 1) for byte in range(128)], np.int64)
 
@@ -243,13 +245,25 @@ def to_arrow(
         _constant(topic, pa.string(), count),
         _numbers(np.full(count, partition, np.int32), pa.int32()),
         _numbers(records.offsets, pa.int64()),
-        _numbers(records.timestamps_ms * 1000, SCHEMA.field("timestamp").type),
+        _numbers(_microseconds(records), SCHEMA.field("timestamp").type),
         _numbers(records.is_log_append.astype(np.int32), pa.int32()),
     ]
     if with_headers:
         columns.append(_headers(records))
     schema = SCHEMA_WITH_HEADERS if with_headers else SCHEMA
     return pa.RecordBatch.from_arrays(columns, schema=schema)
+
+
+def _microseconds(records: Records) -> Ints:
+    """A time that does not fit (nanoseconds for milliseconds) would wrap around to another one."""
+    times = records.timestamps_ms
+    for at in (times.argmin(), times.argmax()) if len(times) else ():
+        if abs(int(times[at])) > _TIME_MS_MAX:
+            raise MalformedBatch(
+                f"the record at offset {records.offsets[at]} has the time {times[at]} ms, which is"
+                " more than a column of microseconds can hold; poll() gives it as a number"
+            )
+    return times * 1000
 
 
 # ── numbers and bytes of whole columns ───────────────────────────────────────────────────────

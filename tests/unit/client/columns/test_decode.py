@@ -130,6 +130,15 @@ def test_the_brokers_time_is_that_of_all_records() -> None:
     assert [stamp.timestamp() for stamp in table.column("timestamp").to_pylist()] == [5.0, 5.0]
 
 
+def test_a_time_that_does_not_fit_is_refused() -> None:
+    last_ms = ((1 << 63) - 1) // 1000
+    fits = decode(Slice("t", 0, 0, build_batch([Record(0, last_ms, None, b"a")])))
+    assert fits.column("timestamp").cast(pa.int64()).to_pylist() == [last_ms * 1000]
+    data = build_batch([Record(0, 5, None, b"a"), Record(1, 1_700_000_000 * 10**9, None, b"b")])
+    with pytest.raises(MalformedBatch, match="offset 1 has the time 1700000000000000000 ms"):
+        decode(Slice("t", 0, 0, data))
+
+
 def marker(offset: int, producer_id: int, *, commits: bool) -> bytes:
     key = (0).to_bytes(2, "big") + int(commits).to_bytes(2, "big")
     record = Record(offset, 0, key, bytes(6))
