@@ -24,7 +24,9 @@ from pyspark.sql import DataFrame, SparkSession
 
 from bench import report
 from bench.subject import Subject, make_server
+from lograft.client.consumer import Consumer
 from lograft.client.producer import Producer
+from lograft.client.types import TopicPartition
 from lograft.spark.options import read_options
 from lograft.spark.stream_reader import StreamReader
 from tools.kafka_jars import spark_connector_jars
@@ -140,7 +142,7 @@ def sink(runs: Runs, kind: str, topic: str) -> int:
     """A quarter of the records, made by Spark itself: reading is measured elsewhere."""
     count = runs.records // 4
     target = runs.new_name()
-    runs.subject.create_topic(target, partitions=PARTITIONS)
+    runs.subject.create_topic(target, partitions=PARTITIONS, retention_bytes="-1")
     value = "repeat(cast(id % 10 as string), 100)"
     if topic == "varied":
         value = "concat(sha2(cast(id as string), 256), repeat('x', cast(id % 70 as int)))"
@@ -163,7 +165,7 @@ WORKLOADS: Final[dict[str, Work]] = {
 def measure(runs: Runs, rounds: int) -> Found:
     found: Found = {}
     for data in ("constant", "varied"):
-        runs.subject.create_topic(data, partitions=PARTITIONS)
+        runs.subject.create_topic(data, partitions=PARTITIONS, retention_bytes="-1")
         asyncio.run(fill(runs.subject.servers[0].bootstrap, data, runs.records))
         for name, work in WORKLOADS.items():
             best = dict.fromkeys(FORMATS, 0.0)
@@ -195,6 +197,12 @@ async def fill(address: str, topic: str, records: int) -> None:
                 numbers = pa.array(chance.integers(0, 1_000_000, count)).cast(pa.string())
                 table = pa.table({"key": numbers, "value": value})
             await producer.send_arrow(topic, table, batch_bytes=256 << 10)
+    async with Consumer(bootstrap_servers=address) as consumer:
+        places = [TopicPartition(topic, index) for index in range(PARTITIONS)]
+        begins = await consumer.beginning_offsets(places)
+        ends = await consumer.end_offsets(places)
+    there = sum(ends.values()) - sum(begins.values())
+    assert there == records, f"{topic} holds {there:,} of {records:,} records"
 
 
 def latest_offset_ms(address: str) -> float:
