@@ -5,7 +5,10 @@ was removed begins a new query with batch 0, which a table that has more would t
 records would be passed over without a word.
 """
 
+from collections.abc import Mapping
 from typing import Final
+
+from pyspark.sql import DataFrame
 
 from lograft.model.errors import InvalidConfig
 from lograft.spark.pipelines.folders import Folder
@@ -31,6 +34,12 @@ def take(folder: Folder) -> str:
     if not folder.exists(_QUERY):
         folder.write_json({"id": query}, _QUERY)
     return query
+
+
+def write_once(rows: DataFrame, options: Mapping[str, str], name: str, batch_id: int) -> None:
+    """A batch into a topic, under a name by which the topic knows it when it comes again."""
+    named = {"delivery": "exactly-once", "txnAppId": name, "txnVersion": str(batch_id)}
+    rows.write.format("lograft").mode("append").options(**options, **named).save()
 
 
 def _query_of(folder: Folder) -> str | None:

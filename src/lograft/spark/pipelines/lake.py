@@ -10,7 +10,7 @@ from collections.abc import Callable
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
-from lograft.spark.pipelines.checkpoints import CHECKPOINT, check_checkpoint, take
+from lograft.spark.pipelines.checkpoints import CHECKPOINT, check_checkpoint, take, write_once
 from lograft.spark.pipelines.folders import BATCH, BatchTable
 from lograft.spark.pipelines.lake_values import values_of
 from lograft.spark.pipelines.record_frames import dead_letters, fields_of
@@ -81,7 +81,4 @@ class _LakeTable:
                 bad.write.parquet(aside.staging(f"batch-{batch_id}"))
                 aside.add(batch_id)
             return
-        # Under a name, so that the topic knows the batch when it comes again.
-        name = {"txnAppId": f"lake-{query}", "txnVersion": str(batch_id)}
-        writing = bad.write.format("lograft").mode("append").options(**self._source.options())
-        writing.options(topic=topic, delivery="exactly-once", **name).save()
+        write_once(bad, self._source.options() | {"topic": topic}, f"lake-{query}", batch_id)

@@ -11,7 +11,7 @@ from pyspark.sql import functions as F
 from pyspark.sql.types import StructType
 
 from lograft.model.errors import InvalidConfig
-from lograft.spark.pipelines.checkpoints import CHECKPOINT, check_checkpoint, take
+from lograft.spark.pipelines.checkpoints import CHECKPOINT, check_checkpoint, take, write_once
 from lograft.spark.pipelines.folders import BatchTable, Folder, SnapshotTable
 from lograft.spark.pipelines.json_values import declared, parsed, schema_of
 from lograft.spark.pipelines.record_frames import fields_of
@@ -32,7 +32,7 @@ def windows(spark: SparkSession, settings: Settings, watch: Watch) -> None:
     writer = frame.writeStream.outputMode(asked.mode).queryName("windows")
     writer = writer.option("checkpointLocation", folder.path(CHECKPOINT))
     if asked.topic is not None:
-        options = settings.source.options() | {"topic": asked.topic, "delivery": "exactly-once"}
+        options = settings.source.options() | {"topic": asked.topic}
         writer = writer.foreachBatch(_Told(folder, options).add)
     elif asked.mode == "append":
         writer = writer.foreachBatch(_Appended(folder, BatchTable(folder.path("table"))).add)
@@ -96,9 +96,7 @@ class _Told:
         self._options = options
 
     def add(self, rows: DataFrame, batch_id: int) -> None:
-        # Under a name, so that the topic knows the batch when it comes again.
-        name = {"txnAppId": f"windows-{take(self._folder)}", "txnVersion": str(batch_id)}
-        rows.write.format("lograft").mode("append").options(**self._options, **name).save()
+        write_once(rows, self._options, f"windows-{take(self._folder)}", batch_id)
 
 
 class _Appended:
