@@ -20,7 +20,6 @@ from lograft.storage.markers import read_marker
 from lograft.storage.producers import ProducerBatch, Verification
 from lograft.storage.types import AppendResult, Origin, TransactionEnd
 from lograft.storage.validation import (
-    RECORD_BYTES_MIN,
     RECORDS_MAX,
     AppendRules,
     check_client_header,
@@ -34,6 +33,7 @@ from lograft.wire.batches import (
     HEADER_SIZE,
     LENGTH_OVERHEAD,
     MAGIC,
+    RECORD_BYTES_MIN,
     SEQUENCE_MAX,
     TRANSACTIONAL_FLAG,
     patch,

@@ -20,6 +20,7 @@ from lograft.wire.batches import (
     CONTROL_FLAG,
     HEADER_SIZE,
     LOG_APPEND_TIME_FLAG,
+    RECORD_BYTES_MIN,
     TRANSACTIONAL_FLAG,
     Record,
     parse_records,
@@ -33,7 +34,6 @@ from lograft.wire.errors import MalformedMessage
 KNOWN_FLAGS: Final = CODEC_MASK | LOG_APPEND_TIME_FLAG | TRANSACTIONAL_FLAG | CONTROL_FLAG
 #: A batch may unpack to this much, or to eight times `max.message.bytes` if that is more.
 UNPACKED_BYTES_MIN: Final = 32 << 20
-RECORD_BYTES_MIN: Final = 7
 #: What a compressed batch may claim: nobody counts its records, yet each takes an offset.
 RECORDS_MAX: Final = 1 << 24
 #: Records of one batch that we look at. It costs the loop microseconds for each, and a few thousand

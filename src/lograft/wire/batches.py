@@ -21,6 +21,8 @@ from lograft.wire.errors import MalformedMessage
 from lograft.wire.varints import uvarint
 
 HEADER_SIZE: Final = 61
+#: A record has at least a byte for each: length, attributes, two deltas, two lengths, a count.
+RECORD_BYTES_MIN: Final = 7
 #: Base offset and length: what lies before the part that `length` counts.
 LENGTH_OVERHEAD: Final = 12
 MAGIC: Final = 2

@@ -11,14 +11,12 @@ from typing import Any, Final, TypeAlias
 import numpy as np
 
 from lograft.model.seams import Buffer
-from lograft.wire.batches import MalformedBatch
+from lograft.wire.batches import RECORD_BYTES_MIN, MalformedBatch
 
 #: Positions have 32 bits, all else 64.
 Ints: TypeAlias = np.ndarray[Any, np.dtype[np.signedinteger[Any]]]
 Bytes: TypeAlias = np.ndarray[Any, np.dtype[np.uint8]]
 
-#: A record has at least a byte for each: length, attributes, two deltas, two lengths, a count.
-RECORD_BYTES_MIN: Final = 7
 #: A number of 64 bits takes at most ten bytes.
 _VARINT_BYTES_MAX: Final = 10
 #: Finding out that fewer neighbours are of equal length costs more than walking past them.

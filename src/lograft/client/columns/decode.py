@@ -15,6 +15,7 @@ import numpy as np
 import pyarrow as pa
 
 from lograft.client.columns.chains import Bytes, Ints, record_starts
+from lograft.client.consuming.buffers import BATCH_BYTES_MAX
 from lograft.client.consuming.fetched import Slice, visible_batches
 from lograft.model.seams import Buffer
 from lograft.wire.batches import CODEC_MASK, HEADER_SIZE, BatchHeader, MalformedBatch
@@ -22,8 +23,6 @@ from lograft.wire.compression import decompress
 
 Mask: TypeAlias = np.ndarray[Any, np.dtype[np.bool_]]
 
-#: What a consumer takes of one compressed batch when it is unpacked.
-BATCH_BYTES_MAX: Final = 256 << 20
 #: Records that are decoded at a time: their columns stay in the processor's caches.
 _BLOCK: Final = 16_384
 #: Arrow's 32-bit offsets end here; larger inputs are decoded in parts.

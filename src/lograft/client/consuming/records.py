@@ -1,18 +1,15 @@
 """Record batches as records for the program."""
 
 from collections.abc import Sequence
-from typing import Final, TypeAlias
+from typing import TypeAlias
 
 from lograft.client.consuming.fetched import Batch, Slice
 from lograft.client.errors import SerializationFailed
 from lograft.client.serializers import Deserializer
 from lograft.client.types import ConsumerRecord
-from lograft.wire.batches import BatchHeader, MalformedBatch, unpack_records
+from lograft.wire.batches import RECORD_BYTES_MIN, BatchHeader, MalformedBatch, unpack_records
 
 Headers: TypeAlias = Sequence[tuple[str, bytes | None]]
-
-#: A record has at least a byte for each: length, attributes, two deltas, two lengths, a count.
-_RECORD_BYTES_MIN: Final = 7
 
 
 def records_of(fetched: Slice, batch: Batch, bytes_max: int) -> list[ConsumerRecord]:
@@ -20,7 +17,7 @@ def records_of(fetched: Slice, batch: Batch, bytes_max: int) -> list[ConsumerRec
     header = batch.header
     view = memoryview(fetched.data)[batch.position : batch.position + header.size_bytes]
     data = unpack_records(view, header, bytes_max=bytes_max)
-    if header.record_count < 0 or header.record_count * _RECORD_BYTES_MIN > len(data):
+    if header.record_count < 0 or header.record_count * RECORD_BYTES_MIN > len(data):
         raise MalformedBatch(f"{header.record_count} records do not fit in {len(data)} bytes")
     try:
         return _parsed(fetched, header, data)
@@ -53,7 +50,7 @@ def _parsed(fetched: Slice, header: BatchHeader, data: bytes) -> list[ConsumerRe
             length, position = _varint(data, position)
             byte = length < 0
         end = position + length
-        if byte or length < _RECORD_BYTES_MIN - 1 or end > len(data):
+        if byte or length < RECORD_BYTES_MIN - 1 or end > len(data):
             raise MalformedBatch("a record's length is not possible")
 
         byte = data[position + 1]
