@@ -254,6 +254,9 @@ class ModeReplica:
             # Taken up only when that is on disk: until then it is as if the record came later.
             self._write(begins)
             return RoleChange.STALE, NO_EFFECTS
+        # From here on the core writes the journal. A beginning that a newer record has asked for
+        # may be overtaken by the core's own state, and then it is never reported as written.
+        self._writing = None
         before, self.assignment = self.assignment, assignment
         # A leader goes on leading if it has led this very epoch until now.
         goes_on = (

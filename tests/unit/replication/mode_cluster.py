@@ -77,9 +77,11 @@ class Node:
     broker_epoch: BrokerEpoch
     cluster: "ModeCluster"
     log: ListLog = field(default_factory=ListLog)
-    #: What is on disk of the journal, and what is on its way there.
+    #: What is on disk of the journal, and the states that are on their way there.
     journal: HardState = field(default_factory=HardState)
     persists: list[HardState] = field(default_factory=list)
+    #: How many of them cannot be overtaken any more.
+    being_written: int = 1
     up: bool = True
     process: int = 0
     seen: int = -1
@@ -94,7 +96,8 @@ class Node:
         return self.cluster.now_ms
 
     def persist(self, state: HardState) -> None:
-        self.persists.append(state)
+        """Of the states that wait only the newest is ever written."""
+        self.persists[self.being_written :] = [state]
 
     def send(self, to: NodeId, message: RaftMessage) -> None:
         self.cluster.send_raft(self, to, message)
@@ -244,8 +247,10 @@ class ModeCluster:
         state = node.persists.pop(0)
         if self.journal_is_fsynced:
             node.journal = state
+        node.being_written = 0
         if node.replica.on_persisted(state):
             self._apply(node)
+        node.being_written = 1
         self.release(node)
 
     def tick(self, node: Node, passed_ms: int = 0) -> None:

@@ -388,3 +388,30 @@ def test_what_waited_on_the_way_out_is_released_by_the_milder_rules(
     guide.learn(1)
     assert leader.replica.high_watermark == leader.log.end_offset
     assert told == [1]
+
+
+def test_a_beginning_that_is_overtaken_in_the_journal_does_not_stop_the_replica() -> None:
+    """The replica learns of two leaders of its first raft life before anything of it is on disk. It
+    starts with the first, and its core replaces the second in the journal's queue."""
+    cluster = ModeCluster()
+    guide = Guide(cluster)
+    guide.enter(1, 2, 3)
+    guide.take_up(1, 2)
+    guide.follow(1, 2)
+    guide.learn(3)
+    first = guide.node(1).replica
+    assert first is not None
+    assert first.raft is not None
+    first.raft.resign()
+    guide.elect(2, 1)
+    assert guide.leads(2)
+    guide.follow(2, 1)
+    cluster.report(guide.node(2))
+    guide.deliver("report 2")
+    guide.learn(3)
+    late = guide.node(3)
+    assert len(late.persists) == 2
+    guide.persist(3)
+    guide.produce(2)
+    guide.follow(2, 3)
+    assert late.log.end_offset == guide.node(2).log.end_offset
