@@ -1,5 +1,5 @@
-"""Found by Spark through its name (`pyspark_…`, with a `DefaultSource`): `format("lograft")` needs
-no registration.
+"""Found by Spark through its name (`pyspark_…`, with a `DefaultSource`), where `python3` on PATH or
+PYSPARK_PYTHON is an interpreter that has Lograft; `lograft.spark.register` works everywhere.
 
 An import error in here would show as an unknown format only, so it is kept and told by the first
 query instead.

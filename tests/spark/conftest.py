@@ -50,8 +50,9 @@ def node(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
 
 
 @pytest.fixture(scope="session")
-def topics(node: Server) -> Topics:
-    return Topics(node.bootstrap)
+def topics(node: Server) -> Iterator[Topics]:
+    with Topics(node.bootstrap) as made:
+        yield made
 
 
 @pytest.fixture(scope="session")

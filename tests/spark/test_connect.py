@@ -2,20 +2,29 @@
 
 import json
 import os
+import signal
+import socket
 import subprocess
 import sys
-from collections.abc import Callable
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 import pyarrow.dataset as ds
+import pyspark
 import pytest
 
+from tests.compatibility.servers import free_port
 from tests.spark.topics import Topics
 
 #: Each is a start of Spark more: `make interop` has them.
 pytestmark = pytest.mark.interop
 
 JOB = Path(__file__).with_name("connect_job.py")
+STOP_JOB = Path(__file__).with_name("connect_stop_job.py")
+LOGRAFT = str(Path(sys.executable).with_name("lograft"))
+START_SECONDS_MAX = 240
 #: A declarative pipeline, as `spark-pipelines` runs it.
 PIPELINE = """
 from pyspark import pipelines as dp
@@ -31,14 +40,13 @@ def orders():
 """
 
 
+def environment() -> dict[str, str]:
+    return os.environ | {"PYSPARK_PYTHON": sys.executable, "SPARK_LOCAL_IP": "127.0.0.1"}
+
+
 def run(*command: str, folder: Path) -> str:
     done = subprocess.run(
-        command,
-        capture_output=True,
-        text=True,
-        timeout=280,
-        cwd=folder,
-        env=os.environ | {"PYSPARK_PYTHON": sys.executable, "SPARK_LOCAL_IP": "127.0.0.1"},
+        command, capture_output=True, text=True, timeout=280, cwd=folder, env=environment()
     )
     assert done.returncode == 0, done.stdout[-2000:] + done.stderr[-4000:]
     return done.stdout
@@ -71,3 +79,99 @@ def test_a_declarative_pipeline(topics: Topics, topic: str, tmp_path: Path) -> N
     files = [str(file) for file in (tmp_path / "spark-warehouse").rglob("*.parquet")]
     rows = ds.dataset(files, format="parquet").to_table(columns=["offset"])
     assert rows.num_rows == 100
+
+
+@contextmanager
+def connect_server(folder: Path) -> Iterator[str]:
+    """A Spark Connect server as a process of its own; gives its address."""
+    port = free_port()
+    settings = {
+        "spark.connect.grpc.binding.address": "127.0.0.1",
+        "spark.connect.grpc.binding.port": str(port),
+        "spark.python.authenticate.socketTimeout": "120s",
+        "spark.ui.enabled": "false",
+    }
+    program = str(Path(sys.executable).with_name("spark-submit"))
+    command = [program, "--master", "local[2]"]
+    command += ["--class", "org.apache.spark.sql.connect.service.SparkConnectServer"]
+    for name, value in settings.items():
+        command += ["--conf", f"{name}={value}"]
+    with (folder / "connect.log").open("w") as log:
+        server = subprocess.Popen(
+            [*command, "spark-internal"],
+            stdout=log,
+            stderr=subprocess.STDOUT,
+            cwd=folder,
+            env=environment() | {"SPARK_HOME": str(Path(pyspark.__file__).parent)},
+            start_new_session=True,
+        )
+    try:
+        wait_until(lambda: server.poll() is None and is_open(port), "the server does not listen")
+        yield f"sc://127.0.0.1:{port}"
+    finally:
+        os.killpg(server.pid, signal.SIGTERM)
+        server.wait(60)
+
+
+def is_open(port: int) -> bool:
+    try:
+        socket.create_connection(("127.0.0.1", port), 1).close()
+    except OSError:
+        return False
+    return True
+
+
+def wait_until(is_so: Callable[[], bool], problem: str) -> None:
+    deadline = time.monotonic() + START_SECONDS_MAX
+    while not is_so():
+        assert time.monotonic() < deadline, problem
+        time.sleep(0.2)
+
+
+def pipeline_file(folder: Path, topics: Topics, topic: str, server: str, trigger: str) -> str:
+    file = folder / f"{trigger.replace(' ', '-')}.toml"
+    file.write_text(
+        f'[source]\nbootstrap = "{topics.bootstrap}"\ntopics = ["{topic}"]\n'
+        f'[spark]\nremote = "{server}"\ntrigger = "{trigger}"\n'
+        f'[lake]\nfolder = "{folder}/lake"\ncompact_every = 0\n'
+    )
+    return str(file)
+
+
+@pytest.mark.timeout(900)
+def test_a_pipeline_on_a_connect_server_stops_and_goes_on(
+    topics: Topics, topic: str, tmp_path: Path
+) -> None:
+    lake = tmp_path / "lake"
+    with connect_server(tmp_path) as server:
+        config = pipeline_file(tmp_path, topics, topic, server, "1 second")
+        running = subprocess.Popen(
+            [LOGRAFT, "pipeline", "run", "lake", "--config", config],
+            stdout=subprocess.PIPE,
+            text=True,
+            cwd=tmp_path,
+            env=environment(),
+        )
+        try:
+            wait_until(
+                lambda: running.poll() is not None or any(lake.glob("batch=0/**/*.parquet")),
+                "nothing was written",
+            )
+            stopped = run(LOGRAFT, "pipeline", "stop", "lake", "--config", config, folder=tmp_path)
+            said, _ = running.communicate(timeout=60)
+        finally:
+            running.kill()
+            running.wait()
+        assert running.returncode == 0, said
+        assert "stopped, as it was asked to" in said
+        assert stopped.startswith("lake: stopped after batch")
+        topics.fill(topic, [json.dumps({"id": number}) for number in range(100, 150)])
+        config = pipeline_file(tmp_path, topics, topic, server, "available-now")
+        run(LOGRAFT, "pipeline", "run", "lake", "--config", config, folder=tmp_path)
+    files = [str(file) for file in lake.glob("batch=*/**/*.parquet")]
+    rows = ds.dataset(files, format="parquet").to_table(columns=["id"])
+    assert sorted(rows.column("id").to_pylist()) == list(range(150))
+
+
+def test_work_that_is_no_query_stops_on_spark_connect(tmp_path: Path) -> None:
+    run(sys.executable, str(STOP_JOB), folder=tmp_path)

@@ -417,8 +417,7 @@ def test_a_cluster_behind_tls_is_read_with_pem_text(
         "ssl.keystore.type": "PEM",
         "ssl.keystore.location": joined(folder, certificate, key),
     }
-    with node.started():
-        topics = Topics(node.bootstrap)
+    with node.started(), Topics(node.bootstrap) as topics:
         topics.create("secret", 1)
         topics.fill("secret", numbered(10))
         secured = {

@@ -29,8 +29,10 @@ TOPIC, UNHELD = "orders", "unheld"
 @pytest.fixture
 def topics(tmp_path: Path) -> Iterator[Topics]:
     settings = {**SETTINGS, "log.retention.check.interval.ms": "100"}
-    with Server.of("lograft", tmp_path / "node", settings=settings).started() as node:
-        made = Topics(node.bootstrap)
+    with (
+        Server.of("lograft", tmp_path / "node", settings=settings).started() as node,
+        Topics(node.bootstrap) as made,
+    ):
         made.create(TOPIC, 1, **{"retention.hold.groups": f"other,{GROUP}"})
         made.create(UNHELD, 1)
         for topic in (TOPIC, UNHELD):

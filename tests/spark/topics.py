@@ -1,6 +1,7 @@
 """Fills and changes topics with a client that is not ours: librdkafka."""
 
 from collections.abc import Iterable
+from typing import Self
 
 from confluent_kafka import ConsumerGroupTopicPartitions, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient, NewPartitions, NewTopic  # type: ignore[attr-defined]
@@ -9,9 +10,17 @@ PATIENCE_SECONDS = 60
 
 
 class Topics:
+    """A context manager: its client must not outlive the server."""
+
     def __init__(self, bootstrap: str) -> None:
         self.bootstrap = bootstrap
         self.admin = AdminClient({"bootstrap.servers": bootstrap})
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        self.admin.__exit__(*error)
 
     def create(self, name: str, partitions: int = 2, **configs: str) -> None:
         config = {key.replace("_", "."): value for key, value in configs.items()}

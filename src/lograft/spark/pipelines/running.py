@@ -8,7 +8,6 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
-from pyspark.errors import StreamingQueryException
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.streaming.query import StreamingQuery
 from pyspark.sql.streaming.readwriter import DataStreamWriter
@@ -16,6 +15,7 @@ from pyspark.sql.utils import is_remote
 
 from lograft.model.errors import InvalidConfig
 from lograft.runtime.randomness import SystemRandomness
+from lograft.spark import register
 from lograft.spark.lag import Lag, lag_of
 from lograft.spark.pipelines.catalogue import PIPELINES
 from lograft.spark.pipelines.failures import explained, is_sparks
@@ -23,7 +23,7 @@ from lograft.spark.pipelines.settings import Settings, Spark, read_settings
 
 _LOOK_SECONDS: Final = 1
 #: Spark gives the process of a source ten seconds to start, which a busy machine may not have. A
-#: query goes on where it was, so it can simply be started again.
+#: pipeline goes on where it was, so it can simply be started again.
 _SLOW_START: Final = "Python worker failed to connect back"
 _STARTS_MAX: Final = 4
 
@@ -57,8 +57,10 @@ def run_settings(
     if getattr(settings, name) is None:
         raise InvalidConfig(f"the file has no section [{name}]")
     session = spark or new_session(settings.spark, f"lograft {name}")
+    if not is_remote():  # a Spark Connect server finds the format in its own environment
+        register(session)
     try:
-        _run(name, session, settings, watch or Watch())
+        _run_patiently(name, session, settings, watch or Watch())
     except Exception as error:
         if is_sparks(error):
             raise explained(error) from error
@@ -98,6 +100,21 @@ def _signals_kept() -> Iterator[None]:
             signal.signal(signal.SIGINT, before)
 
 
+def _run_patiently(name: str, spark: SparkSession, settings: Settings, watch: Watch) -> None:
+    for number in range(1, _STARTS_MAX + 1):
+        try:
+            _run(name, spark, settings, watch)
+        except Exception as error:
+            if not is_sparks(error) or _SLOW_START not in str(error) or number == _STARTS_MAX:
+                raise
+            if watch.should_stop():
+                watch.say("stopped, as it was asked to")
+                return
+            watch.say("Spark gave up on a Python process that was slow to start: trying again")
+        else:
+            return
+
+
 def _run(name: str, spark: SparkSession, settings: Settings, watch: Watch) -> None:
     match name:
         case "lake":
@@ -129,18 +146,7 @@ def follow(writer: DataStreamWriter, settings: Settings, watch: Watch) -> None:
         writer = writer.trigger(availableNow=True)
     else:
         writer = writer.trigger(processingTime=settings.spark.trigger)
-    for number in range(1, _STARTS_MAX + 1):
-        try:
-            _follow(writer.start(), watch)
-        except StreamingQueryException as error:
-            if _SLOW_START not in str(error) or number == _STARTS_MAX:
-                raise
-            watch.say("Spark gave up on a Python process that was slow to start: trying again")
-        else:
-            return
-
-
-def _follow(query: StreamingQuery, watch: Watch) -> None:
+    query = writer.start()
     told = -1
     while not query.awaitTermination(_LOOK_SECONDS):
         told = _tell_news(query, told, watch)

@@ -1,0 +1,45 @@
+"""Registers `format("lograft")` with a Spark session.
+
+Spark also discovers the format by itself (`pyspark_lograft`), but it looks with the interpreter
+that it finds as `python3` on PATH. A program that runs as `.venv/bin/python job.py` has another
+interpreter, unless the environment is activated or PYSPARK_PYTHON is set.
+"""
+
+import sys
+from typing import TYPE_CHECKING, Final
+
+if TYPE_CHECKING:
+    from pyspark import SparkContext
+    from pyspark.sql import SparkSession
+
+#: The interpreter of Spark's Python processes where PYSPARK_PYTHON is not set.
+_SPARK_DEFAULT_INTERPRETER: Final = "python3"
+#: The same interpreter for a program that sets it in the session's configuration. PySpark itself
+#: reads it only for programs that spark-submit starts.
+_INTERPRETER_SETTING: Final = "spark.pyspark.python"
+
+
+def register(spark: "SparkSession") -> None:
+    """Makes `format("lograft")` available in `spark`.
+
+    On a local master, Spark's Python processes also run with this program's interpreter, unless
+    PYSPARK_PYTHON or spark.pyspark.python names another one. The executors of a cluster have their
+    own environments: there, PYSPARK_PYTHON must name an interpreter that has Lograft installed.
+    """
+    from pyspark.sql.utils import is_remote
+
+    from lograft.spark.source import LograftDataSource
+
+    if not is_remote():  # with Spark Connect, the server chooses the interpreter
+        _choose_interpreter(spark.sparkContext)
+    spark.dataSource.register(LograftDataSource)
+
+
+def _choose_interpreter(context: "SparkContext") -> None:
+    if context.pythonExec != _SPARK_DEFAULT_INTERPRETER:
+        return
+    configured = context.getConf().get(_INTERPRETER_SETTING)
+    if configured is not None:
+        context.pythonExec = configured
+    elif (context.master or "").startswith("local"):
+        context.pythonExec = sys.executable
