@@ -19,7 +19,7 @@ from lograft.client.client_settings import ClientSettings, TokenProvider
 from lograft.client.consuming.interceptors import ConsumerInterceptor
 from lograft.client.consuming.settings import ConsumerSettings
 from lograft.client.producing.interceptors import Interceptor
-from lograft.client.producing.partitioner import Partitioner
+from lograft.client.producing.partitioner import Partitioner, PartitionFunction
 from lograft.client.producing.settings import ProducerSettings
 from lograft.client.serializers import Deserializer, Serializer
 from lograft.client.settings import Secret, Settings
@@ -43,6 +43,7 @@ NAMES: Final[dict[Any, str]] = {
     tuple[Interceptor, ...]: "Sequence[Interceptor]",
     tuple[ConsumerInterceptor, ...]: "Sequence[ConsumerInterceptor]",
     Partitioner: "Partitioner",
+    PartitionFunction: "PartitionFunction",
     Serializer: "Serializer",
     Deserializer: "Deserializer",
     TokenProvider: "TokenProvider",
@@ -60,7 +61,7 @@ from typing import TypedDict
 from lograft.client.client_settings import TokenProvider
 from lograft.client.consuming.interceptors import ConsumerInterceptor
 from lograft.client.producing.interceptors import Interceptor
-from lograft.client.producing.partitioner import Partitioner
+from lograft.client.producing.partitioner import Partitioner, PartitionFunction
 from lograft.client.serializers import Deserializer, Serializer
 '''
 

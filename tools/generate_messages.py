@@ -73,6 +73,12 @@ for partition, first in (
 ):
     own(partition, "RaftLife", "int32", tag=10001, default="-1", since=first)
 own("AlterPartitionRequestPartitionData", "RaftVoters", "[]int32", tag=10002, default=None, since=0)
+# Both sides of a connection are Lograft: the APIs that only brokers of Lograft ask each other for
+# are listed, and Lograft's tags are understood.
+for message in ("ApiVersionsRequest", "ApiVersionsResponse"):
+    own(message, "IsLograft", "bool", tag=10000, default="false", since=3)
+# The broker that the election should make the leader; -1: Kafka's election types decide.
+own("ElectLeadersRequest", "Leader", "int32", tag=10000, default="-1", since=2)
 # A new number of replicas in the same step as a change of a topic's settings: of all its
 # partitions, or of these.
 own(
@@ -88,6 +94,10 @@ own("ListGroupsRequest", "UsedTopics", "[]string", tag=10000, default=None, sinc
 own("ListGroupsRequest", "GroupIds", "[]string", tag=10001, default=None, since=5)
 own("ListedGroup", "UsedTopics", "[]string", tag=10000, default=None, since=5)
 own("ListGroupsResponse", "Partitions", "[]int32", tag=10000, default=None, since=5)
+# Stored dynamic values of a broker that it cannot apply, with their reasons.
+own("DescribeConfigsResult", "SkippedValues", "[]string", tag=10000, default=None, since=4)
+# State of Apache Kafka that the metadata contain and that Lograft does not enforce, in sentences.
+own("DescribeClusterResponse", "UnenforcedState", "[]string", tag=10000, default=None, since=0)
 # How a partition is replicated, how it should be, and what it waits for on the way.
 PARTITION = "DescribeTopicPartitionsResponsePartition"
 own(PARTITION, "ReplicationMode", "int8", tag=10000, default="0", since=0)

@@ -1,16 +1,20 @@
 """Records data folders of a real Apache Kafka, and what its own tools say about them.
 
-Two archives go to tests/golden/files: a folder after a clean stop and one after a kill. Beside
-`data/` each has `dumps/`: the text of DumpLogSegments for every file, which the tests compare with.
+Three archives go to tests/golden/files: a folder after a clean stop, one after a kill, and the two
+internal logs of a Kafka that has every type of group and everything that Lograft only keeps. Beside
+`data/` the first two have `dumps/`: the text of DumpLogSegments for every file, which the tests
+compare with.
 """
 
 import io
+import shutil
 import tarfile
 from pathlib import Path
 from typing import Final
 
 from confluent_kafka import Producer, TopicPartition
 
+from tests.compatibility import kept_state
 from tests.compatibility.java_tools import JavaTools
 from tests.compatibility.librdkafka import admin_of, create_topic, outcome, produce
 from tests.compatibility.servers import Server
@@ -83,7 +87,22 @@ def record_files(scratch: Path) -> None:
         path = FOLDER / f"kafka-{KAFKA_VERSION}-{how}.tar.gz"
         archive(path, server.data, dumps_of(tools, server.data))
         print(f"{path.name}: {path.stat().st_size} bytes")
+    record_kept_state(scratch, tools)
     tools.close()
+
+
+def record_kept_state(scratch: Path, tools: JavaTools) -> None:
+    server = Server.of("kafka", scratch / "kept", settings=kept_state.kafka_settings())
+    sasl_port = kept_state.add_sasl_listener(server)
+    with server.started():
+        kept_state.fill(server, tools, scratch, sasl_port=sasl_port)
+    logs = scratch / "kept-logs"
+    for name in ("__consumer_offsets-0", "__cluster_metadata-0"):
+        (logs / name).mkdir(parents=True)
+        shutil.copy(server.data / name / "00000000000000000000.log", logs / name)
+    path = FOLDER / f"kafka-{KAFKA_VERSION}-kept-state.tar.gz"
+    archive(path, logs, {})
+    print(f"{path.name}: {path.stat().st_size} bytes")
 
 
 def dumps_of(tools: JavaTools, data: Path) -> dict[str, str]:

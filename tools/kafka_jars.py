@@ -35,6 +35,12 @@ def kafka_jars(version: str = KAFKA_VERSION) -> Path:
     return jars(CACHE / version, pom, f"-Dkafka.version={version}")
 
 
+def framework_jars() -> Path:
+    """The folder with the jars of Kafka Streams, Connect and MirrorMaker 2."""
+    pom = REPOSITORY / "tools" / "kafka" / "frameworks.xml"
+    return jars(CACHE / f"frameworks-{KAFKA_VERSION}", pom, f"-Dkafka.version={KAFKA_VERSION}")
+
+
 def spark_connector_jars() -> Path:
     """The folder with the jars of Spark's own Kafka connector."""
     return jars(CACHE.parent / "spark" / "connector", REPOSITORY / "tools" / "spark" / "pom.xml")

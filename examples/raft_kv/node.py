@@ -22,8 +22,9 @@ from lograft.model.errors import InvalidInput
 from lograft.model.exchange import CloseConnection
 from lograft.model.seams import Address, Channel, DirectoryLock, Runtime
 from lograft.model.types import NodeId
+from lograft.net.connection_limits import ConnectionLimits, ConnectionQuota
 from lograft.net.frame_memory import FrameBudget
-from lograft.net.serving import ConnectionQuota, Server, ServerLimits
+from lograft.net.serving import Server, ServerLimits
 
 ENDPOINT: Final = "KV"
 CONNECTIONS_MAX: Final = 1_000
@@ -85,7 +86,7 @@ class KvNode:
             ENDPOINT,
             partial(Session, self),
             runtime=self._runtime,
-            quota=ConnectionQuota(connections_max=CONNECTIONS_MAX),
+            quota=ConnectionQuota(ConnectionLimits(connections_max=CONNECTIONS_MAX)),
             budget=FrameBudget(256 << 20),
             limits=ServerLimits(),
         )

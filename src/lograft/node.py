@@ -9,10 +9,11 @@ import gc
 import logging
 import signal
 import socket
-from collections.abc import Callable, Coroutine, Mapping
+from collections.abc import Callable, Collection, Coroutine, Mapping
 from dataclasses import replace
 from functools import partial
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
+from uuid import UUID
 
 from lograft.api.router import Router
 from lograft.broker.broker import Broker
@@ -28,35 +29,32 @@ from lograft.broker.peers import Peers
 from lograft.broker.producer_ids import ProducerIds
 from lograft.broker.raft_driver import RaftDriver
 from lograft.broker.registration import (
-    CONTROLLER_REGISTRATION_VERSION,
+    CONTROLLER_REGISTRATION_VERSIONS,
     BrokerRegistration,
     controller_registration_request,
 )
 from lograft.broker.snapshotting import Snapshotter
 from lograft.broker.voter_upkeep import VoterUpkeep
 from lograft.consensus.types import VoterEndpoint
+from lograft.metadata.brokers import CORDONED_LOG_DIRS_SINCE
 from lograft.metadata.types import Endpoint as RegisteredEndpoint
-from lograft.model.broker_configs import BrokerConfig
+from lograft.model.broker_configs import BrokerConfig, keys_of
+from lograft.model.config_effects import NO_EFFECT_WARNING, check_supported, find_without_effect
 from lograft.model.errors import ErrorCode, InvalidConfig, InvalidInput, LograftError
 from lograft.model.exchange import HandlerFactory
-from lograft.model.listeners import Endpoint
+from lograft.model.listeners import Endpoint, SecurityProtocol
 from lograft.model.seams import Address, DirectoryLock, Runtime, Task, Transport
 from lograft.model.types import Offset
 from lograft.net.channels import BufferSizes
-from lograft.net.frame_memory import FrameBudget
-from lograft.net.serving import ConnectionQuota, Server, ServerLimits
+from lograft.net.listener_set import ListenerSet
 from lograft.storage.log_dirs import LOCK, MetaProperties, write_meta_properties
+from lograft.wire.apis import ApiRanges
 from lograft.wire.messages.controller_registration import ControllerRegistrationResponse
 
+if TYPE_CHECKING:
+    from lograft.net.tls_rotation import TlsTransports
+
 LOGGER: Final = logging.getLogger(__name__)
-#: Settings that promise protection or another place for data: ignoring them would be a lie.
-SAFEGUARDS_NOT_BUILT: Final = (
-    "authorizer.class.name",
-    "create.topic.policy.class.name",
-    "alter.config.policy.class.name",
-    "client.quota.callback.class",
-    "remote.log.storage.system.enable",
-)
 
 
 class Node:
@@ -77,30 +75,27 @@ class Node:
         halt: Callable[[str], None],
         host_name: str = "localhost",
         interpose: Callable[[Router], HandlerFactory] = lambda router: router,
+        api_ranges: ApiRanges | None = None,
     ) -> None:
         """`halt` is called, with the reason, when the node can no longer do its duty.
         `host_name` is advertised for listeners on every interface. `interpose` puts something
-        between a listener's connections and its router: for tests."""
+        between a listener's connections and its router, `api_ranges` narrows the API versions that
+        the node serves and uses, as in an older build: for tests."""
         _check_supported(config)
         self.config = config
         self._runtime = runtime
         self._halt = halt
         self._host_name = host_name
         self._interpose = interpose
+        self._api_ranges = api_ranges
         self._locks: list[DirectoryLock] = []
-        self._servers: dict[str, Server] = {}
+        self._listeners: ListenerSet | None = None
         self._tasks: list[Task] = []
-        #: By the name of the listener that is connected to.
-        self._transports: dict[str, Transport] = {}
+        self._tls: TlsTransports | None = None
         self._driver: RaftDriver | None = None
         self._peers: Peers | None = None
         self._broker: Broker | None = None
         self._registration: BrokerRegistration | None = None
-        self._quota = ConnectionQuota(
-            connections_max=config.max_connections,
-            per_ip_max=config.max_connections_per_ip,
-            overrides=config.max_connections_per_ip_overrides,
-        )
 
     @property
     def broker(self) -> Broker:
@@ -110,39 +105,46 @@ class Node:
     @property
     def addresses(self) -> Mapping[str, Address]:
         """By listener name, with the ports that were really bound."""
-        return {name: server.address for name, server in self._servers.items()}
+        return {} if self._listeners is None else self._listeners.addresses
 
     async def start(self) -> None:
+        _warn_of_settings_without_effect(self.config)
+        if any(security.uses_tls for security in _used_listeners(self.config).values()):
+            # A store that cannot be read should be known before anything is written.
+            self._tls_transports()
         identities = await self._runtime.workers.run(self._open_folders)
         metadata_dir = identities[self.config.metadata_log_dir]
         driver = await self._start_quorum(metadata_dir)
         broker = self._make_broker(driver, identities)
         # Before anything is written: a port in use or a bad certificate must change nothing.
-        await self._listen()
+        listeners = await self._listen(broker)
         driver.endpoints = tuple(
             VoterEndpoint(each.name, each.host, each.port)
             for each in self._bound(self.config.advertised_controller_listeners)
         )
         driver.start()
-        self._serve(self.config.controller_listeners)
+        listeners.serve("controller")
         await driver.wait_ready()
         self._spawn(self._snapshotter.run(), name="metadata snapshots")
         known = self._spawn(self._control(driver), name="registration as controller")
         if self.config.is_broker:
             await self._join(broker)
-            self._serve(self.config.broker_listeners)
+        self._follow_tls_settings(broker)
+        if self.config.is_broker:
+            listeners.serve("broker")
         await known
+        broker.warn_of_unenforced_state()
 
     async def stop(self) -> None:
-        if self._broker is not None:
+        if self._broker is not None and self.config.controlled_shutdown_enable:
             self._broker.replicas.raft.hand_over()
         if self._registration is not None:
             await self._registration.shut_down()
         if self._driver is not None:
             # The others choose the next controller while this one is still there to vote.
             await self._driver.resign()
-        for server in self._servers.values():
-            await server.stop()
+        if self._listeners is not None:
+            await self._listeners.stop()
         for task in self._tasks:
             task.cancel()
         if self._broker is not None and self.config.is_broker:
@@ -193,7 +195,8 @@ class Node:
         self._peers = Peers(
             self._runtime,
             client_id=f"lograft-{self.config.node_id}",
-            transport_of=self._transport_to,
+            transport_of=self._transport_of,
+            ranges=self._api_ranges,
         )
         self._driver = RaftDriver(
             self._runtime,
@@ -263,63 +266,70 @@ class Node:
         driver.add_listener(self._snapshotter.on_committed)
         return broker
 
-    async def _listen(self) -> None:
-        # A trust store that cannot be read should be known now, too.
-        for name in (
-            *self.config.controller_listener_names,
-            self.config.inter_broker_listener_name,
-        ):
-            self._transport_to(name)
-        budget = FrameBudget()
-        limits = ServerLimits(idle_ms_max=self.config.connections_max_idle_ms)
-        for endpoint in self.config.listeners:
-            role = "controller" if endpoint in self.config.controller_listeners else "broker"
+    async def _listen(self, broker: Broker) -> ListenerSet:
+        def handlers(endpoint: Endpoint) -> HandlerFactory:
             router = Router(
-                self.broker,
+                broker,
                 listener=endpoint.name,
-                role=role,
+                role=listeners.role_of(endpoint.name),
                 frame_bytes_max=self.config.socket_request_max_bytes,
-                link=self.broker.link,
+                link=broker.link,
+                ranges=self._api_ranges,
             )
-            server = Server(
-                endpoint.name,
-                self._interpose(router),
-                runtime=self._runtime,
-                quota=self._quota,
-                budget=budget,
-                limits=limits,
-                transport=self._transport_of(endpoint),
-            )
-            await server.start(endpoint.address)
-            self._servers[endpoint.name] = server
+            return self._interpose(router)
 
-    def _serve(self, endpoints: tuple[Endpoint, ...]) -> None:
-        for endpoint in endpoints:
-            self._servers[endpoint.name].serve()
+        listeners = ListenerSet(
+            self._runtime, self.config, handlers=handlers, transport_of=self._transport_at
+        )
+        self._listeners = listeners
+        await listeners.open()
+        broker.change_checks.append(self._check_new_listeners)
+        broker.on_config_changed.append(lambda _, config: listeners.follow(config))
+        return listeners
 
-    def _transport_of(self, endpoint: Endpoint) -> Transport:
+    def _check_new_listeners(self, old: BrokerConfig, new: BrokerConfig) -> None:
+        """Rejects listeners that could not open for want of certificates."""
+        known = {endpoint.name for endpoint in old.listeners}
+        for endpoint in new.listeners:
+            if endpoint.name not in known and endpoint.security.uses_tls:
+                self._tls_transports().check_new(endpoint.name, new)
+
+    def _tls_transports(self) -> "TlsTransports":
+        if self._tls is None:
+            from lograft.net.tls_rotation import TlsTransports
+
+            self._tls = TlsTransports(self._runtime.transport, self.config)
+        return self._tls
+
+    def _transport_at(self, endpoint: Endpoint, config: BrokerConfig) -> Transport:
+        """For accepting connections, also at a listener that dynamic settings add."""
         if not endpoint.security.uses_tls:
             return self._runtime.transport
-        from lograft.net.tls import TlsTransport
-        from lograft.net.tls_settings import listener_context
+        return self._tls_transports().open(endpoint.name, config)
 
-        context = listener_context(self.config, endpoint.name)
-        return TlsTransport(self._runtime.transport, server=context)
-
-    def _transport_to(self, listener: str) -> Transport:
-        """For connecting to other nodes at their listener of that name."""
+    def _transport_of(self, listener: str) -> Transport:
+        """For connecting to this listener of other nodes."""
         security = self.config.listener_security.get(listener.upper())
-        if security is None or not security.uses_tls:
+        if self._tls is None or security is None or not security.uses_tls:
             return self._runtime.transport
-        found = self._transports.get(listener)
-        if found is None:
-            from lograft.net.tls import TlsTransport
-            from lograft.net.tls_settings import connector_context
+        return self._tls.transport(listener.upper())
 
-            context = connector_context(self.config, listener)
-            found = TlsTransport(self._runtime.transport, client=context)
-            self._transports[listener] = found
-        return found
+    def _follow_tls_settings(self, broker: Broker) -> None:
+        """Uses the dynamic TLS settings, now and whenever they change."""
+
+        def check(config: BrokerConfig, named: Collection[str]) -> None:
+            if self._tls is not None:
+                self._tls.check(config, named)
+
+        def follow(_: BrokerConfig, new: BrokerConfig) -> None:
+            if self._tls is not None:
+                self._tls.reload(new)
+
+        if self._tls is not None:
+            self._tls.reload(broker.config, is_start=True)
+        broker.file_checks.append(check)
+        broker.on_config_changed.append(follow)
+        broker.apply_failures.append(lambda: self._tls.failures if self._tls is not None else ())
 
     async def _control(self, driver: RaftDriver) -> None:
         """Returns when the cluster knows this node as a controller, if it is one."""
@@ -342,7 +352,7 @@ class Node:
                 incarnation_id=self._runtime.randomness.uuid(),
                 endpoints=self._bound(self.config.advertised_controller_listeners),
             ),
-            CONTROLLER_REGISTRATION_VERSION,
+            CONTROLLER_REGISTRATION_VERSIONS,
             ControllerRegistrationResponse,
         )
         if reply.error_code:
@@ -361,9 +371,11 @@ class Node:
             applied_offset=lambda: Offset(broker.image.offset),
             previous_epoch=await broker.logs.read_previous_epoch(),
             offline_directories=broker.logs.offline_ids,
+            cordoned_directories=lambda: cordoned_directories(broker),
+            halt=self._halt,
         )
         self._registration = registration
-        broker.logs.on_directory_failed = registration.report_soon
+        broker.logs.on_directory_failed = registration.on_directory_failed
         broker.coordinators.has_lease = registration.has_lease
         # Kafka gives up after a minute; a node of ours waits unless it is told not to.
         given = "initial.broker.registration.timeout.ms" in self.config.raw
@@ -385,7 +397,7 @@ class Node:
             RegisteredEndpoint(
                 endpoint.name,
                 endpoint.host or self._host_name,
-                endpoint.port or self._servers[endpoint.name].address.port,
+                endpoint.port or self.addresses[endpoint.name].port,
                 endpoint.security,
             )
             for endpoint in endpoints
@@ -402,19 +414,35 @@ class Node:
 
 
 def _check_supported(config: BrokerConfig) -> None:
-    """What comes in later versions is refused by name, not ignored."""
-    for name in SAFEGUARDS_NOT_BUILT:
-        if (config.text(name) or "").strip().lower() not in ("", "false"):
+    """Raises InvalidConfig for settings and listeners that Lograft cannot serve as promised."""
+    check_supported(keys_of(config.raw), config.raw)
+    for name, security in _used_listeners(config).items():
+        if security.uses_sasl:
             raise InvalidConfig(
-                f"{name} is set, but this version of Lograft has nothing for it: the node would"
-                " serve without what you ask for, so take the setting out or wait for it"
+                f"listener {name} uses {security.name}, but SASL is not built yet: map it to"
+                " PLAINTEXT or SSL in listener.security.protocol.map"
             )
-    for endpoint in config.listeners:
-        if endpoint.security.uses_sasl:
-            raise InvalidConfig(
-                f"listener {endpoint.name} uses {endpoint.security.name}: SASL comes in a later"
-                " version, use PLAINTEXT or SSL"
-            )
+
+
+def cordoned_directories(broker: Broker) -> list[UUID] | None:
+    """For heartbeats; None: the cluster's metadata cannot hold them yet."""
+    if broker.image.metadata_version < CORDONED_LOG_DIRS_SINCE:
+        return None
+    return broker.logs.cordoned_ids()
+
+
+def _used_listeners(config: BrokerConfig) -> dict[str, SecurityProtocol]:
+    """The listeners that the node opens, and those of other nodes that it connects to."""
+    peers = (config.controller_listener_names[0], config.inter_broker_listener_name)
+    return {endpoint.name: endpoint.security for endpoint in config.listeners} | {
+        name: config.listener_security[name] for name in peers if name in config.listener_security
+    }
+
+
+def _warn_of_settings_without_effect(config: BrokerConfig) -> None:
+    names = find_without_effect(keys_of(config.raw), config.raw)
+    if names:
+        LOGGER.warning(NO_EFFECT_WARNING, ", ".join(names))
 
 
 # ── a node as a process ──────────────────────────────────────────────────────────────────────
@@ -450,7 +478,9 @@ async def _serve(config: BrokerConfig, on_serving: Callable[[Node], None]) -> No
     try:
         async with asyncio.TaskGroup() as group:
             runtime = system_runtime(
-                transport=SocketTransport(_buffer_sizes(config)), workers=workers, task_group=group
+                transport=SocketTransport(_buffer_sizes(config), backlog=_backlog(config)),
+                workers=workers,
+                task_group=group,
             )
             node = Node(config, runtime, halt=halt, host_name=socket.gethostname())
             await _start_unless_stopped(node, stop)
@@ -472,6 +502,12 @@ async def _serve(config: BrokerConfig, on_serving: Callable[[Node], None]) -> No
         LOGGER.info("stopped")
     finally:
         workers.close()
+
+
+def _backlog(config: BrokerConfig) -> int | None:
+    """Only what the file sets: Kafka's default of 50 is small for clients that reconnect."""
+    is_set = "socket.listen.backlog.size" in config.raw
+    return config.socket_listen_backlog_size if is_set else None
 
 
 def _buffer_sizes(config: BrokerConfig) -> BufferSizes:

@@ -19,10 +19,13 @@ PATIENCE_SECONDS: Final = 40.0
 PACKAGES: Final = {
     "ConfigCommand": "kafka.admin",
     "ConsoleConsumer": "org.apache.kafka.tools.consumer",
+    "ConsoleShareConsumer": "org.apache.kafka.tools.consumer",
     "ConsumerGroupCommand": "org.apache.kafka.tools.consumer.group",
     "MetadataShell": "org.apache.kafka.shell",
     "ReassignPartitionsCommand": "org.apache.kafka.tools.reassign",
+    "ShareGroupCommand": "org.apache.kafka.tools.consumer.group",
     "StorageTool": "kafka.tools",
+    "StreamsGroupCommand": "org.apache.kafka.tools.streams",
 }
 
 

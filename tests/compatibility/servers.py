@@ -81,6 +81,8 @@ class Server:
     quorum_servers: str = ""
     #: How its folder is formatted, where the quorum is in the log.
     format_option: str = "--standalone"
+    #: More arguments of `format`: ("--release-version", "3.9").
+    format_arguments: tuple[str, ...] = ()
 
     @classmethod
     def of(cls, kind: Kind, folder: Path, *, settings: Mapping[str, str] | None = None) -> "Server":
@@ -222,6 +224,7 @@ class Server:
     def format_command(self) -> list[str]:
         arguments = ["format", "-t", CLUSTER_ID, "-c", str(self.properties_path)]
         arguments += [] if self.voters else [self.format_option]
+        arguments += self.format_arguments
         if self.kind == "lograft":
             return [*lograft_command(), "storage", *arguments]
         return [*self.java_command(SMALL_JVM), "kafka.tools.StorageTool", *arguments]

@@ -27,7 +27,7 @@ from lograft.client import (
     broker_resource,
     topic_resource,
 )
-from tests.compatibility.servers import Server
+from tests.compatibility.servers import Server, skip_before_4
 
 pytestmark = [pytest.mark.clients, pytest.mark.conformance]
 NewName = Callable[[], str]
@@ -187,6 +187,47 @@ def test_groups(server: Server, new_topic: NewName) -> None:
     play(server, scenario)
 
 
+@pytest.mark.parametrize("protocol", ["classic", "consumer"])
+def test_the_groups_of_a_topic(server: Server, new_topic: NewName, protocol: str) -> None:
+    if protocol == "consumer":
+        skip_before_4(server, "consumer protocol")
+
+    async def scenario(admin: Admin) -> None:
+        topic, other = new_topic(), new_topic()
+        reading, gone, elsewhere = (f"{topic}-{one}" for one in ("reading", "gone", "elsewhere"))
+        await admin.create_topics([NewTopic(topic, partitions=2), NewTopic(other, partitions=1)])
+        await fill(server, topic, 10)
+        await admin.alter_group_offsets(gone, {TopicPartition(topic, 1): 0})
+        await admin.alter_group_offsets(elsewhere, {TopicPartition(other, 0): 0})
+        async with Consumer(
+            bootstrap_servers=server.bootstrap,
+            group_id=reading,
+            group_protocol=protocol,
+            auto_offset_reset="earliest",
+            enable_auto_commit=False,
+        ) as consumer:
+            consumer.subscribe([topic])
+            assert await consumer.poll(timeout_ms=60_000)
+            await consumer.commit({TopicPartition(topic, 0): 4})
+            found = await admin.list_topic_groups([topic, other])
+            assert sorted(found) == sorted([topic, other])
+            assert [one.group for one in found[other].groups] == [elsewhere]
+            assert (found[topic].mode, found[topic].owner) == ("psb", None)
+            offline, online = found[topic].groups
+            assert (offline.group, offline.members, offline.lag) == (gone, 0, 0)
+            assert [one.partition for one in offline.partitions] == [1]
+            assert (online.group, online.type, online.state) == (reading, protocol, "Stable")
+            assert (online.members, online.lag) == (1, 6)
+            first, second = online.partitions
+            assert (first.offset, first.end_offset, first.lag) == (4, 10, 6)
+            assert (second.offset, second.lag) == (None, None)
+            assert first.member == second.member is not None
+        with pytest.raises(TopicMissing):
+            await admin.list_topic_groups([f"{topic}-missing"])
+
+    play(server, scenario)
+
+
 def test_the_cluster(server: Server, new_topic: NewName) -> None:
     async def scenario(admin: Admin) -> None:
         await admin.connect()
@@ -204,6 +245,10 @@ def test_the_cluster(server: Server, new_topic: NewName) -> None:
             await admin.unregister_broker(9)
         async with Admin(bootstrap_controllers=server.controller) as controllers:
             assert (await controllers.describe_quorum()).leader == 1
+            if server.kind != "kafka39":
+                described = await controllers.describe_cluster()
+                assert described.cluster_id == cluster.cluster_id
+                assert [str(one.address) for one in described.brokers] == [server.controller]
 
     play(server, scenario)
 

@@ -15,7 +15,7 @@ PRINTED = {
         "100 more\n"
         "refused: the value for topic 'orders' cannot be serialized: Object of type set is not JSON"
         " serializable\n"
-        "102 sent, 0 failed\n"
+        "102 sent, 1 failed\n"
     ),
     "copy_once.py": "copied 10\n",
     "threads.py": "read 102\n",

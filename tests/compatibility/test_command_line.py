@@ -32,7 +32,7 @@ def as_json(*arguments: str) -> Any:
 def test_topics_and_their_settings(server: Server, new_topic: NewName) -> None:
     topic = new_topic()
     created = done("topics", "create", topic, "-p", "2", "--config", "retention.ms=5000")
-    assert created.out == f"Topic {topic} is there: 2 partitions, 1 replica of each.\n"
+    assert created.out == f"Created topic {topic}: 2 partitions, replication factor 1.\n"
     again = lograft("topics", "create", topic)
     assert (again.code, "already exists" in again.err) == (1, True)
     assert {"name": topic, "partitions": 2}.items() <= next(
@@ -51,7 +51,7 @@ def test_topics_and_their_settings(server: Server, new_topic: NewName) -> None:
         one["name"]: one["value"] for one in everything
     }.items()
     assert "node.id" in done("configs", "describe", "--broker", "1", "--all").out
-    assert done("topics", "delete", topic).out == f"Topic {topic} is deleted.\n"
+    assert done("topics", "delete", topic).out == f"Deleted topic {topic}.\n"
     gone = lograft("topics", "describe", topic)
     assert (gone.code, "there is no such topic" in gone.err) == (1, True)
 
@@ -119,7 +119,7 @@ def test_the_newest_value_of_a_key(server: Server, new_topic: NewName) -> None:
     for key, why in (("k2", "was deleted"), ("k9", "has no record")):
         shown = lograft("get", topic, key)
         assert (shown.code, why in shown.err) == (1, True)
-    assert "led already" in done("topics", "elect", topic).out
+    assert "had the right leader already" in done("topics", "elect", topic).out
 
 
 def test_a_group_goes_on_where_it_was(server: Server, new_topic: NewName) -> None:

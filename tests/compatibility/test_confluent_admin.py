@@ -1,6 +1,6 @@
 """confluent-kafka's admin client: topics, partitions, settings, records; against both servers."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import pytest
@@ -33,9 +33,10 @@ pytestmark = pytest.mark.clients
 NewName = Callable[[], str]
 
 
-@pytest.fixture(scope="session")
-def admin(server: Server) -> AdminClient:
-    return admin_of(server.bootstrap)
+@pytest.fixture(scope="module")
+def admin(server: Server) -> Iterator[AdminClient]:
+    with admin_of(server.bootstrap) as admin:
+        yield admin
 
 
 def configs_of(admin: AdminClient, kind: ResourceType, name: str) -> dict[str, ConfigEntry]:

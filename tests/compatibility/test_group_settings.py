@@ -11,8 +11,8 @@ from lograft.wire.messages.consumer_group_heartbeat import (
     ConsumerGroupHeartbeatResponse,
 )
 from tests.compatibility.java_tools import JavaTools
+from tests.compatibility.raw_requests import ask, connect
 from tests.compatibility.servers import Server, kinds_under_test
-from tests.compatibility.test_same_answers import ask, connect
 from tests.compatibility.test_same_groups import await_coordinator
 
 pytestmark = pytest.mark.interop

@@ -9,7 +9,7 @@ import pytest
 
 from tests.compatibility.command_line import done, lograft
 from tests.compatibility.java_tools import JavaTools
-from tests.compatibility.servers import Server
+from tests.compatibility.servers import CLUSTER_ID, Server
 
 NewName = Callable[[], str]
 #: How the tools are called, by their names in Kafka.
@@ -81,6 +81,11 @@ def test_both_say_the_same(
         theirs = java_tools.run(CLASSES[tool], *to, *arguments)
         ours = done(tool, *to, *arguments)
         assert lines_of(ours.out) == lines_of(theirs.text), (tool, arguments)
+    of_controllers = ("--bootstrap-controller", server.controller, "describe", "--status")
+    theirs = java_tools.check("MetadataQuorumCommand", *of_controllers)
+    ours = done("kafka-metadata-quorum", *of_controllers)
+    assert lines_of(ours.out) == lines_of(theirs.text)
+    assert f"ClusterId:              {CLUSTER_ID}" in ours.lines
 
 
 @pytest.mark.interop

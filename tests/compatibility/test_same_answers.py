@@ -12,14 +12,12 @@ from uuid import UUID
 import pytest
 
 from lograft.model.errors import ErrorCode
-from lograft.wire.apis import request_class, response_class, response_header_version, spec_of
-from lograft.wire.codec import read_all
-from lograft.wire.headers import frame_request, read_response_header
+from lograft.wire.apis import request_class, spec_of
 from lograft.wire.message import Message
 from lograft.wire.messages.metadata import MetadataRequest, MetadataResponse
 from tests.compatibility.librdkafka import create_topic, produce
-from tests.compatibility.readiness import receive_exactly
-from tests.compatibility.servers import HOST, Server, compares_two
+from tests.compatibility.raw_requests import ask, connect
+from tests.compatibility.servers import Server, compares_two
 from tools.golden_requests import BUILDERS, Subject
 
 pytestmark = [
@@ -28,7 +26,6 @@ pytestmark = [
 ]
 INIT_PRODUCER_ID = 22
 TOPIC = "same"
-ANSWER_SECONDS_MAX = 30
 #: Not compared at all.
 OWN = {"throttle_time_ms", "cluster_id", "host", "port", "finalized_features_epoch", "next_cursor"}
 #: Only whether they are set.
@@ -43,24 +40,13 @@ OWN_SETTINGS = {
     "controller.quorum.bootstrap.servers",
     # Kafka 4.3 sets it for the whole cluster when it has eligible leader replicas.
     "min.insync.replicas",
+    # Lograft has one more assignor.
+    "group.consumer.assignors",
 }
 
 
 #: Lograft's own words, which Kafka's clients skip, have tags from here on.
 OWN_TAGS = 10_000
-
-
-def connect(server: Server) -> socket.socket:
-    return socket.create_connection((HOST, server.port), ANSWER_SECONDS_MAX)
-
-
-def ask(connection: socket.socket, request: Message, version: int) -> Message:
-    frame = frame_request(request, version, correlation_id=5, client_id="same")
-    connection.sendall(frame)
-    size = int.from_bytes(receive_exactly(connection, 4), "big")
-    answer = receive_exactly(connection, size)
-    _id, position = read_response_header(answer, response_header_version(request.KEY, version))
-    return read_all(response_class(request.KEY), version, answer, position)
 
 
 def ask_when_ready(connection: socket.socket, request: Message, version: int) -> Message:

@@ -58,8 +58,9 @@ from lograft.wire.records.consumer_protocol_subscription import (
     TopicPartition,
 )
 from tests.compatibility.librdkafka import create_topic
+from tests.compatibility.raw_requests import ask, connect
 from tests.compatibility.servers import Server, compares_two
-from tests.compatibility.test_same_answers import ask, connect, differences
+from tests.compatibility.test_same_answers import differences
 
 pytestmark = [
     pytest.mark.interop,

@@ -38,8 +38,8 @@ from lograft.wire.messages.write_txn_markers import (
     WriteTxnMarkersResponse,
 )
 from tests.compatibility.librdkafka import create_topic
+from tests.compatibility.raw_requests import ask, connect
 from tests.compatibility.servers import Server, compares_two
-from tests.compatibility.test_same_answers import ask, connect
 
 pytestmark = [
     pytest.mark.interop,

@@ -33,8 +33,9 @@ ROWS: list[Row] = [(1, "one"), (-2, None), (300, "drei"), (0, None)]
 
 @pytest.fixture(scope="module")
 def topics(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Topics]:
-    with Server.of("lograft", tmp_path_factory.mktemp("node")).started() as node:
-        yield Topics(node.bootstrap)
+    server = Server.of("lograft", tmp_path_factory.mktemp("node"))
+    with server.started() as node, Topics(node.bootstrap) as made:
+        yield made
 
 
 def varint(number: int) -> bytes:

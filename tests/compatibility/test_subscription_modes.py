@@ -1,6 +1,7 @@
 """Topics that one group may read (subscription.mode=ptp), which is Lograft's own: what stock
 clients see of it."""
 
+import asyncio
 from collections.abc import Callable, Mapping
 from typing import Any
 
@@ -15,6 +16,8 @@ from confluent_kafka.admin import (  # type: ignore[attr-defined]
 from kafka import KafkaConsumer
 from kafka.errors import PolicyViolationError
 
+from lograft import client
+from tests.compatibility.command_line import lograft
 from tests.compatibility.librdkafka import consumer_of, create_topic, error_code, produce
 from tests.compatibility.members import (
     ANSWER_SECONDS_MAX,
@@ -118,8 +121,96 @@ def test_commits_of_another_group_are_refused(server: Server, new_topic: NewName
         assert error_code(raised.value) == KafkaError.POLICY_VIOLATION
         second.commit(offsets=[TopicPartition(free, 0, 1)], asynchronous=False)
         at = [TopicPartition(topic, 0), TopicPartition(free, 0)]
-        found = second.committed(at, ANSWER_SECONDS_MAX)
-        assert [one.offset for one in found] == [-1001, 1]
+        refused, found = second.committed(at, ANSWER_SECONDS_MAX)
+        assert refused.error is not None
+        assert refused.error.code() == KafkaError.POLICY_VIOLATION
+        assert found.offset == 1
+
+
+@pytest.fixture
+def claimed(server: Server, new_topic: NewName) -> str:
+    """A topic of group TOPIC-group, which has committed and is away."""
+    topic = topic_with(server, new_topic)
+    with consumer_of(server.bootstrap, **{"group.id": f"{topic}-group"}) as holder:
+        holder.commit(offsets=[TopicPartition(topic, 0, 0)], asynchronous=False)
+    return topic
+
+
+def test_a_stock_consumer_that_assigns_itself_partitions_is_refused_before_it_fetches(
+    server: Server, claimed: str
+) -> None:
+    settings = {"group.id": f"{claimed}-other", "auto.offset.reset": "earliest"}
+    with consumer_of(server.bootstrap, **settings) as other:
+        other.assign([TopicPartition(claimed, 0)])
+        message = other.poll(ANSWER_SECONDS_MAX)
+        assert message is not None
+        error = message.error()
+        assert error is not None
+        assert error.code() == KafkaError.POLICY_VIOLATION
+    with consumer_of(server.bootstrap, **settings | {"group.id": f"{claimed}-group"}) as holder:
+        holder.assign([TopicPartition(claimed, 0)])
+        message = holder.poll(ANSWER_SECONDS_MAX)
+        assert message is not None
+        assert message.value() == b"0"
+
+
+@pytest.mark.parametrize("seeks", [False, True])
+def test_the_own_client_is_refused_before_it_fetches(
+    server: Server, claimed: str, seeks: bool
+) -> None:
+    place = client.TopicPartition(claimed, 0)
+
+    async def read(group_id: str) -> bytes | None:
+        async with client.Consumer(
+            bootstrap_servers=server.bootstrap,
+            group_id=group_id,
+            auto_offset_reset="earliest",
+            enable_auto_commit=False,
+        ) as consumer:
+            consumer.assign([place])
+            if seeks:
+                consumer.seek(place, 0)
+            try:
+                polled = await consumer.poll(timeout_ms=int(ANSWER_SECONDS_MAX * 1000))
+            finally:
+                fetched = consumer.statistics()["fetched_bytes"]
+                assert bool(fetched) == group_id.endswith("-group")
+            value: bytes | None = polled[place][0].value
+            return value
+
+    async def scenario() -> None:
+        with pytest.raises(client.BrokerError) as raised:
+            await read(f"{claimed}-other")
+        assert claimed in str(raised.value)
+        assert "another group reads it point to point" in str(raised.value)
+        assert await read(f"{claimed}-group") == b"0"
+
+    asyncio.run(scenario())
+
+
+@pytest.mark.parametrize("start", [(), ("--from", "beginning")])
+def test_lograft_consume_prints_nothing_of_another_groups_topic(
+    server: Server, claimed: str, start: tuple[str, ...]
+) -> None:
+    common = ("consume", claimed, "--max", "1", "--bootstrap-server", server.bootstrap)
+    shown = lograft(*common, "--group", f"{claimed}-audit", *start)
+    assert shown.code != 0
+    assert shown.out == ""
+    assert f"'{claimed}'" in shown.err
+    assert "subscription.mode=ptp" in shown.err
+    assert len(lograft(*common, "--group", f"{claimed}-group", *start).lines) == 1
+
+
+def test_a_refused_commit_of_the_own_client_names_the_topic(server: Server, claimed: str) -> None:
+    async def scenario() -> None:
+        async with client.Consumer(
+            bootstrap_servers=server.bootstrap, group_id=f"{claimed}-other"
+        ) as consumer:
+            await consumer.partitions_for(claimed)  # from then on it commits by topic id
+            with pytest.raises(client.BrokerError, match=f"offsets of {claimed} are not committed"):
+                await consumer.commit({client.TopicPartition(claimed, 0): 1})
+
+    asyncio.run(scenario())
 
 
 def test_the_mode_of_a_topic_in_use(server: Server, new_topic: NewName, admin: AdminClient) -> None:

@@ -31,7 +31,7 @@ STATIC = "controller.quorum.voters=1@localhost:9093"
 OWN_VALUES = {
     "broker.id", "node.id", "listeners", "advertised.listeners", "log.dirs", "log.dir",
     "controller.quorum.bootstrap.servers", "controller.quorum.voters", "min.insync.replicas",
-    "metadata.log.dir",
+    "metadata.log.dir", "group.consumer.assignors",
 }  # fmt: skip
 OWN_SETTINGS = {
     "auto.create.partitions.enable",
@@ -40,10 +40,12 @@ OWN_SETTINGS = {
     "auto.rebalance.enable",
     "default.replication.mode",
     "internal.topics.replication.mode",
+    "lograft.client.telemetry",
     "partition.raft.election.timeout.ms",
     "partition.raft.fetch.timeout.ms",
 }
 OWN_TOPIC_SETTINGS = {
+    "auto.create.partitions.max",
     "replication.mode",
     "replication.mode.partitions",
     "retention.hold.groups",

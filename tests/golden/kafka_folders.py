@@ -48,7 +48,7 @@ class Folder:
 
 
 def unpack(how: str, target: Path) -> Folder:
-    """`how` the server ended: stopped or killed."""
+    """`how` the server ended, stopped or killed; or kept-state (tools/golden_files.py)."""
     (archive,) = FILES.glob(f"*-{how}.tar.gz")
     with tarfile.open(archive) as tar:
         tar.extractall(target, filter="data")

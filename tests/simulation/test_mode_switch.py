@@ -7,9 +7,11 @@ import pytest
 
 from lograft.metadata.elections import is_reassigning
 from lograft.metadata.types import PartitionState
+from lograft.model.errors import ErrorCode
 from lograft.model.types import ReplicationMode, TopicIdPartition
 from lograft.simulation.client import NotSent, OutcomeUnknown
 from lograft.simulation.cluster import SimulatedCluster
+from lograft.simulation.disk import DiskFault
 from lograft.simulation.routing import ClusterClient
 from lograft.wire.batches import Record, build_batch, iterate_headers, read_records
 from lograft.wire.messages.alter_partition_reassignments import (
@@ -44,6 +46,7 @@ from lograft.wire.messages.produce import (
 
 TOPIC = "t"
 ISR, RAFT = ReplicationMode.isr, ReplicationMode.raft
+NOT_LEADER = 6
 
 
 class Writer:
@@ -247,6 +250,85 @@ def test_a_leader_killed_in_raft_mode_is_replaced_by_the_voters(seed: int) -> No
     run(scenario, seed=seed, replication_mode="raft")
 
 
+def slow_fsyncs(cluster: SimulatedCluster, node_ids: list[int], *, delay_ms: int) -> None:
+    """Every fsync of the topic's log takes this long from now on; other files are not affected."""
+    for node_id in node_ids:
+        life = cluster.hosts[node_id].machine.life
+        assert life is not None
+        life.disk.faults.append(
+            DiskFault(
+                operation="fsync",
+                effect="delay",
+                delay_ms=delay_ms,
+                path_part=f"/{TOPIC}-0/",
+                times=1_000,
+            )
+        )
+
+
+def mend_disks(cluster: SimulatedCluster) -> None:
+    for host in cluster.hosts.values():
+        if host.machine.life is not None:
+            host.machine.life.disk.faults.clear()
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_followers_with_slow_disks_keep_their_leader(seed: int) -> None:
+    """An fsync may take longer than check-quorum allows for silence: the followers still answer."""
+
+    async def scenario(cluster: SimulatedCluster, client: ClusterClient, writer: Writer) -> None:
+        await wait_mode(cluster, RAFT)
+        await writer.wait_for_more(cluster)
+        before = state_of(cluster)
+        followers = [node_id for node_id in before.replicas if node_id != before.leader]
+        writer.errors.clear()
+        slow_fsyncs(cluster, followers, delay_ms=4_500)
+        await asyncio.sleep(30)
+        mend_disks(cluster)
+        await writer.wait_for_more(cluster)
+        after = state_of(cluster)
+        assert (after.leader, after.leader_epoch) == (before.leader, before.leader_epoch)
+        assert NOT_LEADER not in writer.errors, writer.errors
+
+    run(scenario, seed=seed, replication_mode="raft")
+
+
+@pytest.mark.parametrize("seed", range(2))
+def test_a_leader_whose_own_disk_hangs_resigns(seed: int) -> None:
+    async def scenario(cluster: SimulatedCluster, client: ClusterClient, writer: Writer) -> None:
+        await wait_mode(cluster, RAFT)
+        await writer.wait_for_more(cluster)
+        before = state_of(cluster)
+        slow_fsyncs(cluster, [before.leader], delay_ms=4_500)
+        await cluster.wait_for(lambda: state_of(cluster).leader != before.leader, seconds=10)
+        await writer.wait_for_more(cluster)
+        mend_disks(cluster)
+        await asyncio.sleep(6)
+
+    run(scenario, seed=seed, replication_mode="raft")
+
+
+@pytest.mark.parametrize("seed", range(2))
+def test_a_dead_leader_is_replaced_while_a_disk_is_slow(seed: int) -> None:
+    """The follower whose disk is slow does not stand in the way of the other one."""
+
+    async def scenario(cluster: SimulatedCluster, client: ClusterClient, writer: Writer) -> None:
+        await wait_mode(cluster, RAFT)
+        await writer.wait_for_more(cluster)
+        before = state_of(cluster)
+        followers = [node_id for node_id in before.replicas if node_id != before.leader]
+        slow_fsyncs(cluster, followers[:1], delay_ms=3_000)
+        await asyncio.sleep(5)
+        cluster.kill(before.leader)
+        mend_disks(cluster)
+        await writer.wait_for_more(cluster)
+        assert state_of(cluster).leader in followers
+        await cluster.start(before.leader)
+        await writer.wait_for_more(cluster)
+
+    run(scenario, seed=seed, replication_mode="raft")
+
+
 @pytest.mark.parametrize("seed", range(3))
 def test_all_lose_power_at_once_in_raft_mode(seed: int) -> None:
     async def scenario(cluster: SimulatedCluster, client: ClusterClient, writer: Writer) -> None:
@@ -341,6 +423,38 @@ def test_a_raft_leader_hands_over_to_the_preferred_replica() -> None:
         await writer.wait_for_more(cluster)
 
     run(scenario, replication_mode="raft")
+
+
+@pytest.mark.parametrize("mode", ["isr", "raft"])
+def test_an_administrator_chooses_the_leader(mode: str) -> None:
+    async def elect(client: ClusterClient, leader: int) -> int:
+        request = ElectLeadersRequest(
+            election_type=0,
+            topic_partitions=[TopicPartitions(topic=TOPIC, partitions=[0])],
+            timeout_ms=5000,
+            leader=leader,
+        )
+        response = await client.request(request, 2, ElectLeadersResponse, timeout_ms=10_000)
+        return response.replica_election_results[0].partition_result[0].error_code
+
+    async def scenario(cluster: SimulatedCluster, client: ClusterClient, writer: Writer) -> None:
+        await wait_mode(cluster, ReplicationMode[mode])
+        await writer.wait_for_more(cluster)
+        for wanted in (3, 1, 2, 3):
+            if state_of(cluster).leader == wanted:
+                assert await elect(client, wanted) == ErrorCode.election_not_needed
+                continue
+            assert await elect(client, wanted) == 0
+            # Answered when it is so.
+            assert state_of(cluster).leader == wanted
+            await writer.wait_for_more(cluster)
+        assert await elect(client, 9) == ErrorCode.invalid_replica_assignment
+        cluster.kill(1)
+        await cluster.wait_for(lambda: cluster.image.brokers[1].fenced, seconds=30)
+        assert await elect(client, 1) == ErrorCode.preferred_leader_not_available
+        await cluster.start(1)
+
+    run(scenario, replication_mode=mode)
 
 
 def test_a_broker_that_stops_hands_its_raft_partitions_over() -> None:

@@ -9,6 +9,7 @@ import pytest
 
 from lograft.broker.coordinator_runtime import key_hash
 from lograft.model.errors import ErrorCode
+from lograft.model.seams import Address
 from lograft.model.types import OFFSETS_TOPIC
 from lograft.simulation.client import NotSent, OutcomeUnknown
 from lograft.simulation.routing import ClusterClient
@@ -147,7 +148,9 @@ async def _find_coordinator(client: ClusterClient) -> None:
         raise NotSent("the topic is being made")
 
 
-async def alter(cluster: VirtualCluster, **values: str | None) -> AlterConfigsResourceResponse:
+async def alter(
+    cluster: VirtualCluster, *, through: int = 1, **values: str | None
+) -> AlterConfigsResourceResponse:
     configs = [
         AlterableConfig(
             name=f"subscription.{name}", config_operation=0 if value else 1, value=value
@@ -156,8 +159,12 @@ async def alter(cluster: VirtualCluster, **values: str | None) -> AlterConfigsRe
     ]
     resource = AlterConfigsResource(resource_type=2, resource_name=TOPIC, configs=configs)
     request = IncrementalAlterConfigsRequest(resources=[resource])
-    answer = await cluster.client("admin").request(
-        request, 1, IncrementalAlterConfigsResponse, timeout_ms=TIMEOUT_MS
+    answer = await cluster.client("admin").request_to(
+        Address(f"n{through}", 9092),
+        request,
+        1,
+        IncrementalAlterConfigsResponse,
+        timeout_ms=TIMEOUT_MS,
     )
     (found,) = answer.responses
     return found
@@ -253,8 +260,9 @@ def test_groups_that_cannot_be_asked_leave_the_mode_as_it_is() -> None:
     async def scenario(cluster: VirtualCluster) -> None:
         first, _ = await groups_of(cluster, mode="psb")
         assert await first.commit(TOPIC) == [ErrorCode.none]
-        cluster.isolate(cluster.leader_of(OFFSETS_TOPIC, first.index))
-        refused = await alter(cluster, mode="ptp")
+        isolated = cluster.leader_of(OFFSETS_TOPIC, first.index)
+        cluster.isolate(isolated)
+        refused = await alter(cluster, through=1 + isolated % 3, mode="ptp")
         assert refused.error_code != ErrorCode.none
         cluster.heal()
         assert cluster.image.claims == {}

@@ -5,18 +5,99 @@ from typing import cast
 import pytest
 
 from lograft.cli.serving import embedded_properties
-from lograft.model.broker_configs import broker_config
+from lograft.model.broker_configs import BROKER_CONFIGS, broker_config
+from lograft.model.config_keys import ConfigKey, ConfigType, Unsupported
 from lograft.model.errors import InvalidConfig, LograftError
 from lograft.model.seams import Runtime
-from lograft.node import SAFEGUARDS_NOT_BUILT, Node, run
+from lograft.node import Node, run
+from lograft.testing.cluster import Cluster
+
+UNSUPPORTED = [key for key in BROKER_CONFIGS.values() if isinstance(key.effect, Unsupported)]
 
 
-@pytest.mark.parametrize("name", SAFEGUARDS_NOT_BUILT)
-def test_a_safeguard_that_is_not_built_is_refused_by_name(name: str) -> None:
-    value = "true" if name.endswith(".enable") else "org.example.Something"
-    config = broker_config(embedded_properties("data", 9092) | {name: value})
-    with pytest.raises(InvalidConfig, match=name):
+@pytest.mark.parametrize("key", UNSUPPORTED, ids=lambda key: key.name)
+def test_a_node_rejects_an_unsupported_setting_by_name(key: ConfigKey) -> None:
+    value = "true" if key.type is ConfigType.BOOLEAN else "org.example.Something"
+    config = broker_config(embedded_properties("data", 9092) | {key.name: value})
+    with pytest.raises(InvalidConfig, match=f"{key.name} is not supported by Lograft: .+ Remove"):
         Node(config, cast(Runtime, None), halt=lambda reason: None)
+
+
+def node_of(**settings: str) -> Node:
+    values = {name.replace("_", "."): value for name, value in settings.items()}
+    config = broker_config(embedded_properties("data", 9092) | values)
+    return Node(config, cast(Runtime, None), halt=lambda reason: None)
+
+
+BROKER_ONLY = {
+    "process_roles": "broker",
+    "listeners": "PLAINTEXT://localhost:9092",
+    "controller_quorum_bootstrap_servers": "localhost:9093",
+}
+
+
+@pytest.mark.parametrize(
+    ("settings", "listener"),
+    [
+        # The node only connects to this listener.
+        (
+            BROKER_ONLY
+            | {"listener_security_protocol_map": "PLAINTEXT:PLAINTEXT,CONTROLLER:SASL_SSL"},
+            "CONTROLLER",
+        ),
+        (
+            {
+                "process_roles": "controller",
+                "listeners": "CONTROLLER://localhost:9093",
+                "inter_broker_listener_name": "INTERNAL",
+                "listener_security_protocol_map": "CONTROLLER:SSL,INTERNAL:SASL_PLAINTEXT",
+            },
+            "INTERNAL",
+        ),
+        (
+            {
+                "listeners": "PLAINTEXT://localhost:9092,SASL_PLAINTEXT://localhost:9095"
+                ",CONTROLLER://localhost:9093",
+                "listener_security_protocol_map": "PLAINTEXT:PLAINTEXT,CONTROLLER:PLAINTEXT"
+                ",SASL_PLAINTEXT:SASL_PLAINTEXT",
+            },
+            "SASL_PLAINTEXT",
+        ),
+    ],
+)
+def test_a_node_rejects_sasl_on_every_listener_that_it_uses(
+    settings: dict[str, str], listener: str
+) -> None:
+    with pytest.raises(InvalidConfig, match=f"listener {listener} uses SASL_.*map it to"):
+        node_of(**settings)
+
+
+@pytest.mark.parametrize(
+    "settings",
+    [
+        {"listener_security_protocol_map": "PLAINTEXT:PLAINTEXT,CONTROLLER:SSL,OTHER:SASL_SSL"},
+        # Only the first controller listener is used by brokers.
+        BROKER_ONLY
+        | {
+            "controller_listener_names": "CONTROLLER,OLD",
+            "listener_security_protocol_map": "PLAINTEXT:PLAINTEXT,CONTROLLER:SSL,OLD:SASL_SSL",
+        },
+    ],
+)
+def test_a_mapping_to_sasl_that_no_used_listener_has_is_accepted(
+    settings: dict[str, str],
+) -> None:
+    node_of(**settings)
+
+
+def test_a_starting_node_names_settings_without_effect_in_one_warning(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    settings = {"num.io.threads": "16", "sasl.jaas.config": "secret", "num.partitions": "3"}
+    with caplog.at_level("WARNING"), Cluster(properties=settings):
+        pass
+    (record,) = (record for record in caplog.records if "no effect" in record.message)
+    assert record.message.endswith(": num.io.threads, sasl.jaas.config")
 
 
 def test_a_node_that_cannot_go_on_while_it_starts_says_why(

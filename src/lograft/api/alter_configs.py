@@ -7,8 +7,14 @@ from typing import Final
 from lograft.api.context import Api, Context
 from lograft.api.decisions import decide
 from lograft.api.forwarding import forward, must_forward
-from lograft.api.own_resources import answer_each, check_may_alter
-from lograft.metadata.configs import alter_configs, topics_with_new_subscriptions
+from lograft.api.own_resources import answer_each, check_broker_values, check_may_alter
+from lograft.metadata.configs import (
+    alter_configs,
+    replaced_values,
+    topics_with_new_subscriptions,
+)
+from lograft.metadata.types import ResourceType
+from lograft.model.errors import ErrorCode
 from lograft.wire.messages.alter_configs import (
     AlterConfigsRequest,
     AlterConfigsResource,
@@ -32,13 +38,27 @@ async def handle(context: Context, request: AlterConfigsRequest) -> AlterConfigs
         )
         return reply.responses
 
+    def check_here(resource: AlterConfigsResource) -> None:
+        check_may_alter(context, resource.resource_type, resource.resource_name)
+        if resource.resource_type == ResourceType.broker:
+            values = replaced_values(resource)
+            check_broker_values(context, resource.resource_name, values, named=list(values))
+
     responses = await answer_each(
         request.resources,
-        here=lambda one: check_may_alter(context, one.resource_type, one.resource_name),
+        here=check_here,
         decide=decide_rest,
         refused=_refused,
     )
     return AlterConfigsResponse(responses=responses)
+
+
+def error_response(
+    request: AlterConfigsRequest, code: ErrorCode, message: str
+) -> AlterConfigsResponse:
+    return AlterConfigsResponse(
+        responses=[_refused(resource, code, message) for resource in request.resources]
+    )
 
 
 def _refused(

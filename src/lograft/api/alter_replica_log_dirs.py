@@ -43,6 +43,24 @@ def handle(context: Context, request: AlterReplicaLogDirsRequest) -> AlterReplic
     return AlterReplicaLogDirsResponse(results=list(results.values()))
 
 
+def error_response(
+    request: AlterReplicaLogDirsRequest, code: ErrorCode, message: str
+) -> AlterReplicaLogDirsResponse:
+    return AlterReplicaLogDirsResponse(
+        results=[
+            AlterReplicaLogDirTopicResult(
+                topic_name=topic.name,
+                partitions=[
+                    AlterReplicaLogDirPartitionResult(partition_index=index, error_code=code)
+                    for index in topic.partitions
+                ],
+            )
+            for asked in request.dirs
+            for topic in asked.topics
+        ]
+    )
+
+
 def _move(broker: Broker, where: TopicPartition, path: str) -> ErrorCode:
     logs = broker.logs
     target = next((each for each in logs.directories if each.path == path), None)

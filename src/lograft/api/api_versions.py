@@ -1,15 +1,20 @@
 """ApiVersions, versions 0-4. Says what this listener serves: the first request of most clients.
 
-Advertises exactly the APIs that have a module here, in Kafka 4.3's versions. The response header is
-always version 0, and a version that we do not know is answered in version 0 with
+Advertises exactly the APIs that have a module here, in Kafka 4.3's versions; those of client
+telemetry only while there are subscriptions or `lograft.client.telemetry` is set. The response
+header is always version 0, and a version that we do not know is answered in version 0 with
 UNSUPPORTED_VERSION and our own range (KIP-511; the router's job). v3: the client's name and
 version, supported and finalized features. v4: features whose lowest level is 0 are not left out.
+
+A request with Lograft's tag comes from a node of Lograft: the response has the tag too, and on the
+inter-broker listener it lists the APIs that only brokers of Lograft send each other.
 """
 
 import re
 from typing import Final
 
 from lograft.api.context import Api, Context
+from lograft.broker.broker import Broker
 from lograft.metadata.features import SUPPORTED, effective_levels
 from lograft.model.errors import ErrorCode
 from lograft.wire.apis import API_VERSIONS, ApiSpec
@@ -24,21 +29,31 @@ from lograft.wire.messages.api_versions import (
 API: Final = Api(key=18, versions=range(5))
 
 PRODUCE_KEY: Final = 0
+#: GetTelemetrySubscriptions and PushTelemetry.
+TELEMETRY_KEYS: Final = frozenset({71, 72})
 CLIENT_SOFTWARE_SINCE: Final = 3
 LEVEL_ZERO_SINCE: Final = 4
 _SOFTWARE: Final = re.compile(r"[a-zA-Z0-9](?:[a-zA-Z0-9\-.]*[a-zA-Z0-9])?")
 
 
 def handle(context: Context, request: ApiVersionsRequest) -> ApiVersionsResponse:
-    if context.api_version >= CLIENT_SOFTWARE_SINCE and not (
-        _SOFTWARE.fullmatch(request.client_software_name)
-        and _SOFTWARE.fullmatch(request.client_software_version)
-    ):
-        return error_response(request, ErrorCode.invalid_request, "")
+    if context.api_version >= CLIENT_SOFTWARE_SINCE:
+        if not (
+            _SOFTWARE.fullmatch(request.client_software_name)
+            and _SOFTWARE.fullmatch(request.client_software_version)
+        ):
+            return error_response(request, ErrorCode.invalid_request, "")
+        context.software.name = request.client_software_name
+        context.software.version = request.client_software_version
     broker = context.broker
+    hidden = frozenset() if _wants_telemetry(broker) else TELEMETRY_KEYS
+    served = [_range_of(spec) for spec in context.served if spec.key not in hidden]
+    if request.is_lograft and context.router is not None:
+        served += [_range_of(spec) for spec in context.router.between_brokers]
     finalized = effective_levels(broker.image, kraft_version=broker.kraft_version)
     return ApiVersionsResponse(
-        api_keys=[_range_of(spec) for spec in context.served],
+        api_keys=served,
+        is_lograft=request.is_lograft,
         supported_features=[
             SupportedFeatureKey(
                 name=name, min_version=levels.min_version, max_version=levels.max_version
@@ -52,6 +67,12 @@ def handle(context: Context, request: ApiVersionsRequest) -> ApiVersionsResponse
             for name, level in sorted(finalized.items())
         ],
     )
+
+
+def _wants_telemetry(broker: Broker) -> bool:
+    """Clients learn once for each connection whether a broker takes metrics, and some never check
+    again. The setting is for clients that should follow subscriptions which are created later."""
+    return broker.config.lograft_client_telemetry or broker.telemetry.has_subscriptions
 
 
 def error_response(

@@ -18,6 +18,18 @@ __all__ = ["ANONYMOUS", "Api", "Context", "ParkedResponse", "Resource", "authori
 
 #: The principal of a listener that does not ask who you are.
 ANONYMOUS: Final = "User:ANONYMOUS"
+#: Kafka's name for the software of clients that do not name it.
+UNKNOWN_SOFTWARE: Final = "unknown"
+
+
+class ClientSoftware:
+    """What the client of a connection has said about itself, in ApiVersions (KIP-511)."""
+
+    __slots__ = ("name", "version")
+
+    def __init__(self) -> None:
+        self.name = UNKNOWN_SOFTWARE
+        self.version = UNKNOWN_SOFTWARE
 
 
 class Context:
@@ -35,6 +47,7 @@ class Context:
         "role",
         "router",
         "served",
+        "software",
         "when_closed",
     )
 
@@ -50,6 +63,7 @@ class Context:
         peer: Address,
         principal: str,
         served: tuple[ApiSpec, ...],
+        software: ClientSoftware,
         router: "Router | None" = None,
         when_closed: Callable[[Callable[[], None]], None] | None = None,
     ) -> None:
@@ -64,6 +78,7 @@ class Context:
         self.principal = principal
         #: What this listener serves.
         self.served = served
+        self.software = software
         #: For requests that carry others inside, and those that the controller decides.
         self.router = router
         #: Sets what is called when the connection ends; the last one that was set counts. None:

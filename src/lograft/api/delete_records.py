@@ -13,7 +13,7 @@ from lograft.api.errors import code_of
 from lograft.broker.broker import Broker
 from lograft.broker.errors import InvalidTopic, RecordsNotDeletable
 from lograft.broker.partition import Partition
-from lograft.model.errors import LograftError
+from lograft.model.errors import ErrorCode, LograftError
 from lograft.model.types import INTERNAL_TOPICS, NO_OFFSET, Offset
 from lograft.storage.errors import OffsetOutOfRange
 from lograft.wire.messages.delete_records import (
@@ -54,6 +54,27 @@ def handle(
         ]
     )
     return _finish(context, request, response, pending) if pending else response
+
+
+def error_response(
+    request: DeleteRecordsRequest, code: ErrorCode, message: str
+) -> DeleteRecordsResponse:
+    return DeleteRecordsResponse(
+        topics=[
+            DeleteRecordsTopicResult(
+                name=topic.name,
+                partitions=[
+                    DeleteRecordsPartitionResult(
+                        partition_index=asked.partition_index,
+                        low_watermark=NO_OFFSET,
+                        error_code=code,
+                    )
+                    for asked in topic.partitions
+                ],
+            )
+            for topic in request.topics
+        ]
+    )
 
 
 def _delete(

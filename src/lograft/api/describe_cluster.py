@@ -1,7 +1,8 @@
 """DescribeCluster, versions 0-2: who is in the cluster.
 
 On a broker's listener it lists brokers, on a controller's listener controllers; asking one for the
-other's endpoints is MISMATCHED_ENDPOINT_TYPE. v2: fenced brokers on request.
+other's endpoints is MISMATCHED_ENDPOINT_TYPE. v2: fenced brokers on request. Beyond Kafka, in a tag
+for `lograft doctor`: what the metadata contain that is not enforced.
 """
 
 from typing import Final
@@ -10,6 +11,7 @@ from lograft.api.context import Api, Context
 from lograft.api.metadata import any_broker
 from lograft.api.operations import CLUSTER_OPERATIONS
 from lograft.broker.broker import Broker
+from lograft.metadata.unenforced_state import describe_unenforced
 from lograft.model.errors import ErrorCode
 from lograft.wire.messages.describe_cluster import (
     DescribeClusterBroker,
@@ -38,7 +40,11 @@ def handle(context: Context, request: DescribeClusterRequest) -> DescribeCluster
             ),
             endpoint_type=request.endpoint_type,
         )
-    response = DescribeClusterResponse(cluster_id=broker.cluster_id, endpoint_type=served)
+    response = DescribeClusterResponse(
+        cluster_id=broker.cluster_id,
+        endpoint_type=served,
+        unenforced_state=list(describe_unenforced(broker.image).values()),
+    )
     if served == CONTROLLERS:
         response.controller_id = broker.quorum.leader
         response.brokers = _controllers(broker, context.listener)

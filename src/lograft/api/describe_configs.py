@@ -2,11 +2,11 @@
 
 Topics, brokers (this one, or "" for the defaults of the whole cluster), the broker's loggers,
 groups and client metrics. Passwords are never shown. v1: sources and synonyms. v3: types, and
-documentation on request.
+documentation on request. v4, Lograft's own: dynamic values that the broker cannot apply.
 """
 
 import logging
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from typing import Final
 
 from lograft.api.context import Api, Context
@@ -14,15 +14,22 @@ from lograft.api.own_resources import check_is_own
 from lograft.broker.broker import Broker
 from lograft.metadata.errors import Refused
 from lograft.metadata.names import check_topic_name
-from lograft.metadata.resource_configs import describe_client_metrics, describe_group
+from lograft.metadata.resource_configs import (
+    client_metrics_documentation,
+    describe_client_metrics,
+    describe_group,
+    group_documentation,
+)
 from lograft.metadata.types import ResourceType
+from lograft.model.config_keys import ConfigSource
 from lograft.model.config_resolution import (
     ConfigEntry,
+    broker_documentation,
     describe_broker,
     describe_cluster_default,
     describe_loggers,
     describe_topic,
-    documentation,
+    topic_documentation,
 )
 from lograft.model.errors import ErrorCode
 from lograft.wire.messages.describe_configs import (
@@ -35,6 +42,18 @@ from lograft.wire.messages.describe_configs import (
 )
 
 API: Final = Api(key=32, versions=range(1, 5))
+_LEVELS: Final = {
+    ConfigSource.DYNAMIC_BROKER: "of this broker",
+    ConfigSource.DYNAMIC_DEFAULT_BROKER: "of all brokers",
+}
+
+DOCUMENTATION: Final[dict[ResourceType, Callable[[str], str | None]]] = {
+    ResourceType.topic: topic_documentation,
+    ResourceType.broker: broker_documentation,
+    ResourceType.broker_logger: lambda name: None,
+    ResourceType.client_metrics: client_metrics_documentation,
+    ResourceType.group: group_documentation,
+}
 
 
 def handle(context: Context, request: DescribeConfigsRequest) -> DescribeConfigsResponse:
@@ -51,6 +70,13 @@ def handle(context: Context, request: DescribeConfigsRequest) -> DescribeConfigs
             check_is_own(context, resource.resource_type, resource.resource_name)
             entries = _describe(context.broker, resource)
             result.configs = [_shown(entry, resource, request) for entry in entries]
+            if resource.resource_type == ResourceType.broker and resource.resource_name:
+                result.skipped_values = [
+                    f"{value.name} ({_LEVELS[value.source]}): {value.reason}"
+                    for value in context.broker.skipped_values
+                ]
+                for find_failures in context.broker.apply_failures:
+                    result.skipped_values += find_failures()
         except Refused as refusal:
             result.error_code = refusal.code
             result.error_message = refusal.message
@@ -58,9 +84,25 @@ def handle(context: Context, request: DescribeConfigsRequest) -> DescribeConfigs
     return DescribeConfigsResponse(results=results)
 
 
+def error_response(
+    request: DescribeConfigsRequest, code: ErrorCode, message: str
+) -> DescribeConfigsResponse:
+    return DescribeConfigsResponse(
+        results=[
+            DescribeConfigsResult(
+                error_code=code,
+                error_message=message,
+                resource_type=resource.resource_type,
+                resource_name=resource.resource_name,
+            )
+            for resource in request.resources
+        ]
+    )
+
+
 def _describe(broker: Broker, resource: DescribeConfigsResource) -> Iterable[ConfigEntry]:
-    keys = resource.configuration_keys
-    names = None if keys is None else frozenset(keys)
+    # No list and an empty list both stand for all settings, as in Kafka.
+    names = frozenset(resource.configuration_keys or ()) or None
     name = resource.resource_name
     match resource.resource_type:
         case ResourceType.topic:
@@ -116,6 +158,5 @@ def _shown(
             for one in entry.synonyms
         ]
     if request.include_documentation:
-        of_topic = resource.resource_type == ResourceType.topic
-        result.documentation = documentation(entry.name, of_topic=of_topic)
+        result.documentation = DOCUMENTATION[ResourceType(resource.resource_type)](entry.name)
     return result

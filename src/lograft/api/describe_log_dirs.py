@@ -11,6 +11,7 @@ from typing import Final
 from lograft.api.context import Api, Context
 from lograft.broker.broker import Broker
 from lograft.broker.log_directory import LogDirectory
+from lograft.broker.log_manager import is_cordoned
 from lograft.model.errors import ErrorCode
 from lograft.wire.messages.describe_log_dirs import (
     DescribeLogDirsPartition,
@@ -76,7 +77,7 @@ def _describe(
         ],
     )
     cordoned = broker.config.cordoned_log_dirs
-    result.is_cordoned = directory.path in cordoned or "*" in cordoned
+    result.is_cordoned = is_cordoned(directory.path, cordoned)
     try:
         usage = broker.runtime.disk.usage(directory.path)
         result.total_bytes = usage.total_bytes

@@ -9,7 +9,7 @@ from lograft.api.context import Api, Context
 from lograft.api.errors import code_of
 from lograft.broker.broker import Broker
 from lograft.broker.errors import NotLeader, PartitionOffline, UnknownPartition
-from lograft.model.errors import LograftError
+from lograft.model.errors import ErrorCode, LograftError
 from lograft.model.types import ZERO_UUID
 from lograft.storage.log import Log
 from lograft.wire.messages.describe_producers import (
@@ -30,6 +30,23 @@ def handle(context: Context, request: DescribeProducersRequest) -> DescribeProdu
                 name=topic.name,
                 partitions=[
                     _describe(context.broker, topic.name, index)
+                    for index in topic.partition_indexes
+                ],
+            )
+            for topic in request.topics
+        ]
+    )
+
+
+def error_response(
+    request: DescribeProducersRequest, code: ErrorCode, message: str
+) -> DescribeProducersResponse:
+    return DescribeProducersResponse(
+        topics=[
+            TopicResponse(
+                name=topic.name,
+                partitions=[
+                    PartitionResponse(partition_index=index, error_code=code, error_message=message)
                     for index in topic.partition_indexes
                 ],
             )

@@ -1,6 +1,7 @@
 """ElectLeaders, versions 0-2: leaders back to the preferred replicas, or leaders at any price.
 
-v1: unclean elections. No topics in the request means all of them.
+v1: unclean elections. No topics in the request means all of them. v2, from Lograft's own clients:
+the broker that should lead.
 """
 
 from typing import Final
@@ -9,8 +10,9 @@ from lograft.api.context import Api, Context
 from lograft.api.decisions import decide
 from lograft.api.errors import code_of
 from lograft.metadata.elect_leaders import ElectionType, elect_leaders
+from lograft.metadata.image import MetadataImage
 from lograft.model.errors import ErrorCode, LograftError
-from lograft.model.types import ReplicationMode, TopicIdPartition
+from lograft.model.types import NO_NODE, NodeId, ReplicationMode, TopicIdPartition
 from lograft.wire.messages.elect_leaders import (
     ElectLeadersRequest,
     ElectLeadersResponse,
@@ -19,6 +21,8 @@ from lograft.wire.messages.elect_leaders import (
 )
 
 API: Final = Api(key=43, versions=range(3))
+#: A leader that is asked to hand over gives up after half a second; then the voters elect.
+HAND_OVER_WAIT_MS: Final = 3_000
 
 
 async def handle(context: Context, request: ElectLeadersRequest) -> ElectLeadersResponse:
@@ -30,7 +34,7 @@ async def handle(context: Context, request: ElectLeadersRequest) -> ElectLeaders
             timeout_ms=request.timeout_ms,
         )
         if request.election_type == ElectionType.preferred:
-            await _hand_over(context, response)
+            await _hand_over(context, request, response)
         return response
     except LograftError as error:
         response = error_response(request, code_of(error), str(error))
@@ -39,8 +43,11 @@ async def handle(context: Context, request: ElectLeadersRequest) -> ElectLeaders
         return response
 
 
-async def _hand_over(context: Context, response: ElectLeadersResponse) -> None:
-    """Where the replicas elect their leader themselves, it is asked to let the first one lead."""
+async def _hand_over(
+    context: Context, request: ElectLeadersRequest, response: ElectLeadersResponse
+) -> None:
+    """Where the replicas elect their leader themselves, it is asked to let the first one lead, or
+    the one that the request names."""
     controller = context.broker.controller_here
     image = None if controller is None else controller.image
     if controller is None or image is None or controller.hand_over is None:
@@ -53,8 +60,40 @@ async def _hand_over(context: Context, response: ElectLeadersResponse) -> None:
             state = topic.partitions.get(answer.partition_id)
             if state is not None and state.mode is ReplicationMode.raft:
                 key = TopicIdPartition(topic.topic_id, answer.partition_id)
-                answer.error_code = await controller.hand_over(key)
+                wanted = state.replicas[0] if request.leader == NO_NODE else request.leader
+                answer.error_code = await controller.hand_over(key, NodeId(wanted))
                 answer.error_message = None
+                if request.leader != NO_NODE:
+                    await _wait_leader(context, key, answer, wanted, timeout_ms=request.timeout_ms)
+
+
+async def _wait_leader(
+    context: Context,
+    key: TopicIdPartition,
+    answer: PartitionResult,
+    wanted: int,
+    *,
+    timeout_ms: int,
+) -> None:
+    """The leader hands over once the other one has everything, or gives up: success is only what
+    the metadata shows."""
+    broker = context.broker
+
+    def is_met(image: MetadataImage) -> bool:
+        topic = image.topics.get(key.topic_id)
+        state = None if topic is None else topic.partitions.get(key.partition)
+        return state is None or state.leader == wanted
+
+    if answer.error_code == ErrorCode.none:
+        wait_ms = min(max(timeout_ms, 0), HAND_OVER_WAIT_MS)
+        await broker.wait_image(is_met, timeout_ms=wait_ms)
+        if is_met(broker.image):
+            return
+        answer.error_code = ErrorCode.preferred_leader_not_available
+    answer.error_message = (
+        f"Broker {wanted} did not take over: it was not caught up, or the leader did not answer."
+        " Nothing is lost; try again."
+    )
 
 
 def error_response(

@@ -38,6 +38,7 @@ CODE_OF: Final[dict[type[LograftError], ErrorCode]] = {
     storage.CorruptBatch: ErrorCode.corrupt_message,
     storage.MessageTooLarge: ErrorCode.message_too_large,
     storage.RecordListTooLarge: ErrorCode.record_list_too_large,
+    storage.RejectedRecords: ErrorCode.invalid_record,
     storage.InvalidRecord: ErrorCode.invalid_record,
     storage.NeedsWorker: ErrorCode.unknown_server_error,
     storage.UnsupportedBatchFormat: ErrorCode.invalid_record,
@@ -84,6 +85,7 @@ CODE_OF: Final[dict[type[LograftError], ErrorCode]] = {
     # Other nodes.
     broker.ControllerUnreachable: ErrorCode.request_timed_out,
     broker.PeerUnreachable: ErrorCode.network_exception,
+    broker.PeerIncompatible: ErrorCode.network_exception,
     broker.UnusableAnswer: ErrorCode.unknown_server_error,
     broker.ForeignCluster: ErrorCode.inconsistent_cluster_id,
     broker.PeerLost: ErrorCode.request_timed_out,

@@ -48,6 +48,24 @@ async def handle(context: Context, request: FindCoordinatorRequest) -> FindCoord
     )
 
 
+def error_response(
+    request: FindCoordinatorRequest, code: ErrorCode, message: str
+) -> FindCoordinatorResponse:
+    if request.coordinator_keys:
+        return FindCoordinatorResponse(
+            coordinators=[_unknown(key, code, message) for key in request.coordinator_keys]
+        )
+    return FindCoordinatorResponse(
+        error_code=code, error_message=message, node_id=NO_NODE, host="", port=-1
+    )
+
+
+def _unknown(key: str, code: ErrorCode, message: str) -> Coordinator:
+    return Coordinator(
+        key=key, node_id=NO_NODE, host="", port=-1, error_code=code, error_message=message
+    )
+
+
 async def _find(context: Context, key_type: int, key: str) -> Coordinator:
     broker = context.broker
     try:
@@ -60,14 +78,7 @@ async def _find(context: Context, key_type: int, key: str) -> Coordinator:
         if state is None or end is None:
             raise CoordinatorNotAvailable(f"nobody leads {coordinators.topic}-{index} now")
     except LograftError as error:
-        return Coordinator(
-            key=key,
-            node_id=NO_NODE,
-            host="",
-            port=-1,
-            error_code=code_of(error),
-            error_message=str(error),
-        )
+        return _unknown(key, code_of(error), str(error))
     return Coordinator(key=key, node_id=state.leader, host=end.host, port=end.port)
 
 

@@ -11,10 +11,10 @@ from lograft.metadata.errors import Refused
 from lograft.model.errors import ErrorCode, InvalidInput
 from lograft.model.seams import Address
 from lograft.security.principals import encode_principal
-from lograft.wire.apis import response_class, response_header_version
+from lograft.wire.apis import Versions, response_class, response_header_version
 from lograft.wire.codec import read_all
 from lograft.wire.headers import frame_request, read_response_header
-from lograft.wire.message import Message
+from lograft.wire.message import Message, has_own_tags
 from lograft.wire.messages.envelope import EnvelopeRequest, EnvelopeResponse
 
 if TYPE_CHECKING:
@@ -42,9 +42,13 @@ FORWARDABLE: Final = PARTLY_OWN | QUORUM_APIS | frozenset({
     57,  # UpdateFeatures
     64,  # UnregisterBroker
 })  # fmt: skip
-FORWARDED: Final = FORWARDABLE - PARTLY_OWN
+#: Rejected by every node, until there is security. They are not forwarded, because an Apache Kafka
+#: controller would accept them.
+REJECTED: Final = frozenset({30, 31, 38, 39, 40, 49, 51})
+FORWARDED: Final = FORWARDABLE - PARTLY_OWN - REJECTED
 
 LANE: Final = "forward"
+ENVELOPE_VERSIONS: Final = Versions(0, 0)
 #: As long as Kafka's brokers try; a client's own time is shorter or asks again.
 TIMEOUT_MS_MAX: Final = 30_000
 #: An answer waits so long for this broker's own metadata to have what it says.
@@ -62,7 +66,12 @@ async def forward_frame(context: Context, frame: bytes, request: Message) -> byt
         client_host_address=address_bytes(context.peer),
     )
     reply = await _link(context).request(
-        envelope, 0, EnvelopeResponse, timeout_ms=_timeout_ms(request), lane=LANE
+        envelope,
+        ENVELOPE_VERSIONS,
+        EnvelopeResponse,
+        timeout_ms=_timeout_ms(request),
+        lane=LANE,
+        lograft_only=has_own_tags(request),
     )
     if reply.error_code:
         try:

@@ -1,14 +1,19 @@
-"""GetTelemetrySubscriptions, version 0: no client metric is asked for.
+"""GetTelemetrySubscriptions, version 0: which metrics the client should push (KIP-714).
 
-The client gets an id if it has none, an empty subscription, and a push interval; with no metrics
-wanted it pushes nothing but asks again after the interval (KIP-714).
+The broker generates an id for a client that sends none. The client may send the request again when
+its push interval is over, when the subscriptions have changed, or when its last push was rejected
+for its subscription id or its compression; earlier it gets THROTTLING_QUOTA_EXCEEDED. Advertised
+only while there are subscriptions, or with `lograft.client.telemetry=true`.
 """
 
+from collections.abc import Mapping
 from typing import Final
+from uuid import UUID
 
 from lograft.api.context import Api, Context
 from lograft.broker.broker import Broker
 from lograft.model.types import ZERO_UUID
+from lograft.model.uuids import uuid_to_text
 from lograft.wire.messages.get_telemetry_subscriptions import (
     GetTelemetrySubscriptionsRequest,
     GetTelemetrySubscriptionsResponse,
@@ -16,10 +21,7 @@ from lograft.wire.messages.get_telemetry_subscriptions import (
 
 API: Final = Api(key=71, versions=range(1))
 
-PUSH_INTERVAL_MS: Final = 300_000
-#: Names the empty subscription; any change of subscriptions would change it.
-SUBSCRIPTION_ID: Final = 0
-#: zstd, lz4, gzip, snappy, in the order of preference. Nothing is ever unpacked here.
+#: zstd, lz4, gzip, snappy, in the order of preference.
 COMPRESSION_TYPES: Final = (4, 3, 1, 2)
 
 
@@ -27,13 +29,34 @@ def handle(
     context: Context, request: GetTelemetrySubscriptionsRequest
 ) -> GetTelemetrySubscriptionsResponse:
     broker: Broker = context.broker
-    client = request.client_instance_id
-    return GetTelemetrySubscriptionsResponse(
-        client_instance_id=broker.runtime.randomness.uuid() if client == ZERO_UUID else client,
-        subscription_id=SUBSCRIPTION_ID,
-        accepted_compression_types=list(COMPRESSION_TYPES),
-        push_interval_ms=PUSH_INTERVAL_MS,
-        telemetry_max_bytes=broker.config.telemetry_max_bytes,
-        delta_temporality=True,
-        requested_metrics=[],
+    instance_id = request.client_instance_id
+    if instance_id == ZERO_UUID:
+        instance_id = broker.runtime.randomness.uuid()
+    error, client = broker.telemetry.ask(
+        instance_id, client_attributes(context, instance_id), broker.clock.mono_ms()
     )
+    if error:
+        return GetTelemetrySubscriptionsResponse(error_code=error)
+    return GetTelemetrySubscriptionsResponse(
+        client_instance_id=instance_id,
+        subscription_id=client.subscription_id,
+        accepted_compression_types=list(COMPRESSION_TYPES),
+        push_interval_ms=client.selection.interval_ms,
+        telemetry_max_bytes=broker.config.telemetry_max_bytes,
+        delta_temporality=False,
+        requested_metrics=list(client.selection.metrics),
+    )
+
+
+def client_attributes(context: Context, instance_id: UUID) -> Mapping[str, str]:
+    """What subscriptions match clients by."""
+    attributes = {
+        "client_instance_id": uuid_to_text(instance_id),
+        "client_software_name": context.software.name,
+        "client_software_version": context.software.version,
+        "client_source_address": context.peer.host,
+        "client_source_port": str(context.peer.port),
+    }
+    if context.client_id is not None:
+        attributes["client_id"] = context.client_id
+    return attributes

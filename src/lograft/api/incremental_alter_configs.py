@@ -1,6 +1,7 @@
 """IncrementalAlterConfigs, versions 0-1: sets, deletes, extends or shortens single settings.
 
-Topics, brokers ("" for all), client metrics and groups change in the metadata log. Loggers change
+Topics, brokers ("" for all), client metrics and groups change in the metadata log; a broker checks
+its own settings, and those of all brokers, before the controller stores them. Loggers change
 in this process only, at once, and forget at the next start (KIP-412). Before the subscription mode
 or group of a topic changes, all coordinators are asked who reads it. Our own, between nodes: a
 coordinator claims a topic for a group (metadata/claims.py).
@@ -12,9 +13,13 @@ from typing import Final
 from lograft.api.context import Api, Context
 from lograft.api.decisions import decide
 from lograft.api.forwarding import forward, must_forward
-from lograft.api.own_resources import answer_each, check_may_alter
+from lograft.api.own_resources import answer_each, check_broker_values, check_may_alter
 from lograft.metadata.claims import claim_topics
-from lograft.metadata.configs import incremental_alter_configs, topics_with_new_subscriptions
+from lograft.metadata.configs import (
+    altered_values,
+    incremental_alter_configs,
+    topics_with_new_subscriptions,
+)
 from lograft.metadata.errors import Refused
 from lograft.metadata.types import ResourceType
 from lograft.model.config_keys import AlterOperation
@@ -47,6 +52,10 @@ async def handle(
         check_may_alter(context, resource.resource_type, resource.resource_name)
         if resource.resource_type == ResourceType.broker_logger:
             return _alter_loggers(resource, request.validate_only)
+        if resource.resource_type == ResourceType.broker:
+            values = altered_values(context.broker.image, resource)
+            named = [each.name for each in resource.configs]
+            check_broker_values(context, resource.resource_name, values, named=named)
         return None
 
     async def decide_rest(rest: list[AlterConfigsResource]) -> list[AlterConfigsResourceResponse]:
@@ -74,6 +83,14 @@ async def handle(
         request.resources, here=answer_here, decide=decide_rest, refused=_refused
     )
     return IncrementalAlterConfigsResponse(responses=responses)
+
+
+def error_response(
+    request: IncrementalAlterConfigsRequest, code: ErrorCode, message: str
+) -> IncrementalAlterConfigsResponse:
+    return IncrementalAlterConfigsResponse(
+        responses=[_refused(resource, code, message) for resource in request.resources]
+    )
 
 
 def _refused(

@@ -110,7 +110,9 @@ def _answer(
                 )
             )
     alive = dict.fromkeys(answer.node_id for answer in response.brokers)
-    response.controller_id = any_broker(broker, list(alive))
+    # A listener that the brokers do not advertise has a controller all the same, as in Kafka.
+    online = list(alive) or [each for each, state in image.brokers.items() if not state.fenced]
+    response.controller_id = any_broker(broker, online)
     if request.topics is None or (version == 0 and not request.topics):
         response.topics = [_topic(state, alive, image, version) for state in image.topics.values()]
     else:

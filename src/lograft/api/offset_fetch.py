@@ -1,6 +1,8 @@
 """OffsetFetch, versions 1-10: where groups stand, of some topics or of all.
 
-A group or partition without an offset answers -1, which is no error.
+A group or partition without an offset answers -1, which is no error. A topic that another group has
+claimed (subscription.mode=ptp) answers POLICY_VIOLATION, so that a consumer which assigns itself
+partitions is refused before it fetches; who asks for all topics gets what there is.
 v2: all topics (null), an error for the group. v5: leader epochs. v7: require_stable: partitions
 with an open transaction answer UNSTABLE_OFFSET_COMMIT. v8: several groups. v9: member epochs of the
 new protocol. v10: topic ids.
@@ -67,6 +69,7 @@ async def _fetch(
     if asked.topics is not None and by_id:
         asked.topics, refused = named_topics(image, asked.topics)
     try:
+        refused += await _drop_claimed(context, asked)
         reply: OffsetFetchResponseGroup = await context.broker.groups.ask(
             asked.group_id,
             lambda shard, ticket, _: fetch_offsets(
@@ -79,6 +82,21 @@ async def _fetch(
         reply.topics = _with_ids(image, reply.topics)
     reply.topics += (_refused(topic, code) for topic, code in refused)
     return reply
+
+
+async def _drop_claimed(
+    context: Context, asked: OffsetFetchRequestGroup
+) -> list[tuple[OffsetFetchRequestTopics, ErrorCode]]:
+    """Removes the topics that another group has claimed from the request and returns them."""
+    broker = context.broker
+    if not broker.image.claims or not asked.topics or not asked.group_id:
+        return []
+    broker.groups.led_for(asked.group_id)  # Refused where it is coordinated elsewhere.
+    names = [topic.name for topic in asked.topics]
+    claimed = await broker.claims.find_refused(asked.group_id, names)
+    refused = [(one, claimed[one.name].code) for one in asked.topics if one.name in claimed]
+    asked.topics = [topic for topic in asked.topics if topic.name not in claimed]
+    return refused
 
 
 def _with_ids(

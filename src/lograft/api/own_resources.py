@@ -1,14 +1,15 @@
 """Requests about the settings of several resources, of which a broker answers for some by itself:
 its own settings and loggers."""
 
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from typing import TypeVar
 
 from lograft.api.context import Context
 from lograft.api.errors import code_of
 from lograft.metadata.errors import Refused
 from lograft.metadata.types import ResourceType
-from lograft.model.errors import ErrorCode, LograftError
+from lograft.model.dynamic_configs import validate_dynamic
+from lograft.model.errors import ErrorCode, InvalidInput, LograftError
 
 R = TypeVar("R")
 A = TypeVar("A")
@@ -32,6 +33,21 @@ def check_may_alter(context: Context, resource_type: int, name: str) -> None:
     """A controller takes the settings of every broker; loggers are each node's own."""
     if context.role == "broker" or resource_type == ResourceType.broker_logger:
         check_is_own(context, resource_type, name)
+
+
+def check_broker_values(
+    context: Context, name: str, values: Mapping[str, str], *, named: Iterable[str]
+) -> None:
+    """A broker rejects dynamic settings that it could not apply, before the controller stores
+    them: its own, and those of all brokers. The active controller checks its own as well. `values`
+    are all of the resource after the request."""
+    if context.role != "broker" and name != str(context.broker.node_id):
+        return
+    try:
+        validate_dynamic(values, changed_names=named, whole_cluster=not name)
+        context.broker.check_dynamic_change(values, named=named, whole_cluster=not name)
+    except InvalidInput as error:
+        raise Refused(ErrorCode.invalid_request, str(error)) from None
 
 
 async def answer_each(

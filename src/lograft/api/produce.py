@@ -4,7 +4,8 @@ acks=0 has no answer, and closes the connection on an error, which is all that s
 notice. acks=1 answers when the leader has written, acks=-1 when the records are committed; a topic
 with flush.messages=1 is fsynced before either. One partition's error never spoils another's.
 The first batch of a transaction in a partition waits for the word of its coordinator
-(`produce_transactions`). v7: zstd. v8: error sentences. v10: the new leader with
+(`produce_transactions`). v7: zstd. v8: error messages, also for
+single records of a batch (KIP-467). v10: the new leader with
 NOT_LEADER_OR_FOLLOWER (KIP-951). v11: TRANSACTION_ABORTABLE. v12: adds its partitions to the
 transaction by itself (KIP-890). v13: topic ids.
 """
@@ -27,13 +28,19 @@ from lograft.broker.topic_creation import grow_on_demand
 from lograft.model.errors import ErrorCode, LograftError
 from lograft.model.exchange import CloseConnection
 from lograft.model.types import INTERNAL_TOPICS, NO_OFFSET, Epoch, Offset
-from lograft.storage.errors import InvalidRecord, NeedsWorker, UnsupportedCompression
+from lograft.storage.errors import (
+    InvalidRecord,
+    NeedsWorker,
+    RejectedRecords,
+    UnsupportedCompression,
+)
 from lograft.storage.producers import Verification
 from lograft.storage.types import AppendResult
 from lograft.storage.validation import AppendRules
 from lograft.wire.batches import CODEC_MASK, HEADER_SIZE, MAGIC, TRANSACTIONAL_FLAG
 from lograft.wire.compression import Codec
 from lograft.wire.messages.produce import (
+    BatchIndexAndErrorMessage,
     LeaderIdAndEpoch,
     NodeEndpoint,
     PartitionProduceData,
@@ -323,6 +330,11 @@ def refuse(answer: PartitionProduceResponse, error: LograftError) -> None:
     answer.base_offset = NO_OFFSET
     answer.log_append_time_ms = -1
     answer.log_start_offset = NO_OFFSET
+    if isinstance(error, RejectedRecords):
+        answer.record_errors = [
+            BatchIndexAndErrorMessage(batch_index=index, batch_index_error_message=message)
+            for index, message in error.record_errors
+        ]
 
 
 def hint_leaders(broker: Broker, listener: str, version: int, response: ProduceResponse) -> None:

@@ -14,12 +14,13 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any, Final, Protocol, cast
 
 from lograft import api
-from lograft.api.context import ANONYMOUS, Context, ParkedResponse
+from lograft.api.context import ANONYMOUS, ClientSoftware, Context, ParkedResponse
 from lograft.api.errors import code_of
 from lograft.api.fetch_patterns import FRAME_BYTES_MIN, FetchPatterns
 from lograft.api.forwarding import FORWARDED, forward_frame, read_answer
 from lograft.api.partition_votes import KEYS as PARTITION_VOTES
 from lograft.api.produce_patterns import ProducePatterns
+from lograft.api.unserved import KEYS as UNSERVED
 from lograft.model.errors import ErrorCode, LograftError
 from lograft.model.exchange import Answer, CloseConnection, Reply, Waiting
 from lograft.model.printable import printable
@@ -29,6 +30,7 @@ from lograft.wire.apis import (
     API_VERSIONS_KEY,
     FETCH_KEY,
     PRODUCE_KEY,
+    ApiRanges,
     ApiSpec,
     request_class,
     response_class,
@@ -139,10 +141,12 @@ class Router:
         throttle: Throttle = no_throttle,
         served: tuple[ApiSpec, ...] | None = None,
         link: "ControllerLink | None" = None,
+        ranges: ApiRanges | None = None,
     ) -> None:
         """`role` is what the listener is for, "broker" or "controller"; it serves all that
         `served_apis` finds for that, unless told otherwise. `link`: the way to the active
-        controller, for requests on a broker's listener that only it can decide."""
+        controller, for requests on a broker's listener that only it can decide. `ranges` narrows
+        the versions that are served, as in an older build."""
         self.broker = broker
         self.listener = listener
         self.role = role
@@ -150,6 +154,8 @@ class Router:
         self.throttle = throttle
         if served is None:
             served = served_apis(role, unstable=broker.config.unstable_api_versions_enable)
+        if ranges:
+            served = tuple(narrowed(spec, ranges) for spec in served)
         self.served = served
         self._specs = {spec.key: spec for spec in served}
         self.link = link if role == "broker" else None
@@ -169,10 +175,18 @@ class Router:
                 return found
             served = self._specs.get(key)
             if served is None:
-                raise CloseConnection(f"API {key} is not served on listener {self.listener}")
+                if key not in UNSERVED or self.role not in API_VERSIONS[key].listeners:
+                    raise CloseConnection(f"API {key} is not served on listener {self.listener}")
+                found = self._routes[key] = Route(API_VERSIONS[key], module="unserved")
+                return found
             is_forwarded = self.link is not None and key in FORWARDED
             found = self._routes[key] = Route(served, is_forwarded=is_forwarded)
         return found
+
+    @property
+    def between_brokers(self) -> list[ApiSpec]:
+        """Served here, but told to nodes of Lograft only."""
+        return [API_VERSIONS[key] for key in PARTITION_VOTES if self._is_between_brokers(key)]
 
     def _is_between_brokers(self, key: int) -> bool:
         if self.role != "broker" or key not in PARTITION_VOTES:
@@ -199,6 +213,7 @@ class Router:
             peer=peer,
             principal=principal,
             served=self.served,
+            software=ClientSoftware(),
             router=self,
             when_closed=when_closed,
         )
@@ -249,15 +264,23 @@ def served_apis(
     )
 
 
+def narrowed(spec: ApiSpec, ranges: ApiRanges) -> ApiSpec:
+    found = ranges.get(spec.key)
+    if found is None:
+        return spec
+    return spec._replace(min_version=found.oldest, max_version=found.newest)
+
+
 class Session:
     """The frame handler of one connection."""
 
-    __slots__ = ("_at_end", "_peer", "_principal", "_router", "frame_bytes_max")
+    __slots__ = ("_at_end", "_peer", "_principal", "_router", "_software", "frame_bytes_max")
 
     def __init__(self, router: Router, peer: Address) -> None:
         self._router = router
         self._peer = peer
         self._principal = ANONYMOUS
+        self._software = ClientSoftware()
         self._at_end: Callable[[], None] | None = None
         self.frame_bytes_max = router.frame_bytes_max
 
@@ -311,6 +334,7 @@ class Session:
             peer=self._peer,
             principal=self._principal,
             served=router.served,
+            software=self._software,
             router=router,
             when_closed=self._when_closed,
         )

@@ -8,7 +8,7 @@ from typing import Final
 from lograft.api.context import Api, Context
 from lograft.api.decisions import decide
 from lograft.api.errors import code_of
-from lograft.metadata.features import update_features
+from lograft.metadata.features import Controller, update_features
 from lograft.model.errors import LograftError
 from lograft.wire.messages.update_features import UpdateFeaturesRequest, UpdateFeaturesResponse
 
@@ -17,13 +17,14 @@ API: Final = Api(key=57, versions=range(3))
 
 async def handle(context: Context, request: UpdateFeaturesRequest) -> UpdateFeaturesResponse:
     version = context.api_version
-    min_isr = context.broker.static_config.topic_defaults.min_insync_replicas
+    controller = Controller(
+        kraft_version=context.broker.kraft_version,
+        min_insync_replicas=context.broker.static_config.topic_defaults.min_insync_replicas,
+    )
     try:
         return await decide(
             context,
-            lambda image: update_features(
-                image, request, version=version, min_insync_replicas=min_isr
-            ),
+            lambda image: update_features(image, request, version=version, controller=controller),
             timeout_ms=request.timeout_ms,
         )
     except LograftError as error:

@@ -32,11 +32,12 @@ What `api/` uses: `config`, `image`, `cluster_id`, `node_id`, `partitions` (Part
 
 import asyncio
 import logging
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from typing import Final, NamedTuple, Protocol, TypeVar
 from uuid import UUID
 
 from lograft.broker.broker_link import BrokerLink
+from lograft.broker.client_telemetry import ClientTelemetry
 from lograft.broker.controller_link import ControllerLink
 from lograft.broker.coordinator_runtime import key_hash
 from lograft.broker.coordinators import Coordinators, ProducerIdSource
@@ -67,6 +68,7 @@ from lograft.consensus.types import ReplicaKey, VoterSet
 from lograft.metadata.delta import MetadataDelta
 from lograft.metadata.image import MetadataImage
 from lograft.metadata.image_difference import difference
+from lograft.metadata.on_demand import on_demand_max
 from lograft.metadata.types import (
     LeaderRecovery,
     Outcome,
@@ -74,8 +76,20 @@ from lograft.metadata.types import (
     ResourceType,
     TopicState,
 )
-from lograft.model.broker_configs import BrokerConfig, with_dynamic
-from lograft.model.errors import ErrorCode, InvalidInput, LograftError
+from lograft.metadata.unenforced_state import describe_stored_features, describe_unenforced
+from lograft.model.broker_configs import BrokerConfig, keys_of
+from lograft.model.config_effects import NO_EFFECT_WARNING, find_without_effect
+from lograft.model.config_keys import ConfigSource
+from lograft.model.dynamic_configs import (
+    CHANGE_CHECKS,
+    ChangeCheck,
+    FileCheck,
+    ResolvedConfig,
+    SkippedValue,
+    check_change,
+    resolve_dynamic,
+)
+from lograft.model.errors import ErrorCode, LograftError
 from lograft.model.seams import Address, Runtime, Task
 from lograft.model.topic_configs import TopicConfig, resolve_topic_config
 from lograft.model.types import (
@@ -112,7 +126,7 @@ class ControllerPort(Protocol):
     """The controller in this process, which may be the active one."""
 
     #: Asks the leader of a raft partition to hand over to the first replica.
-    hand_over: Callable[[TopicIdPartition], Awaitable[ErrorCode]] | None
+    hand_over: Callable[[TopicIdPartition, NodeId], Awaitable[ErrorCode]] | None
 
     @property
     def image(self) -> MetadataImage | None:
@@ -201,6 +215,16 @@ class Broker:
         #: The settings of the file, without the dynamic ones.
         self.static_config = config
         self.config = config
+        #: Stored dynamic values that this node cannot apply.
+        self.skipped_values: tuple[SkippedValue, ...] = ()
+        #: Each may reject a change of dynamic settings before it is stored.
+        self.change_checks: list[ChangeCheck] = list(CHANGE_CHECKS)
+        self.file_checks: list[FileCheck] = []
+        #: Called with the config before and after, whenever dynamic settings were written: also
+        #: with equal ones, since a file that a setting names may have changed.
+        self.on_config_changed: list[Callable[[BrokerConfig, BrokerConfig], None]] = []
+        #: Each returns the reasons why settings in force could not be applied.
+        self.apply_failures: list[Callable[[], Iterable[str]]] = []
         #: Changes by committed records only.
         self.image = MetadataImage()
         self.partitions = PartitionTable()
@@ -256,11 +280,14 @@ class Broker:
         self.transactions = self.coordinators.transactions
         self.verification.coordinators_here = self.transactions
         self.replicas.on_role = self.coordinators.on_role
+        self.telemetry = ClientTelemetry()
         self.internal_topics = InternalTopics(self)
         self.claims = TopicClaims(self)
         self._loaded = False
         #: Of this broker's registration as the image has it.
         self._registered = NO_BROKER_EPOCH
+        #: By kind, what the log was last told about; None: this node is still starting.
+        self._unenforced: dict[str, str] | None = None
         self._tasks: list[Task] = []
         self._image_waits: list[ImageWait] = []
 
@@ -317,7 +344,24 @@ class Broker:
         self.image.apply(snapshot.records, offset=last, epoch=snapshot.id.epoch)
         self._on_changed(difference(before, self.image))
 
+    def warn_of_unenforced_state(self) -> None:
+        """At start, and again for each kind that changes: an operator may rely on this state."""
+        now = describe_unenforced(self.image) | describe_stored_features(self.image)
+        before, self._unenforced = self._unenforced or {}, now
+        for kind, sentence in now.items():
+            if before.get(kind) != sentence:
+                LOGGER.warning("%s", sentence)
+
     def _on_changed(self, delta: MetadataDelta) -> None:
+        if self._unenforced is not None and (delta.security or delta.quotas or delta.features):
+            self.warn_of_unenforced_state()
+        self.telemetry.on_configs(self.image.configs, delta.configs)
+        # A broker's first look at the dynamic settings is in `load`; a controller has none.
+        if (self._loaded or not self.static_config.is_broker) and any(
+            resource.type == ResourceType.broker and resource.name in ("", str(self.node_id))
+            for resource in delta.configs
+        ):
+            self._follow_dynamic_config()
         if self._loaded:
             self._apply(delta)
             if self.node_id in delta.brokers:
@@ -359,8 +403,6 @@ class Broker:
             wait.future.cancel()
 
     def _apply(self, delta: MetadataDelta) -> None:
-        if any(resource.type == ResourceType.broker for resource in delta.configs):
-            self._follow_dynamic_config()
         for topic in delta.deleted_topics.values():
             for partition in self.partitions.of_topic(topic.topic_id):
                 self._remove(partition)
@@ -446,22 +488,66 @@ class Broker:
             for partition in self.partitions.of_topic(topic_id):
                 partition.on_config_changed(config)
 
+    def check_dynamic_change(
+        self, values: Mapping[str, str], *, named: Iterable[str], whole_cluster: bool
+    ) -> None:
+        """Raises InvalidInput unless this node can apply dynamic values: all those of one broker,
+        or of the whole cluster, after a request that names some of them."""
+        source = ConfigSource.DYNAMIC_BROKER
+        default, broker = self._dynamic_values()
+        if whole_cluster:
+            source, default = ConfigSource.DYNAMIC_DEFAULT_BROKER, values
+        else:
+            broker = values
+        check_change(
+            self.static_config,
+            ResolvedConfig(self.config, self.skipped_values),
+            default=default,
+            broker=broker,
+            named=[(source, name) for name in named],
+            checks=self.change_checks,
+            file_checks=self.file_checks,
+        )
+
+    def _dynamic_values(self) -> tuple[Mapping[str, str], Mapping[str, str]]:
+        """Those stored for all brokers, and for this one."""
+        return (
+            self.image.config_of(ResourceType.broker, ""),
+            self.image.config_of(ResourceType.broker, str(self.node_id)),
+        )
+
     def _follow_dynamic_config(self) -> None:
         """Dynamic broker settings changed: topics without an override of their own follow."""
-        before = self.config.topic_defaults
-        try:
-            self.config = with_dynamic(
-                self.static_config,
-                default=self.image.config_of(ResourceType.broker, ""),
-                broker=self.image.config_of(ResourceType.broker, str(self.node_id)),
-            )
-        except InvalidInput as error:
-            LOGGER.warning("dynamic settings of the cluster do not fit this node: %s", error)
-            return
+        before = self.config
+        default, broker = self._dynamic_values()
+        resolved = resolve_dynamic(self.static_config, default=default, broker=broker)
+        for value in resolved.skipped:
+            if value not in self.skipped_values:
+                LOGGER.error(
+                    "skipping the %s value of %s, which this node cannot apply: %s",
+                    "cluster-wide"
+                    if value.source is ConfigSource.DYNAMIC_DEFAULT_BROKER
+                    else "per-broker",
+                    value.name,
+                    value.reason,
+                )
+        self.config, self.skipped_values = resolved
+        self._warn_of_settings_without_effect(before)
         self.logs.config = self.config
-        if self.config.topic_defaults != before:
+        if self.config.topic_defaults != before.topic_defaults:
             for name in list(self.partitions.by_name):
                 self._reconfigure(name)
+        for follow in self.on_config_changed:
+            follow(before, self.config)
+
+    def _warn_of_settings_without_effect(self, before: BrokerConfig) -> None:
+        """Of the dynamic values that are new since `before`."""
+        known = {**before.dynamic_default, **before.dynamic_broker}
+        values = {**self.config.dynamic_default, **self.config.dynamic_broker}
+        changed = {name: text for name, text in values.items() if known.get(name) != text}
+        ignored = find_without_effect(keys_of(changed), changed)
+        if ignored:
+            LOGGER.warning(NO_EFFECT_WARNING, ", ".join(ignored))
 
     # What the API handlers ask.
 
@@ -488,7 +574,7 @@ class Broker:
     def _why_missing(self, topic: TopicState, index: int, to_produce: bool) -> LograftError:
         if index in topic.partitions:
             return NotLeader(f"this broker has no replica of {topic.name}-{index}")
-        if to_produce and index >= 0 and self.config.auto_create_partitions_enable:
+        if to_produce and index >= 0 and on_demand_max(self.image, topic.name) is not None:
             return PartitionMissing(topic.name, index)
         return UnknownPartition(f"{topic.name} has no partition {index}")
 
@@ -541,6 +627,7 @@ class Broker:
             **self._cleaner.statistics(),
             **self.verification.statistics(),
             **self.coordinators.statistics(),
+            **self.telemetry.statistics(),
         }
 
 

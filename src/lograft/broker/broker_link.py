@@ -11,6 +11,7 @@ from lograft.broker.peers import Peers
 from lograft.metadata.image import MetadataImage
 from lograft.model.seams import Address
 from lograft.model.types import NodeId
+from lograft.wire.apis import Versions
 from lograft.wire.message import Message
 
 R = TypeVar("R", bound=Message)
@@ -33,15 +34,16 @@ class BrokerLink:
         self,
         node_id: NodeId,
         message: Message,
-        version: int,
+        versions: Versions,
         answer: type[R],
         *,
         timeout_ms: int,
         lane: str,
+        lograft_only: bool = False,
     ) -> R:
         """Raises PeerUnreachable if it was never asked, PeerLost if no answer came."""
         if node_id == self.me and self.call_here is not None:
-            return cast(R, await self.call_here(message, version))
+            return cast(R, await self.call_here(message, versions.newest))
         known = self._image().brokers.get(node_id)
         end = None if known is None else known.endpoint(self._listener)
         if end is None or self._peers is None:
@@ -49,9 +51,10 @@ class BrokerLink:
         return await self._peers.request(
             Address(end.host, end.port),
             message,
-            version,
+            versions,
             answer,
             timeout_ms=timeout_ms,
             lane=lane,
+            lograft_only=lograft_only,
             listener=self._listener,
         )

@@ -23,13 +23,15 @@ from lograft.metadata.brokers import (
     heartbeat,
     register_broker,
 )
+from lograft.metadata.ignored_settings import find_ignored_settings
 from lograft.metadata.image import MetadataImage
 from lograft.metadata.sessions import BrokerSessions
 from lograft.metadata.types import BrokerState, Outcome
 from lograft.model.broker_configs import BrokerConfig
+from lograft.model.config_effects import NO_EFFECT_WARNING
 from lograft.model.errors import ErrorCode
 from lograft.model.seams import Runtime
-from lograft.model.types import Epoch, Offset, TopicIdPartition
+from lograft.model.types import Epoch, NodeId, Offset, TopicIdPartition
 from lograft.wire.message import Message
 from lograft.wire.messages.broker_heartbeat import BrokerHeartbeatRequest, BrokerHeartbeatResponse
 from lograft.wire.messages.broker_registration import (
@@ -71,7 +73,7 @@ class Controller:
         self._fenced_at: dict[int, Offset] = {}
         self._active_from = Offset(0)
         #: Asks leaders of raft partitions to hand over; set by whoever makes both.
-        self.hand_over: Callable[[TopicIdPartition], Awaitable[ErrorCode]] | None = None
+        self.hand_over: Callable[[TopicIdPartition, NodeId], Awaitable[ErrorCode]] | None = None
         self._dead = DeadProcesses(runtime, config, self)
         driver.add_leader_listener(self._on_leader)
         driver.add_unleader_listener(self._on_unleader)
@@ -95,6 +97,7 @@ class Controller:
         outcome = decision(image)
         for records in outcome.batches():
             self._append(image, records)
+            self._warn_of_ignored_settings(records)
         # Also without records of its own: the reply may rest on records of others.
         if image.offset >= self._driver.high_watermark:
             await self._driver.wait_committed(image.offset)
@@ -104,6 +107,11 @@ class Controller:
         offset = self._driver.append(records)
         assert offset == image.offset + len(records), (offset, image.offset, len(records))
         image.apply(records, offset=offset, epoch=self._driver.epoch)
+
+    def _warn_of_ignored_settings(self, records: Sequence[Message]) -> None:
+        ignored = find_ignored_settings(records)
+        if ignored:
+            LOGGER.warning(NO_EFFECT_WARNING, ", ".join(ignored))
 
     def _pass_control_records(self, image: MetadataImage) -> None:
         """The quorum writes into the log too (voters): what it wrote has offsets, and no records

@@ -15,6 +15,7 @@ from lograft.broker.errors import ControllerUnreachable, NotController, PeerLost
 from lograft.broker.peers import Peers
 from lograft.model.errors import ErrorCode
 from lograft.model.seams import Address, Runtime
+from lograft.wire.apis import Versions
 from lograft.wire.message import Message
 
 LOGGER: Final = logging.getLogger(__name__)
@@ -85,16 +86,17 @@ class ControllerLink:
     async def request(
         self,
         message: Message,
-        version: int,
+        versions: Versions,
         answer: type[R],
         *,
         timeout_ms: int | None = None,
         attempt_ms: int = ATTEMPT_MS_MAX,
         lane: str = "control",
+        lograft_only: bool = False,
     ) -> R:
         """The answer of the active controller. Raises ControllerUnreachable when the time is over;
         without a timeout it tries until it is cancelled. `attempt_ms`: how long one controller may
-        take to answer before it is asked again."""
+        take to answer before it is asked again. `lograft_only`: see `Peers.request`."""
         clock = self._runtime.clock
         deadline_ms = None if timeout_ms is None else clock.mono_ms() + timeout_ms
         pause_ms = PAUSE_MS_MIN
@@ -106,7 +108,13 @@ class ControllerLink:
             if where is not None and left_ms > 0:
                 try:
                     reply = await self._try(
-                        where, message, version, answer, min(left_ms, attempt_ms), lane
+                        where,
+                        message,
+                        versions,
+                        answer,
+                        timeout_ms=min(left_ms, attempt_ms),
+                        lane=lane,
+                        lograft_only=lograft_only,
                     )
                     if not has_error(reply, ErrorCode.not_controller):
                         return reply
@@ -131,10 +139,12 @@ class ControllerLink:
         self,
         where: Address | _Here,
         message: Message,
-        version: int,
+        versions: Versions,
         answer: type[R],
+        *,
         timeout_ms: int,
         lane: str,
+        lograft_only: bool,
     ) -> R:
         loop = asyncio.get_running_loop()
         timer: asyncio.TimerHandle | None = None
@@ -153,15 +163,16 @@ class ControllerLink:
                 timer = loop.call_later(LOOK_MS / 1000, look)
                 if where is HERE:
                     assert self.call_here is not None
-                    return cast(R, await self.call_here(message, version))
+                    return cast(R, await self.call_here(message, versions.newest))
                 assert isinstance(where, Address)
                 return await self._peers.request(
                     where,
                     message,
-                    version,
+                    versions,
                     answer,
                     timeout_ms=timeout_ms,
                     lane=lane,
+                    lograft_only=lograft_only,
                     listener=self._listener,
                 )
         except TimeoutError:

@@ -296,6 +296,8 @@ class CoordinatorRuntime(Generic[C]):
         level = logging.INFO if count else logging.DEBUG
         said = "%s: %d entries loaded in %d ms"
         LOGGER.log(level, said, partition.topic_partition, count, took_ms)
+        for note in shard.core.load_notes():
+            LOGGER.warning("%s: %s", partition.topic_partition, note)
 
     async def _replay(self, shard: Shard[C]) -> int | None:
         """From the start of the log to its end; returns how many entries there were. None: the

@@ -13,6 +13,7 @@ from uuid import UUID
 from lograft.broker.controller_link import ControllerLink
 from lograft.metadata.image import MetadataImage
 from lograft.model.types import NodeId, TopicIdPartition
+from lograft.wire.apis import Versions
 from lograft.wire.messages.assign_replicas_to_dirs import (
     AssignReplicasToDirsRequest,
     AssignReplicasToDirsRequestDirectoryData,
@@ -23,7 +24,7 @@ from lograft.wire.messages.assign_replicas_to_dirs import (
 
 LOGGER: Final = logging.getLogger(__name__)
 
-VERSION: Final = 0
+VERSIONS: Final = Versions(0, 0)
 RETRY_MS: Final = 500
 #: Of one request.
 REPLICAS_MAX: Final = 2_000
@@ -65,7 +66,7 @@ class DirectoryAssigner:
             while self._pending:
                 chosen = dict(list(self._pending.items())[:REPLICAS_MAX])
                 reply = await self._link.request(
-                    self._request(chosen), VERSION, AssignReplicasToDirsResponse
+                    self._request(chosen), VERSIONS, AssignReplicasToDirsResponse
                 )
                 if reply.error_code:
                     # Of another registration than the controller knows; that is on its way.

@@ -113,6 +113,11 @@ class PeerUnreachable(LograftError):
         self.refused = refused
 
 
+class PeerIncompatible(PeerUnreachable):
+    """The other node does not serve the API in a version that this one needs. Never sent; worth a
+    retry, since the other node may be upgraded."""
+
+
 class PeerLost(LograftError):
     """A request to another node was sent and no answer came: it may or may not have happened."""
 

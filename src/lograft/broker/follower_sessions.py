@@ -7,7 +7,8 @@ a session
 - a fetch is shown to the leader's role once, when it comes: that may commit records;
 - what was answered with records or an error is not answered again until the follower has asked
   anew, or its next poll would bring the same bytes a second time;
-- a parked poll is answered at once when the follower sends its next request.
+- a parked poll is answered at once when the follower sends its next request;
+- a follower that was sent records and polls without asking anew is alive: its disk is slow.
 
 Sessions of consumers are in `fetch_sessions`; a follower's cannot be evicted by them.
 """
@@ -53,6 +54,7 @@ class Entry:
     """One partition of a session."""
 
     __slots__ = (
+        "is_accepted",
         "is_answered",
         "leader",
         "log_start_told",
@@ -71,6 +73,8 @@ class Entry:
         self.wanted = wanted
         #: The role that has seen this fetch.
         self.leader: LeaderRole | None = None
+        #: By that role: the follower follows it.
+        self.is_accepted = False
         #: With records or an error: the follower has to ask anew.
         self.is_answered = False
         known = wanted.asked.high_watermark
@@ -219,7 +223,9 @@ class FollowerSession:
                 data = self._look_at(key, entry, poll, now_ms)
             except LograftError as error:
                 data = None
-                if not entry.is_answered:
+                if not entry.is_answered or entry.is_accepted:
+                    # A follower whose disk is slow has to know that nobody leads it from here.
+                    entry.is_accepted = False
                     entry.is_answered = True
                     poll.is_urgent = True
                     data = refused(entry.wanted, self._code_of(error))
@@ -363,6 +369,7 @@ class FollowerSession:
             entry.is_answered = True
             poll.is_urgent = True
             return refused(entry.wanted, verdict.error)
+        entry.is_accepted = True
         if verdict.diverging is not None:
             entry.is_answered = True
             poll.is_urgent = True
@@ -390,12 +397,11 @@ class FollowerSession:
     def _sweep(self, poll: Poll, now_ms: int) -> None:
         for entry in self._entries.values():
             leader, partition = entry.leader, entry.partition
-            if (
-                leader is not None
-                and partition is not None
-                and partition.leader is leader
-                and not entry.is_answered
-            ):
+            if leader is not None and partition is not None and partition.leader is leader:
+                if entry.is_answered:
+                    if entry.is_accepted:
+                        leader.on_follower_alive(poll.node_id, now_ms=now_ms)
+                    continue
                 partition.apply(
                     leader.on_follower_polls(
                         poll.node_id, broker_epoch=poll.broker_epoch, now_ms=now_ms

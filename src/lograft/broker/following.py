@@ -109,8 +109,15 @@ class Following:
         return self.role.next_fetch(now_ms)
 
     @property
+    def is_disk_busy(self) -> bool:
+        """Whether only the disk keeps the partition from its next fetch."""
+        if self.is_over or self.partition.offline:
+            return False
+        return self.partition.during_cut is not None or self.role.waits_for_flush
+
+    @property
     def heard_ms(self) -> int:
-        """When the leader last let this partition's fetch wait; -1: it did not."""
+        """When the leader was last known to lead this partition; -1: not since its last answer."""
         return self._stream.heard_ms(self)
 
     def consider(self) -> None:

@@ -4,7 +4,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Final
 
 from lograft.broker.errors import ControllerUnreachable
-from lograft.broker.topic_creation import CREATE_TOPICS_VERSION, CREATION_WAIT_MS, LANE
+from lograft.broker.topic_creation import CREATE_TOPICS_VERSIONS, CREATION_WAIT_MS, LANE
 from lograft.coordination.errors import CoordinatorNotAvailable
 from lograft.model.broker_configs import BrokerConfig
 from lograft.model.errors import ErrorCode
@@ -91,7 +91,7 @@ class InternalTopics:
         try:
             reply = await broker.link.request(
                 request,
-                CREATE_TOPICS_VERSION,
+                CREATE_TOPICS_VERSIONS,
                 CreateTopicsResponse,
                 timeout_ms=CREATION_WAIT_MS,
                 lane=LANE,

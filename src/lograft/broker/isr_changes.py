@@ -17,6 +17,7 @@ from lograft.model.seams import Clock
 from lograft.model.types import BrokerEpoch, Epoch, NodeId
 from lograft.replication.roles import LeaderRole
 from lograft.replication.types import IsrGranted, IsrProposal
+from lograft.wire.apis import Versions
 from lograft.wire.message import Message
 from lograft.wire.messages.alter_partition import (
     AlterPartitionRequest,
@@ -30,7 +31,7 @@ from lograft.wire.messages.alter_partition import (
 LOGGER: Final = logging.getLogger(__name__)
 R = TypeVar("R", bound=Message)
 
-VERSION: Final = 3
+VERSIONS: Final = Versions(3, 3)
 #: Of one request.
 PARTITIONS_MAX: Final = 1_000
 #: After an answer that settled nothing.
@@ -44,7 +45,13 @@ class ControllerRequests(Protocol):
     """`ControllerLink`, as far as this needs it."""
 
     async def request(
-        self, message: Message, version: int, answer: type[R], *, timeout_ms: int | None = None
+        self,
+        message: Message,
+        versions: Versions,
+        answer: type[R],
+        *,
+        timeout_ms: int | None = None,
+        lograft_only: bool = False,
     ) -> R: ...
 
 
@@ -75,7 +82,7 @@ class IsrChanges:
                 try:
                     response = await link.request(
                         _request(self._me, broker_epoch(), batch),
-                        VERSION,
+                        VERSIONS,
                         AlterPartitionResponse,
                         timeout_ms=TIMEOUT_MS,
                     )

@@ -6,6 +6,8 @@ damaged) is left alone until the next start.
 
 import asyncio
 import logging
+import math
+from functools import partial
 from typing import Final, NamedTuple
 
 from lograft.broker.log_directory import LogDirectory
@@ -22,6 +24,11 @@ LOGGER: Final = logging.getLogger(__name__)
 BYTES_PER_KEY: Final = 128
 #: After so many logs looked at the loop gets its turn.
 LOGS_PER_TURN: Final = 100
+#: How much is compacted between two looks at the limit: in time, and at most.
+PART_S: Final = 0.1
+PART_BYTES_MAX: Final = 64 << 20
+#: A changed limit is noticed after this time.
+PAUSE_MS_MAX: Final = 1_000
 
 
 class Candidate(NamedTuple):
@@ -36,6 +43,8 @@ class LogCleaner:
         self._runtime = runtime
         self._logs = logs
         self._passes = 0
+        #: Read and written by passes.
+        self._moved_bytes = 0
         #: Partitions that compaction has given up on, for the life of the process.
         self._given_up: set[Partition] = set()
 
@@ -94,7 +103,7 @@ class LogCleaner:
                 now_ms=self._runtime.clock.wall_ms(),
                 keys_max=min(KEYS_MAX, keys_max),
             )
-            await self._runtime.workers.run(cleaning.run, lane=directory.cleaner_lane)
+            await self._run(cleaning, directory)
             swapped = await self._swap(candidate, cleaning)
         except OSError as error:
             directory.fail(DiskFailed(directory.path, error))
@@ -111,6 +120,28 @@ class LogCleaner:
         if swapped:
             await self._note(candidate, cleaning)
         return swapped
+
+    async def _run(self, cleaning: Cleaning, directory: LogDirectory) -> None:
+        """In parts, each followed by the pause that keeps reads and writes together below
+        log.cleaner.io.max.bytes.per.second. The setting is looked at between them, and it is for
+        all log dirs together, since they are cleaned one after the other."""
+        clock, workers = self._runtime.clock, self._runtime.workers
+        while not cleaning.is_done:
+            begun_ms = clock.mono_ms()
+            part = partial(cleaning.run_part, self._part_bytes())
+            moved = await workers.run(part, lane=directory.cleaner_lane)
+            self._moved_bytes += moved
+            while (wait_ms := begun_ms + self._time_of_ms(moved) - clock.mono_ms()) > 0:
+                await asyncio.sleep(min(wait_ms, PAUSE_MS_MAX) / 1000)
+
+    def _part_bytes(self) -> int:
+        rate = self._logs.config.log_cleaner_io_max_bytes_per_second
+        return max(1, int(min(rate * PART_S, PART_BYTES_MAX)))
+
+    def _time_of_ms(self, moved: int) -> float:
+        """How long so many bytes should take; a rate of 0 or less stops compaction."""
+        rate = self._logs.config.log_cleaner_io_max_bytes_per_second
+        return moved * 1000 / rate if rate > 0 else math.inf
 
     async def _swap(self, candidate: Candidate, cleaning: Cleaning) -> bool:
         partition, log, directory, _ = candidate
@@ -143,7 +174,11 @@ class LogCleaner:
         self._given_up.add(partition)
 
     def statistics(self) -> dict[str, int]:
-        return {"cleaner_passes": self._passes, "cleaner_given_up": len(self._given_up)}
+        return {
+            "cleaner_passes": self._passes,
+            "cleaner_given_up": len(self._given_up),
+            "cleaner_moved_bytes": self._moved_bytes,
+        }
 
 
 def _urgency(cleanable: Cleanable) -> tuple[bool, float]:

@@ -12,7 +12,7 @@ import logging
 from collections.abc import Callable, Mapping
 from functools import partial
 from itertools import groupby
-from typing import Final, NamedTuple
+from typing import Final, NamedTuple, Protocol
 from uuid import UUID
 
 from lograft.broker.checkpoints import Checkpoints
@@ -68,6 +68,18 @@ class Doom(NamedTuple):
     log: Log
 
 
+class DirectoryFailed(Protocol):
+    def __call__(self, directory_id: UUID, path: str, *, has_led: bool) -> None: ...
+
+
+def _nobody_hears(directory_id: UUID, path: str, *, has_led: bool) -> None:
+    """Before the broker has registered."""
+
+
+def is_cordoned(path: str, cordoned: tuple[str, ...]) -> bool:
+    return path in cordoned or "*" in cordoned
+
+
 class LogManager:
     def __init__(
         self,
@@ -98,7 +110,7 @@ class LogManager:
         #: Paths of log dirs in which replicas shall be made that are not here yet.
         self.preferred: dict[TopicPartition, str] = {}
         #: Called when a log dir went offline; the controller should hear of it soon.
-        self.on_directory_failed: Callable[[], None] = lambda: None
+        self.on_directory_failed: DirectoryFailed = _nobody_hears
         #: Called when a partition's log is open: the controller may not know in which dir.
         self.on_partition_opened: Callable[[Partition, LogDirectory], None] = lambda p, d: None
         #: The cluster was told that nothing is missing.
@@ -116,6 +128,11 @@ class LogManager:
     def offline_ids(self) -> list[UUID]:
         """What the controller must hear of."""
         return [directory.directory_id for directory in self.directories if directory.offline]
+
+    def cordoned_ids(self) -> list[UUID]:
+        """Log dirs that take no new replicas."""
+        cordoned = self.config.cordoned_log_dirs
+        return [each.directory_id for each in self.directories if is_cordoned(each.path, cordoned)]
 
     def partitions_in(self, directory: LogDirectory) -> list[tuple[Partition, Log]]:
         """Those with an open log."""
@@ -365,10 +382,12 @@ class LogManager:
         LOGGER.error("log dir %s goes offline: %s", directory.path, error.cause)
         self._forget_running(directory)
         reason = f"log dir {directory.path} is offline: {error.cause}"
+        has_led = False
         for partition in list(self.partitions):
             if partition.directory is directory:
+                has_led = has_led or partition.leader is not None
                 partition.on_offline(reason)
-        self.on_directory_failed()
+        self.on_directory_failed(directory.directory_id, directory.path, has_led=has_led)
         if directory.path == self.config.metadata_log_dir:
             self._halt(f"{reason}; it holds the metadata log")
         elif not self.online:
@@ -407,7 +426,7 @@ class LogManager:
             if directory.directory_id == directory_id:
                 return directory
         cordoned = self.config.cordoned_log_dirs
-        open_ones = [d for d in online if d.path not in cordoned and "*" not in cordoned]
+        open_ones = [d for d in online if not is_cordoned(d.path, cordoned)]
         return min(open_ones or online, key=lambda d: d.log_count, default=None)
 
     def delete(self, partition: Partition) -> None:

@@ -34,6 +34,10 @@ from lograft.storage.types import RecoveryPlan
 
 LOGGER: Final = logging.getLogger(__name__)
 RATE: Final = "replica.alter.log.dirs.io.max.bytes.per.second"
+RATE_WINDOW: Final = (
+    "alter.log.dirs.replication.quota.window.num",
+    "alter.log.dirs.replication.quota.window.size.seconds",
+)
 #: Copied in one turn of the loop.
 COPY_BYTES: Final = 1 << 20
 #: So much of the copy may be in the page cache only.
@@ -67,7 +71,7 @@ class LogMoves:
         self._runtime = runtime
         self._disk = runtime.disk
         self._logs = logs
-        self._throttle = ReplicationThrottle(RATE, config)
+        self._throttle = ReplicationThrottle(RATE, config, window=RATE_WINDOW)
         self.moves: dict[Partition, Move] = {}
         threads = config().value("num.replica.alter.log.dirs.threads")
         at_once = threads if isinstance(threads, int) else len(logs.directories)

@@ -27,6 +27,7 @@ from lograft.model.seams import Runtime
 from lograft.model.types import NO_NODE, Epoch, NodeId, Offset, TopicPartition
 from lograft.storage.errors import ProducerFenced
 from lograft.storage.types import TransactionEnd
+from lograft.wire.apis import Versions
 from lograft.wire.messages.write_txn_markers import (
     WritableTxnMarker,
     WritableTxnMarkerTopic,
@@ -39,7 +40,7 @@ if TYPE_CHECKING:
 
 LOGGER: Final = logging.getLogger(__name__)
 #: Of WriteTxnMarkers: has the transaction's version.
-VERSION: Final = 2
+VERSIONS: Final = Versions(1, 2)
 LANE: Final = "markers"
 #: Requests to one broker that wait for their answers. Markers that cannot be committed now hold one
 #: up until it times out; others need not wait for them.
@@ -246,7 +247,7 @@ class MarkerSender:
             response = await self._link.request(
                 broker,
                 _request_of(markers),
-                VERSION,
+                VERSIONS,
                 WriteTxnMarkersResponse,
                 timeout_ms=self._config().request_timeout_ms,
                 lane=LANE,

@@ -26,7 +26,8 @@ from lograft.metadata.types import Outcome, ResourceType
 from lograft.model.broker_configs import BrokerConfig
 from lograft.model.errors import ErrorCode
 from lograft.model.seams import Address, Runtime
-from lograft.model.types import NO_NODE, ReplicationMode, TopicIdPartition
+from lograft.model.types import NO_NODE, NodeId, ReplicationMode, TopicIdPartition
+from lograft.wire.apis import Versions
 from lograft.wire.message import Message
 from lograft.wire.messages import end_quorum_epoch as ends
 from lograft.wire.messages.offset_for_leader_epoch import (
@@ -44,8 +45,8 @@ LOGGER: Final = logging.getLogger(__name__)
 INTERVAL_MS: Final = 20
 IDLE_MS: Final = 100
 ASK_TIMEOUT_MS: Final = 1_000
-ASK_VERSION: Final = 4
-END_VERSION: Final = 1
+ASK_VERSIONS: Final = Versions(4, 4)
+END_VERSIONS: Final = Versions(1, 1)
 LANE: Final = "switch"
 #: Records of one step: one batch of the metadata log holds them.
 STEPS_MAX: Final = 500
@@ -95,25 +96,26 @@ class ModeSwitcher:
         self._collect(image)
         return bool(image.switching)
 
-    async def hand_over(self, key: TopicIdPartition) -> ErrorCode:
-        """Asks the leader of a raft partition to let the first replica lead; whether that one can
-        is for the voters to say."""
+    async def hand_over(self, key: TopicIdPartition, successor: NodeId) -> ErrorCode:
+        """Asks the leader of a raft partition to let another replica lead; whether that one can is
+        for the voters to say."""
         image = self._controller.image
         topic = None if image is None else image.topics.get(key.topic_id)
         state = None if topic is None else topic.partitions.get(key.partition)
         if image is None or topic is None or state is None:
             return ErrorCode.unknown_topic_or_partition
         address = self._address_of(image, state.leader)
-        if address is None:
+        if address is None or successor not in state.replicas:
             return ErrorCode.preferred_leader_not_available
-        first = ends.ReplicaInfo(
-            candidate_id=state.replicas[0], candidate_directory_id=state.directories[0]
+        chosen = ends.ReplicaInfo(
+            candidate_id=successor,
+            candidate_directory_id=state.directories[state.replicas.index(successor)],
         )
         data = ends.EndQuorumEpochRequestPartitionData(
             partition_index=key.partition,
             leader_id=state.leader,
             leader_epoch=state.leader_epoch,
-            preferred_candidates=[first],
+            preferred_candidates=[chosen],
             raft_life=state.life,
         )
         request = ends.EndQuorumEpochRequest(
@@ -127,11 +129,12 @@ class ModeSwitcher:
             response = await self._peers.request(
                 address,
                 request,
-                END_VERSION,
+                END_VERSIONS,
                 ends.EndQuorumEpochResponse,
                 timeout_ms=ASK_TIMEOUT_MS,
                 lane=LANE,
                 listener=self._config.inter_broker_listener_name,
+                lograft_only=True,
             )
         except (PeerUnreachable, PeerLost):
             return ErrorCode.preferred_leader_not_available
@@ -176,11 +179,12 @@ class ModeSwitcher:
             response = await self._peers.request(
                 address,
                 request,
-                ASK_VERSION,
+                ASK_VERSIONS,
                 OffsetForLeaderEpochResponse,
                 timeout_ms=ASK_TIMEOUT_MS,
                 lane=LANE,
                 listener=self._config.inter_broker_listener_name,
+                lograft_only=True,
             )
             await self._controller.submit(
                 lambda image: self._take(image, replica, request, response)

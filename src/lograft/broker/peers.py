@@ -3,6 +3,10 @@
 One connection for each (listener, address, lane). A server answers the requests of a connection in
 order, so whoever asks long polls does so in a lane of its own.
 
+The first request of a connection is preceded by ApiVersions: the caller names the versions it can
+write, and the newest that the other node serves too is used, so that nodes can be upgraded one by
+one. Requests that rely on Lograft's own tags are sent to nodes of Lograft only.
+
 `request` is awaited. `ask` is told by a call, inside the read that brings the answer: for streams
 of many answers, whose records are then used where they were received.
 
@@ -10,23 +14,35 @@ Never retries: what to do about an unknown outcome is the caller's decision.
 """
 
 import asyncio
-from collections.abc import Callable
+import logging
+from collections.abc import Awaitable, Callable
 from typing import Any, Final, NamedTuple, Protocol, TypeVar
 
-from lograft.broker.errors import PeerLost, PeerUnreachable
+from lograft import __version__
+from lograft.broker.errors import PeerIncompatible, PeerLost, PeerUnreachable
 from lograft.model.seams import Address, Runtime, Transport
-from lograft.wire.apis import response_class, response_header_version
+from lograft.wire.apis import (
+    ApiRanges,
+    Versions,
+    response_class,
+    response_header_version,
+    spec_of,
+)
 from lograft.wire.calls import Caller
 from lograft.wire.codec import read_all
 from lograft.wire.errors import WireError
 from lograft.wire.headers import frame_request, read_response_header
 from lograft.wire.message import Message
+from lograft.wire.messages.api_versions import ApiVersionsRequest, ApiVersionsResponse
 
+LOGGER: Final = logging.getLogger(__name__)
 R = TypeVar("R", bound=Message)
 
 FRAME_BYTES_MAX: Final = 100 << 20
 #: Requests of one connection that wait for their answers.
 IN_FLIGHT_MAX: Final = 1_000
+#: Of ApiVersions: the first with tags, served by every node that could be in a cluster with this.
+NEGOTIATION_VERSION: Final = 3
 
 
 class LaneKey(NamedTuple):
@@ -44,9 +60,11 @@ class Peers:
         *,
         client_id: str,
         transport_of: Callable[[str], Transport] | None = None,
+        ranges: ApiRanges | None = None,
     ) -> None:
         """`transport_of` gives the transport for the other side's listener, by name: some listeners
-        speak TLS."""
+        speak TLS. `ranges` narrows the versions that callers may use, as in an older build."""
+        self._ranges = ranges or {}
         self._runtime = runtime
         self._client_id = client_id
         self._transport_of = transport_of
@@ -57,19 +75,27 @@ class Peers:
         self,
         to: Address,
         message: Message,
-        version: int,
+        versions: Versions,
         answer: type[R],
         *,
         timeout_ms: int,
         lane: str = "",
         listener: str = "",
+        lograft_only: bool = False,
     ) -> R:
         """Raises PeerUnreachable if the request was never sent, PeerLost if no answer came. Records
-        in the answer are views of its own bytes."""
+        in the answer are views of its own bytes. `lograft_only`: a node that is not Lograft would
+        misunderstand the request, so it is not sent there."""
         key = LaneKey(listener, to, lane)
         found = self._lane(key)
         try:
-            return await found.request(message, version, answer, timeout_ms=timeout_ms)
+            return await found.request(
+                message,
+                self._narrow(message, versions),
+                answer,
+                timeout_ms=timeout_ms,
+                lograft_only=lograft_only,
+            )
         finally:
             self._forget_if_idle(key, found)
 
@@ -77,7 +103,7 @@ class Peers:
         self,
         to: Address,
         message: Message,
-        version: int,
+        versions: Versions,
         asker: "Asker[R]",
         *,
         timeout_ms: int,
@@ -88,19 +114,26 @@ class Peers:
         answer comes. Records in the answer are views that are void after the call."""
         key = LaneKey(listener, to, lane)
         lane_of = self._lanes.get(key)
-        if lane_of is None or not lane_of.ask(message, version, asker, timeout_ms=timeout_ms):
-            work = self._ask_first(key, message, version, asker, timeout_ms)
+        if lane_of is None or not lane_of.ask(
+            message, self._narrow(message, versions), asker, timeout_ms=timeout_ms
+        ):
+            work = self._ask_first(key, message, versions, asker, timeout_ms)
             self._runtime.spawn(work, name=f"ask {to}")
 
     async def _ask_first(
-        self, key: LaneKey, message: Message, version: int, asker: "Asker[R]", timeout_ms: int
+        self,
+        key: LaneKey,
+        message: Message,
+        versions: Versions,
+        asker: "Asker[R]",
+        timeout_ms: int,
     ) -> None:
         """The lane has to be connected first."""
         try:
             answer: R = await self.request(
                 key.address,
                 message,
-                version,
+                versions,
                 asker.answer_kind,
                 timeout_ms=timeout_ms,
                 lane=key.lane,
@@ -121,6 +154,10 @@ class Peers:
             await found.knock(timeout_ms)
         finally:
             self._forget_if_idle(key, found)
+
+    def _narrow(self, message: Message, versions: Versions) -> Versions:
+        own = self._ranges.get(message.KEY)
+        return versions if own is None else versions._replace(newest=own.newest)
 
     def _lane(self, key: LaneKey) -> "Lane":
         if self._is_closed:
@@ -161,6 +198,47 @@ class Asker(Protocol[R]):
     def on_failed(self, error: PeerUnreachable | PeerLost) -> None: ...
 
 
+class Negotiated:
+    """A connection whose other side has said which versions it serves."""
+
+    __slots__ = ("_ranges", "_reported", "caller", "is_lograft")
+
+    def __init__(self, caller: Caller, answer: ApiVersionsResponse) -> None:
+        self.caller = caller
+        self.is_lograft = answer.is_lograft
+        self._ranges: ApiRanges = {
+            each.api_key: Versions(each.min_version, each.max_version) for each in answer.api_keys
+        }
+        #: APIs of which the log says already that the other side lacks them.
+        self._reported: set[int] = set()
+
+    @property
+    def is_usable(self) -> bool:
+        return not self.caller.is_closed and self.caller.in_flight < IN_FLIGHT_MAX
+
+    def version_of(self, key: int, versions: Versions) -> int | None:
+        """The newest version that both sides can use; None: there is none."""
+        served = self._ranges.get(key)
+        return None if served is None else versions.common(served)
+
+    def incompatibility(self, key: int, versions: Versions) -> PeerIncompatible:
+        served = self._ranges.get(key)
+        name, needed = spec_of(key).name, f"{versions.oldest} to {versions.newest}"
+        has = "does not serve it" if served is None else f"serves {served[0]} to {served[1]}"
+        return self._report(key, f"this node needs {name} {needed}, the other one {has}")
+
+    def foreignness(self, key: int) -> PeerIncompatible:
+        name = spec_of(key).name
+        return self._report(key, f"this {name} is for Lograft only, and that is another server")
+
+    def _report(self, key: int, reason: str) -> PeerIncompatible:
+        error = PeerIncompatible(self.caller.address, reason)
+        if key not in self._reported:
+            self._reported.add(key)
+            LOGGER.warning("%s; tried again until that node is upgraded", error)
+        return error
+
+
 class Lane:
     """One connection to one address, made when it is needed."""
 
@@ -169,6 +247,8 @@ class Lane:
         self._address = address
         self._client_id = client_id
         self._connection: Caller | None = None
+        #: Once the connection's other side has said which versions it serves.
+        self._negotiated: Negotiated | None = None
         self._connecting = asyncio.Lock()
         self._users = 0
         self._correlation_id = 0
@@ -180,14 +260,51 @@ class Lane:
         return not self._users and (connection is None or connection.is_closed)
 
     async def request(
+        self,
+        message: Message,
+        versions: Versions,
+        answer: type[R],
+        *,
+        timeout_ms: int,
+        lograft_only: bool = False,
+    ) -> R:
+        async def agree() -> tuple[Caller, int]:
+            connection = await self._negotiate(timeout_ms)
+            version = connection.version_of(message.KEY, versions)
+            if version is None:
+                raise connection.incompatibility(message.KEY, versions)
+            if lograft_only and not connection.is_lograft:
+                raise connection.foreignness(message.KEY)
+            return connection.caller, version
+
+        return await self._exchange(message, answer, agree, timeout_ms=timeout_ms)
+
+    async def request_in(
         self, message: Message, version: int, answer: type[R], *, timeout_ms: int
     ) -> R:
+        """In this version, whatever the other side says that it serves."""
+
+        async def agree() -> tuple[Caller, int]:
+            async with self._connecting:
+                return await self._connect(timeout_ms), version
+
+        return await self._exchange(message, answer, agree, timeout_ms=timeout_ms)
+
+    async def _exchange(
+        self,
+        message: Message,
+        answer: type[R],
+        agree: Callable[[], Awaitable[tuple[Caller, int]]],
+        *,
+        timeout_ms: int,
+    ) -> R:
+        """`agree` connects and chooses the version."""
         assert response_class(message.KEY) is answer, (message, answer)
         sent_on: Caller | None = None
         self._users += 1
         try:
             async with asyncio.timeout(timeout_ms / 1000):
-                sent_on = await self._connected(timeout_ms)
+                sent_on, version = await agree()
                 data = await self._answer_of(sent_on, message, version)
         except TimeoutError:
             if sent_on is None:
@@ -203,15 +320,20 @@ class Lane:
             sent_on.abort()
             raise unreadable(self._address, error) from None
 
-    def ask(self, message: Message, version: int, asker: Asker[R], *, timeout_ms: int) -> bool:
+    def ask(
+        self, message: Message, versions: Versions, asker: Asker[R], *, timeout_ms: int
+    ) -> bool:
         """False: there is no connection that takes it, and nothing has happened."""
-        connection = self._connection
-        if connection is None or connection.is_closed or connection.in_flight >= IN_FLIGHT_MAX:
+        connection = self._negotiated
+        if connection is None or not connection.is_usable:
+            return False
+        version = connection.version_of(message.KEY, versions)
+        if version is None:
             return False
         number, frame = self._frame(message, version)
-        call = _Call(connection, self._address, version, asker)
+        call = _Call(connection.caller, self._address, version, asker)
         call.begin(timeout_ms)
-        connection.ask(number, [frame], call)
+        connection.caller.ask(number, [frame], call)
         return True
 
     async def _answer_of(self, connection: Caller, message: Message, version: int) -> bytes:
@@ -233,32 +355,60 @@ class Lane:
         self._users += 1
         try:
             async with asyncio.timeout(timeout_ms / 1000):
-                await self._connected(timeout_ms)
+                async with self._connecting:
+                    await self._connect(timeout_ms)
         except TimeoutError:
             raise PeerUnreachable(self._address, "no connection in time") from None
         finally:
             self._users -= 1
 
-    async def _connected(self, timeout_ms: int) -> Caller:
-        async with self._connecting:
-            connection = self._connection
-            if connection is None or connection.is_closed:
-                try:
-                    channel = await self._transport.connect(self._address, timeout_ms=timeout_ms)
-                except ConnectionRefusedError:
-                    raise PeerUnreachable(
-                        self._address, "nobody listens there", refused=True
-                    ) from None
-                except OSError as error:
-                    raise PeerUnreachable(self._address, str(error)) from None
-                connection = self._connection = Caller(
-                    channel, self._address, frame_bytes_max=FRAME_BYTES_MAX
-                )
+    async def _connect(self, timeout_ms: int) -> Caller:
+        """While `_connecting` is held."""
+        connection = self._connection
+        if connection is not None and not connection.is_closed:
             if connection.in_flight >= IN_FLIGHT_MAX:
                 raise PeerUnreachable(self._address, "too many requests wait for their answers")
             return connection
+        self._negotiated = None
+        try:
+            channel = await self._transport.connect(self._address, timeout_ms=timeout_ms)
+        except ConnectionRefusedError:
+            raise PeerUnreachable(self._address, "nobody listens there", refused=True) from None
+        except OSError as error:
+            raise PeerUnreachable(self._address, str(error)) from None
+        connection = Caller(channel, self._address, frame_bytes_max=FRAME_BYTES_MAX)
+        self._connection = connection
+        return connection
+
+    async def _negotiate(self, timeout_ms: int) -> Negotiated:
+        """A connection of which is known what the other side serves."""
+        async with self._connecting:
+            caller = await self._connect(timeout_ms)
+            negotiated = self._negotiated
+            if negotiated is None:
+                try:
+                    negotiated = self._negotiated = await self._ask_versions(caller)
+                except BaseException:
+                    # Nobody knows what it would take: the next request begins with a new one.
+                    caller.abort()
+                    raise
+            return negotiated
+
+    async def _ask_versions(self, caller: Caller) -> Negotiated:
+        request = ApiVersionsRequest(
+            client_software_name="lograft", client_software_version=__version__, is_lograft=True
+        )
+        data = await self._answer_of(caller, request, NEGOTIATION_VERSION)
+        try:
+            answer = read_answer(ApiVersionsResponse, NEGOTIATION_VERSION, data)
+        except WireError as error:
+            raise unreadable(self._address, error) from None
+        if answer.error_code:
+            raise PeerUnreachable(self._address, f"ApiVersions: error {answer.error_code}")
+        return Negotiated(caller, answer)
 
     def disconnect(self) -> None:
+        self._negotiated = None
         connection, self._connection = self._connection, None
         if connection is not None:
             connection.abort()

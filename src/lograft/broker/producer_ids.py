@@ -8,12 +8,13 @@ from lograft.broker.controller_link import ControllerLink
 from lograft.metadata.errors import Refused
 from lograft.model.errors import ErrorCode
 from lograft.model.types import NodeId, ProducerId
+from lograft.wire.apis import Versions
 from lograft.wire.messages.allocate_producer_ids import (
     AllocateProducerIdsRequest,
     AllocateProducerIdsResponse,
 )
 
-VERSION: Final = 0
+VERSIONS: Final = Versions(0, 0)
 #: Who asks for an id waits so long for the controller, then asks again by itself.
 TIMEOUT_MS: Final = 10_000
 LANE: Final = "producer-ids"
@@ -61,7 +62,7 @@ class ProducerIds:
             broker_id=self._node_id, broker_epoch=self._broker_epoch()
         )
         reply = await self._link.request(
-            request, VERSION, AllocateProducerIdsResponse, timeout_ms=TIMEOUT_MS, lane=LANE
+            request, VERSIONS, AllocateProducerIdsResponse, timeout_ms=TIMEOUT_MS, lane=LANE
         )
         if reply.error_code:
             code = ErrorCode(reply.error_code)

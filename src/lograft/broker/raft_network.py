@@ -125,7 +125,7 @@ class RaftNetwork:
             answer = await self._peers.request(
                 address,
                 wire.message,
-                wire.version,
+                wire.versions,
                 wire.answer,
                 timeout_ms=self._request_timeout_ms,
                 lane="raft fetch" if waits else "raft",

@@ -13,11 +13,13 @@ from heapq import heappop, heappush
 from typing import Any, Final
 
 from lograft.broker.errors import PeerUnreachable
+from lograft.broker.isr_changes import ControllerRequests
 from lograft.broker.log_directory import LogDirectory
 from lograft.broker.partition import Partition
 from lograft.broker.peers import Peers
 from lograft.broker.raft_partition import RaftPartition
-from lograft.broker.raft_reports import ControllerRequests, RaftReports
+from lograft.broker.raft_reports import RaftReports
+from lograft.broker.raft_requests import BEGIN_VERSIONS, END_VERSIONS, VOTE_VERSIONS
 from lograft.broker.raft_votes import RaftVotes
 from lograft.broker.vote_journal import VoteJournal
 from lograft.consensus.types import RaftSettings, ReplicaKey
@@ -30,6 +32,9 @@ from lograft.replication.replica import IsrReplica
 from lograft.replication.types import Brokers
 from lograft.wire.apis import response_class
 from lograft.wire.message import Message
+from lograft.wire.messages.begin_quorum_epoch import BeginQuorumEpochRequest
+from lograft.wire.messages.end_quorum_epoch import EndQuorumEpochRequest
+from lograft.wire.messages.vote import VoteRequest
 
 LOGGER: Final = logging.getLogger(__name__)
 #: After so many ticks the loop gets its turn.
@@ -38,6 +43,12 @@ TICKS_PER_TURN: Final = 100
 BUSY_MS: Final = 20
 #: The stream asks again when it has failed; the core only minds what got lost without a trace.
 REQUEST_TIMEOUT_MS: Final = 30_000
+#: By API key.
+VOTING_VERSIONS: Final = {
+    VoteRequest.KEY: VOTE_VERSIONS,
+    BeginQuorumEpochRequest.KEY: BEGIN_VERSIONS,
+    EndQuorumEpochRequest.KEY: END_VERSIONS,
+}
 
 
 class RaftPartitions:
@@ -132,17 +143,18 @@ class RaftPartitions:
         return self._runtime.clock.wall_ms()
 
     async def request(self, to: NodeId, address: Address, message: Message, *, lane: str) -> Any:
+        """A Vote, BeginQuorumEpoch or EndQuorumEpoch request."""
         if self._peers is None:
             raise PeerUnreachable(address, "this node has not started", refused=False)
-        kind = type(message)
         return await self._peers.request(
             address,
             message,
-            kind.VERSIONS[1],
-            response_class(kind.KEY),
+            VOTING_VERSIONS[message.KEY],
+            response_class(message.KEY),
             timeout_ms=self.settings.election_timeout_ms,
             lane=lane,
             listener=self._config().inter_broker_listener_name,
+            lograft_only=True,
         )
 
     # ── partitions ───────────────────────────────────────────────────────────────────────────

@@ -8,9 +8,10 @@ them, and its next report lets the controller complete the reassignment.
 import asyncio
 import logging
 from collections.abc import Callable
-from typing import Any, Final, Protocol, TypeVar
+from typing import Any, Final, TypeVar
 from uuid import UUID
 
+from lograft.broker.isr_changes import ControllerRequests
 from lograft.broker.raft_partition import RaftPartition
 from lograft.consensus.messages import AddVoterRequest, RemoveVoterRequest
 from lograft.consensus.types import ReplicaKey, Voter
@@ -18,6 +19,7 @@ from lograft.model.errors import ErrorCode, LograftError
 from lograft.model.seams import Clock
 from lograft.model.types import ZERO_UUID, BrokerEpoch, NodeId, Offset, ReplicationMode
 from lograft.replication.raft_replica import RaftReplica
+from lograft.wire.apis import Versions
 from lograft.wire.message import Message
 from lograft.wire.messages.alter_partition import (
     AlterPartitionRequest,
@@ -30,7 +32,7 @@ from lograft.wire.messages.alter_partition import (
 LOGGER: Final = logging.getLogger(__name__)
 R = TypeVar("R", bound=Message)
 
-VERSION: Final = 3
+VERSIONS: Final = Versions(3, 3)
 TIMEOUT_MS: Final = 10_000
 PARTITIONS_MAX: Final = 1_000
 #: How often leaders in an entering epoch look whether they have their evidence.
@@ -43,12 +45,6 @@ CHANGING_MS: Final = 200
 RETRY_MS: Final = 100
 
 ENTERING, RAFT = ReplicationMode.entering, ReplicationMode.raft
-
-
-class ControllerRequests(Protocol):
-    async def request(
-        self, message: Message, version: int, answer: type[R], *, timeout_ms: int | None = None
-    ) -> R: ...
 
 
 class RaftReports:
@@ -207,7 +203,11 @@ class RaftReports:
         self._requests += 1
         try:
             response = await link.request(
-                request, VERSION, AlterPartitionResponse, timeout_ms=TIMEOUT_MS
+                request,
+                VERSIONS,
+                AlterPartitionResponse,
+                timeout_ms=TIMEOUT_MS,
+                lograft_only=True,
             )
         except LograftError as error:
             LOGGER.info("reports of raft leaders wait: %s", error)

@@ -19,17 +19,18 @@ from lograft.model.types import (
     NodeId,
     Offset,
 )
+from lograft.wire.apis import Versions
 from lograft.wire.message import Message
 from lograft.wire.messages import begin_quorum_epoch as begin
 from lograft.wire.messages import end_quorum_epoch as end
 from lograft.wire.messages import fetch, fetch_snapshot, vote
 
 #: What KIP-853 (voters' directories), KIP-996 (pre-votes) and KIP-1166 (high watermark) need.
-VOTE_VERSION: Final = 2
-BEGIN_VERSION: Final = 1
-END_VERSION: Final = 1
-FETCH_VERSION: Final = 18
-FETCH_SNAPSHOT_VERSION: Final = 1
+VOTE_VERSIONS: Final = Versions(2, 2)
+BEGIN_VERSIONS: Final = Versions(1, 1)
+END_VERSIONS: Final = Versions(1, 1)
+FETCH_VERSIONS: Final = Versions(17, 18)
+FETCH_SNAPSHOT_VERSIONS: Final = Versions(1, 1)
 
 _ERROR_OF: Final = {
     ErrorCode.none: core.Error.NONE,
@@ -44,7 +45,7 @@ _ERROR_OF: Final = {
 
 class WireRequest(NamedTuple):
     message: Message
-    version: int
+    versions: Versions
     answer: type[Message]
 
 
@@ -61,19 +62,19 @@ class Asker(NamedTuple):
 def request_to_wire(request: core.PeerRequest, asker: Asker) -> WireRequest:
     match request:
         case core.VoteRequest():
-            return WireRequest(_vote(request, asker), VOTE_VERSION, vote.VoteResponse)
+            return WireRequest(_vote(request, asker), VOTE_VERSIONS, vote.VoteResponse)
         case core.BeginQuorumEpochRequest():
             return WireRequest(
-                _begin(request, asker), BEGIN_VERSION, begin.BeginQuorumEpochResponse
+                _begin(request, asker), BEGIN_VERSIONS, begin.BeginQuorumEpochResponse
             )
         case core.EndQuorumEpochRequest():
-            return WireRequest(_end(request, asker), END_VERSION, end.EndQuorumEpochResponse)
+            return WireRequest(_end(request, asker), END_VERSIONS, end.EndQuorumEpochResponse)
         case core.FetchRequest():
-            return WireRequest(_fetch(request, asker), FETCH_VERSION, fetch.FetchResponse)
+            return WireRequest(_fetch(request, asker), FETCH_VERSIONS, fetch.FetchResponse)
         case core.FetchSnapshotRequest():
             return WireRequest(
                 _fetch_snapshot(request, asker),
-                FETCH_SNAPSHOT_VERSION,
+                FETCH_SNAPSHOT_VERSIONS,
                 fetch_snapshot.FetchSnapshotResponse,
             )
 

@@ -20,6 +20,7 @@ from lograft.model.broker_configs import BrokerConfig
 from lograft.model.errors import ErrorCode
 from lograft.model.seams import Runtime
 from lograft.model.types import NO_OFFSET, BrokerEpoch, Offset
+from lograft.wire.apis import Versions
 from lograft.wire.messages import broker_registration, controller_registration
 from lograft.wire.messages.broker_heartbeat import BrokerHeartbeatRequest, BrokerHeartbeatResponse
 from lograft.wire.messages.broker_registration import (
@@ -30,9 +31,9 @@ from lograft.wire.messages.controller_registration import ControllerRegistration
 
 LOGGER: Final = logging.getLogger(__name__)
 
-REGISTRATION_VERSION: Final = 4
-HEARTBEAT_VERSION: Final = 2
-CONTROLLER_REGISTRATION_VERSION: Final = 0
+REGISTRATION_VERSIONS: Final = Versions(4, 4)
+HEARTBEAT_VERSIONS: Final = Versions(1, 2)
+CONTROLLER_REGISTRATION_VERSIONS: Final = Versions(0, 0)
 RETRY_MS: Final = 100
 #: Between two tries to take the place of a broker that the controller still hears.
 RETRY_MS_MAX: Final = 1_000
@@ -83,14 +84,22 @@ class BrokerRegistration:
         applied_offset: Callable[[], Offset],
         previous_epoch: int = -1,
         offline_directories: Callable[[], Iterable[UUID]] = tuple,
+        cordoned_directories: Callable[[], list[UUID] | None] = lambda: None,
+        halt: Callable[[str], None] = lambda reason: None,
     ) -> None:
         """`endpoints`: what clients are told, with real ports. `applied_offset`: how far the
-        broker's image has come. `previous_epoch`: of the last clean stop, or -1."""
+        broker's image has come. `previous_epoch`: of the last clean stop, or -1.
+        `cordoned_directories`: None where the controller cannot hold them. `halt` ends the node."""
         self._runtime = runtime
         self._config = config
         self._link = link
         self._applied_offset = applied_offset
         self._offline_directories = offline_directories
+        self._cordoned_directories = cordoned_directories
+        self._halt = halt
+        #: Failed log dirs with replicas that led, which the controller has not heard of: each with
+        #: the timer that ends the node.
+        self._unreported: dict[UUID, asyncio.TimerHandle] = {}
         self.stage = Stage.STARTING
         self.broker_epoch = BrokerEpoch(-1)
         self._request = BrokerRegistrationRequest(
@@ -131,7 +140,7 @@ class BrokerRegistration:
             sent_ms = self._runtime.clock.mono_ms()
             reply = await self._link.request(
                 self._request,
-                REGISTRATION_VERSION,
+                REGISTRATION_VERSIONS,
                 BrokerRegistrationResponse,
                 timeout_ms=timeout_ms,
                 lane=LANE,
@@ -193,18 +202,39 @@ class BrokerRegistration:
     async def wait_unfenced(self) -> None:
         await self._unfenced.wait()
 
-    def report_soon(self) -> None:
-        """Something changed that the controller should hear of now: a log dir failed."""
+    def on_directory_failed(self, directory_id: UUID, path: str, *, has_led: bool) -> None:
+        """The controller should hear of it now. Until it has, it believes that this broker leads
+        what lay there, and nobody else can: a broker that cannot report it for
+        log.dir.failure.timeout.ms stops, so that it is fenced."""
         self._wake.set()
+        if has_led and directory_id not in self._unreported:
+            timeout_ms = self._config.log_dir_failure_timeout_ms
+            reason = (
+                f"the controller could not be told within {timeout_ms} ms (log.dir.failure.timeout"
+                f".ms) that log dir {path} has failed, which held leaders"
+            )
+            self._unreported[directory_id] = asyncio.get_running_loop().call_later(
+                timeout_ms / 1000, self._halt, reason
+            )
+
+    def _on_reported(self, directory_ids: Iterable[UUID]) -> None:
+        for directory_id in directory_ids:
+            timer = self._unreported.pop(directory_id, None)
+            if timer is not None:
+                timer.cancel()
 
     async def shut_down(self) -> None:
         """Asks the controller to hand over what this broker leads, and returns when it may go, or
-        when time is up."""
+        when time is up. Without controlled.shutdown.enable it only falls silent."""
+        self._on_reported(list(self._unreported))
         if self.stage is Stage.STARTING:
             self._move(Stage.STOPPED)
             return
         self._move(Stage.SHUTTING_DOWN)
         self._wake.set()
+        if not self._config.controlled_shutdown_enable:
+            self._move(Stage.STOPPED)
+            return
         timeout_ms = self._config.broker_session_timeout_ms
         try:
             async with asyncio.timeout(timeout_ms / 1000):
@@ -231,15 +261,17 @@ class BrokerRegistration:
         offset = self._applied_offset()
         epoch = self.broker_epoch
         sent_ms = self._runtime.clock.mono_ms()
+        offline = list(self._offline_directories())
         reply = await self._link.request(
             BrokerHeartbeatRequest(
                 broker_id=self._config.node_id,
                 broker_epoch=epoch,
                 current_metadata_offset=NO_OFFSET if offset < epoch else offset,
                 want_shut_down=shut_down,
-                offline_log_dirs=list(self._offline_directories()),
+                offline_log_dirs=offline,
+                cordoned_log_dirs=self._cordoned_directories(),
             ),
-            HEARTBEAT_VERSION,
+            HEARTBEAT_VERSIONS,
             BrokerHeartbeatResponse,
             timeout_ms=timeout_ms,
             lane=LANE,
@@ -249,6 +281,7 @@ class BrokerRegistration:
             raise Refused(code, f"The controller refuses a heartbeat in epoch {epoch}: {code.name}")
         if not reply.is_fenced:
             self._heard_ms = sent_ms
+        self._on_reported(offline)
         return reply
 
     def _move(self, stage: Stage) -> None:

@@ -8,6 +8,10 @@ next request goes out at once, and the leader answers the parked one (`follower_
 What is asked stays asked: a partition without news is not in the answer and goes on waiting in the
 session with its fetch.
 
+A fetch offset promises that everything below it is on disk, so a partition whose disk is busy asks
+for nothing. It stays in the session all the same, and if all partitions of the stream wait for
+their disks, empty polls go on: the leader sees a follower that is slow, not one that is dead.
+
 No task: an answer is used inside the read that brought it, and where nothing has to be flushed the
 next request leaves in the same turn of the loop.
 """
@@ -30,6 +34,7 @@ from lograft.model.errors import ErrorCode
 from lograft.model.seams import Address, Clock, FileSlice, Spawn
 from lograft.model.types import NO_OFFSET, BrokerEpoch, NodeId, Offset
 from lograft.replication.types import FollowerFetch
+from lograft.wire.apis import Versions
 from lograft.wire.message import Records
 from lograft.wire.messages.fetch import (
     FetchPartition,
@@ -48,8 +53,8 @@ from lograft.wire.messages.list_offsets import (
 )
 
 LOGGER: Final = logging.getLogger(__name__)
-FETCH_VERSION: Final = 18
-LIST_OFFSETS_VERSION: Final = 7
+FETCH_VERSIONS: Final = Versions(17, 18)
+LIST_OFFSETS_VERSIONS: Final = Versions(4, 7)
 FETCH_LANE: Final = "fetch"
 #: Requests under way: a parked poll, and the one that interrupts it.
 IN_FLIGHT_MAX: Final = 2
@@ -103,6 +108,11 @@ class ReplicaFetcher:
         self._awaiting: dict[Key, Asked] = {}
         #: What the session at the leader holds; None: it was answered and has to be asked anew.
         self._session: dict[Key, Asked | None] = {}
+        #: Partitions that were answered, with the number of that request, and that cannot ask anew
+        #: before their disk is done. They stay in the session.
+        self._busy: dict[Key, tuple[Following, int]] = {}
+        #: When the last request was sent.
+        self._sent_ms = 0
         self._session_id = NO_SESSION
         self._session_epoch = EPOCH_INITIAL
         #: Answers of an earlier session are not for this one.
@@ -129,6 +139,7 @@ class ReplicaFetcher:
         if self.followed.get(followed.key) is followed:
             del self.followed[followed.key]
             self._awaiting.pop(followed.key, None)
+            self._busy.pop(followed.key, None)
             if followed.key in self._session:
                 # The leader may have answered what nobody will hear.
                 self._session[followed.key] = None
@@ -172,10 +183,23 @@ class ReplicaFetcher:
         if self._retry_timer is not None:
             self._retry_timer.cancel()
             self._retry_timer = None
-        if self._retries:
-            wait_ms = max(1, self._retries[0][0] - now_ms)
+        due_ms = self._next_look_ms()
+        if due_ms is not None:
+            wait_ms = max(1, due_ms - now_ms)
             loop = asyncio.get_running_loop()
             self._retry_timer = loop.call_later(wait_ms / 1000, self._look)
+
+    def _next_look_ms(self) -> int | None:
+        """When to look again although nothing happened; None: no such time."""
+        due_ms = self._retries[0][0] if self._retries else None
+        if self._busy and not self._in_flight and self._session_id != NO_SESSION:
+            due_ms = self._keep_alive_ms if due_ms is None else min(due_ms, self._keep_alive_ms)
+        return due_ms
+
+    @property
+    def _keep_alive_ms(self) -> int:
+        """When the leader should hear of this follower again. Most flushes are done before."""
+        return self._sent_ms + self._around.config().partition_raft_fetch_timeout_ms // 4
 
     def _next_request(self, now_ms: int) -> FetchRequest | None:
         """None: nothing to ask for now, or what is under way has to come back first."""
@@ -184,7 +208,10 @@ class ReplicaFetcher:
         while self._retries and self._retries[0][0] <= now_ms:
             self._due[heappop(self._retries)[2]] = None
         changed, forgotten = self._collect(now_ms)
-        if not self._awaiting or (self._in_flight and not changed):
+        keeps_alive = (
+            bool(self._busy) and self._session_id != NO_SESSION and now_ms >= self._keep_alive_ms
+        )
+        if not (self._awaiting or keeps_alive) or (self._in_flight and not changed):
             # Nothing urgent: who is to be forgotten is looked at again with the next request.
             self._due |= dict.fromkeys(forgotten)
             return None
@@ -211,6 +238,9 @@ class ReplicaFetcher:
                 heappush(self._retries, (now_ms + PAUSE_MS, len(self._retries), key))
             else:
                 fetch = followed.next_fetch(now_ms)
+            if fetch is None and followed is not None and self._stays_busy(key, followed):
+                continue
+            self._busy.pop(key, None)
             told = self._session.get(key)
             if fetch is None:
                 if key in self._session:
@@ -223,6 +253,10 @@ class ReplicaFetcher:
                 changed[key] = fetch
                 self._awaiting[key] = self._session[key] = Asked(fetch, self._numbers + 1)
         return changed, forgotten
+
+    def _stays_busy(self, key: Key, followed: Following) -> bool:
+        busy = self._busy.get(key)
+        return busy is not None and busy[0] is followed and followed.is_disk_busy
 
     def _request(self, changed: dict[Key, FollowerFetch], forgotten: list[Key]) -> FetchRequest:
         around = self._around
@@ -265,6 +299,7 @@ class ReplicaFetcher:
         exchange = Exchange(self, self._generation, self._numbers)
         address = around.address_of(self.leader)
         self._in_flight += 1
+        self._sent_ms = around.clock.mono_ms()
         if address is None:
             error = PeerLost(f"broker {self.leader} has no address for brokers")
             asyncio.get_running_loop().call_soon(exchange.on_failed, error)
@@ -273,7 +308,7 @@ class ReplicaFetcher:
         around.peers.ask(
             address,
             request,
-            FETCH_VERSION,
+            FETCH_VERSIONS,
             exchange,
             timeout_ms=config.replica_socket_timeout_ms,
             lane=FETCH_LANE,
@@ -319,10 +354,16 @@ class ReplicaFetcher:
                     self._session[key] = None
                 asked = self._awaiting.get(key)
                 if asked is None or asked.number > number:
+                    if data.error_code and key in self._busy:
+                        # It leads this partition no more, so its polls say nothing about it.
+                        del self._busy[key]
+                        self._due[key] = None
                     continue
                 del self._awaiting[key]
                 self._due[key] = None
                 followed = self.followed[key]
+                if not data.error_code:
+                    self._busy[key] = (followed, number)
                 if data.records and followed.is_throttled:
                     self._around.throttle.record(_size(data.records), now_ms=now_ms)
                 followed.on_answer(asked.fetch, data, now_ms=now_ms)
@@ -364,15 +405,20 @@ class ReplicaFetcher:
     def _end_session(self) -> None:
         """What is awaited is still awaited: the next request, a full one, names it again."""
         self._generation += 1
+        self._busy.clear()
         self._session = {**self._awaiting}
         self._session_id = NO_SESSION
         self._session_epoch = EPOCH_INITIAL
 
     def heard_ms(self, followed: Following) -> int:
-        """When the leader last let this partition's fetch wait; -1: it did not."""
+        """When the leader last let this partition's fetch wait, or answered a poll of the session
+        in which the partition waits for its disk; -1: it did not."""
         asked = self._awaiting.get(followed.key)
         number, when_ms = self._answered
-        return when_ms if asked is not None and asked.number <= number else -1
+        if asked is not None:
+            return when_ms if asked.number <= number else -1
+        busy = self._busy.get(followed.key)
+        return when_ms if busy is not None and busy[0] is followed and busy[1] < number else -1
 
     # Out of range.
 
@@ -404,7 +450,7 @@ class ReplicaFetcher:
                     replica_id=around.me,
                     topics=[ListOffsetsTopic(name=partition.topic, partitions=[asked])],
                 ),
-                LIST_OFFSETS_VERSION,
+                LIST_OFFSETS_VERSIONS,
                 ListOffsetsResponse,
                 timeout_ms=config.replica_socket_timeout_ms,
                 listener=config.inter_broker_listener_name,

@@ -17,19 +17,30 @@ FOLLOWER_RATE: Final = "follower.replication.throttled.rate"
 #: Who is held back looks again after this time.
 PAUSE_MS: Final = 100
 WHOLE_TOPIC: Final = "*"
-SAMPLE_MS: Final = 1_000
-#: Kafka's replication.quota.window.num.
-WINDOW_SAMPLES: Final = 11
+#: The settings that say in how many samples of what length a rate is measured.
+REPLICATION_WINDOW: Final = (
+    "replication.quota.window.num",
+    "replication.quota.window.size.seconds",
+)
 
 
 class ReplicationThrottle:
     """One direction of one broker: the bytes of the last seconds against the rate."""
 
-    __slots__ = ("_config", "_samples", "_setting", "_total")
+    __slots__ = ("_config", "_sample_ms", "_samples", "_setting", "_total", "_window_ms")
 
-    def __init__(self, setting: str, config: Callable[[], BrokerConfig]) -> None:
+    def __init__(
+        self,
+        setting: str,
+        config: Callable[[], BrokerConfig],
+        *,
+        window: tuple[str, str] = REPLICATION_WINDOW,
+    ) -> None:
         self._setting = setting
         self._config = config
+        sample_count, sample_seconds = (int(config().text(name) or 1) for name in window)
+        self._sample_ms = sample_seconds * 1000
+        self._window_ms = sample_count * self._sample_ms
         #: (start, bytes), oldest first.
         self._samples: deque[list[int]] = deque()
         self._total = 0
@@ -42,7 +53,7 @@ class ReplicationThrottle:
         return None if text is None else int(text)
 
     def record(self, count: int, *, now_ms: int) -> None:
-        if not self._samples or now_ms - self._samples[-1][0] >= SAMPLE_MS:
+        if not self._samples or now_ms - self._samples[-1][0] >= self._sample_ms:
             self._samples.append([now_ms, 0])
         self._samples[-1][1] += count
         self._total += count
@@ -56,12 +67,11 @@ class ReplicationThrottle:
         if not self._samples:
             return rate == 0
         # A young window is taken for a whole sample: a burst may not come before the rate.
-        age_ms = max(SAMPLE_MS, now_ms - self._samples[0][0])
+        age_ms = max(self._sample_ms, now_ms - self._samples[0][0])
         return self._total * 1000 >= rate * age_ms
 
     def _forget(self, now_ms: int) -> None:
-        window_ms = WINDOW_SAMPLES * SAMPLE_MS
-        while self._samples and now_ms - self._samples[0][0] > window_ms:
+        while self._samples and now_ms - self._samples[0][0] > self._window_ms:
             self._total -= self._samples.popleft()[1]
 
 

@@ -19,6 +19,7 @@ from lograft.broker.partition import Partition
 from lograft.model.errors import ErrorCode
 from lograft.model.retention_holds import hold_until_ms
 from lograft.model.types import NodeId, Offset, TopicPartition
+from lograft.wire.apis import Versions
 from lograft.wire.messages.offset_fetch import (
     OffsetFetchRequest,
     OffsetFetchRequestGroup,
@@ -30,7 +31,7 @@ from lograft.wire.messages.offset_fetch import (
 LOGGER: Final = logging.getLogger(__name__)
 
 #: Several groups in one request, topics by name.
-VERSION: Final = 9
+VERSIONS: Final = Versions(8, 9)
 LANE: Final = "holds"
 TIMEOUT_MS: Final = 5_000
 #: As a hold: every record.
@@ -85,7 +86,7 @@ class RetentionHolds:
             answer = await self._link.request(
                 coordinator,
                 OffsetFetchRequest(groups=[_asked(group, places)]),
-                VERSION,
+                VERSIONS,
                 OffsetFetchResponse,
                 timeout_ms=TIMEOUT_MS,
                 lane=LANE,

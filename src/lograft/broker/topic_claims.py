@@ -20,6 +20,7 @@ from lograft.metadata.errors import Refused
 from lograft.metadata.image import MetadataImage
 from lograft.model.errors import ErrorCode
 from lograft.model.types import NO_NODE, OFFSETS_TOPIC, NodeId
+from lograft.wire.apis import Versions
 from lograft.wire.messages.incremental_alter_configs import IncrementalAlterConfigsResponse
 from lograft.wire.messages.list_groups import ListGroupsRequest, ListGroupsResponse
 
@@ -28,8 +29,8 @@ if TYPE_CHECKING:
 
 LOGGER: Final = logging.getLogger(__name__)
 
-CLAIM_VERSION: Final = 1
-LIST_VERSION: Final = 5
+CLAIM_VERSIONS: Final = Versions(1, 1)
+LIST_VERSIONS: Final = Versions(5, 5)
 #: Clients ask again by themselves: none waits longer for one answer.
 TIMEOUT_MS: Final = 5_000
 LANE: Final = "claims"
@@ -62,6 +63,17 @@ class TopicClaims:
             self._claiming.subtract(keys)
             self._claiming += Counter()  # without those that nobody waits for
 
+    async def find_refused(self, group_id: str, topics: Collection[str]) -> dict[str, Refused]:
+        """Returns the topics that another group uses, with the reason. Claims nothing: a group that
+        only asks for its offsets may never read. Raises CoordinatorNotAvailable: ask again."""
+        refused: dict[str, Refused] = {}
+        for topic in unclaimed(self._broker.image, group_id, topics):
+            holder = self._broker.image.claims.get(topic)
+            if holder and await self._uses(holder, topic):
+                refused[topic] = refusal(topic, holder=holder, group_id=group_id)
+                self._say(topic, refused[topic])
+        return refused
+
     def claiming(self, topics: Collection[str]) -> list[tuple[str, str]]:
         """(group, topic): whoever has just got a topic, and is about to become a member, uses it.
         Without this the next one could take it in the moment between."""
@@ -89,10 +101,11 @@ class TopicClaims:
         self._asked += 1
         reply = await broker.link.request(
             claim_request(group_id, topic, held_before=holder),
-            CLAIM_VERSION,
+            CLAIM_VERSIONS,
             IncrementalAlterConfigsResponse,
             timeout_ms=TIMEOUT_MS,
             lane=LANE,
+            lograft_only=True,
         )
         (answer,) = reply.responses
         if answer.error_code:
@@ -137,10 +150,11 @@ class TopicClaims:
             answer = await self._broker.brokers.request(
                 NodeId(leader),
                 request,
-                LIST_VERSION,
+                LIST_VERSIONS,
                 ListGroupsResponse,
                 timeout_ms=TIMEOUT_MS,
                 lane=LANE,
+                lograft_only=True,
             )
         except (PeerUnreachable, PeerLost) as error:
             raise CoordinatorNotAvailable(f"who reads {', '.join(topics)}: {error}") from None

@@ -8,6 +8,7 @@ from lograft.metadata.errors import Refused
 from lograft.metadata.image import MetadataImage
 from lograft.metadata.on_demand import creation_request, growth_request
 from lograft.model.errors import ErrorCode
+from lograft.wire.apis import Versions
 from lograft.wire.messages.create_partitions import CreatePartitionsResponse
 from lograft.wire.messages.create_topics import CreateTopicsResponse
 
@@ -16,8 +17,8 @@ if TYPE_CHECKING:
 
 #: How long a request waits for what it caused to be created; clients ask again anyway.
 CREATION_WAIT_MS: Final = 5_000
-CREATE_TOPICS_VERSION: Final = 7
-CREATE_PARTITIONS_VERSION: Final = 3
+CREATE_TOPICS_VERSIONS: Final = Versions(5, 7)
+CREATE_PARTITIONS_VERSIONS: Final = Versions(2, 3)
 LANE: Final = "create"
 
 
@@ -28,7 +29,7 @@ async def create_on_demand(broker: "Broker", names: Sequence[str]) -> dict[str, 
     try:
         reply = await broker.link.request(
             request,
-            CREATE_TOPICS_VERSION,
+            CREATE_TOPICS_VERSIONS,
             CreateTopicsResponse,
             timeout_ms=CREATION_WAIT_MS,
             lane=LANE,
@@ -50,14 +51,14 @@ async def create_on_demand(broker: "Broker", names: Sequence[str]) -> dict[str, 
 
 
 async def grow_on_demand(broker: "Broker", topic: str, index: int) -> None:
-    """Grows a topic that was created on demand up to partition `index`, within its limit. Refuses
-    with the reason otherwise."""
+    """Grows a topic up to partition `index`, to which a producer writes. Raises Refused where the
+    topic's setting does not allow it."""
     request = growth_request(broker.image, topic, index, timeout_ms=CREATION_WAIT_MS)
     if request is None:
         return
     reply = await broker.link.request(
         request,
-        CREATE_PARTITIONS_VERSION,
+        CREATE_PARTITIONS_VERSIONS,
         CreatePartitionsResponse,
         timeout_ms=CREATION_WAIT_MS,
         lane=LANE,

@@ -22,6 +22,7 @@ from lograft.model.broker_configs import BrokerConfig
 from lograft.model.errors import ErrorCode, LograftError
 from lograft.model.seams import Clock
 from lograft.model.types import NodeId, TopicPartition
+from lograft.wire.apis import Versions
 from lograft.wire.message import Message
 from lograft.wire.messages.add_partitions_to_txn import (
     AddPartitionsToTxnRequest,
@@ -35,7 +36,7 @@ if TYPE_CHECKING:
     from lograft.broker.coordinator_runtime import CoordinatorRuntime
 
 #: Knows TRANSACTION_ABORTABLE.
-VERSION: Final = 5
+VERSIONS: Final = Versions(4, 5)
 LANE: Final = "transactions"
 #: What a producer's batch may meet has other names than what its coordinator may.
 RENAMED: Final = {
@@ -161,7 +162,7 @@ class TransactionVerification:
             response = await self._link.request(
                 coordinator,
                 request,
-                VERSION,
+                VERSIONS,
                 AddPartitionsToTxnResponse,
                 timeout_ms=self._config().request_timeout_ms,
                 lane=LANE,

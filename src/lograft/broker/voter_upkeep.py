@@ -18,15 +18,16 @@ from lograft.model.broker_configs import BrokerConfig
 from lograft.model.errors import ErrorCode
 from lograft.model.seams import Address
 from lograft.model.types import ZERO_UUID
+from lograft.wire.apis import Versions
 from lograft.wire.messages import add_raft_voter, update_raft_voter
 from lograft.wire.messages.remove_raft_voter import RemoveRaftVoterRequest, RemoveRaftVoterResponse
 
 LOGGER: Final = logging.getLogger(__name__)
 
 LANE: Final = "raft voters"
-ADD_VERSION: Final = 1
-REMOVE_VERSION: Final = 0
-UPDATE_VERSION: Final = 0
+ADD_VERSIONS: Final = Versions(1, 1)
+REMOVE_VERSIONS: Final = Versions(0, 0)
+UPDATE_VERSIONS: Final = Versions(0, 0)
 
 
 class VoterUpkeep:
@@ -88,7 +89,7 @@ class VoterUpkeep:
         reply = await self._peers.request(
             leader,
             request,
-            UPDATE_VERSION,
+            UPDATE_VERSIONS,
             update_raft_voter.UpdateRaftVoterResponse,
             timeout_ms=self._timeout_ms,
             lane=LANE,
@@ -112,7 +113,7 @@ class VoterUpkeep:
         reply = await self._peers.request(
             leader,
             request,
-            ADD_VERSION,
+            ADD_VERSIONS,
             add_raft_voter.AddRaftVoterResponse,
             timeout_ms=self._timeout_ms,
             lane=LANE,
@@ -129,7 +130,7 @@ class VoterUpkeep:
         reply = await self._peers.request(
             leader,
             request,
-            REMOVE_VERSION,
+            REMOVE_VERSIONS,
             RemoveRaftVoterResponse,
             timeout_ms=self._timeout_ms,
             lane=LANE,

@@ -8,7 +8,7 @@ from lograft.client.errors import UnsupportedByBroker
 
 
 async def registered_brokers(admin: Admin) -> ClusterDescription:
-    """With those that are away, if they are told of: Kafka's brokers do since 4.0."""
+    """Also those that are offline, where brokers report them: Kafka's do since 4.0."""
     try:
         return await admin.describe_cluster(fenced=True)
     except UnsupportedByBroker:
@@ -25,7 +25,7 @@ def describe_lines(cluster: ClusterDescription, features: Features) -> Iterator[
                 str(one.id),
                 str(one.address),
                 one.rack or NOTHING,
-                "away" if one.is_fenced else "there",
+                "offline" if one.is_fenced else "online",
             )
             for one in cluster.brokers
         ),

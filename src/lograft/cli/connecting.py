@@ -6,6 +6,7 @@ from collections.abc import Awaitable, Callable, Coroutine
 from typing import Any, Final, TypeVar
 
 from lograft.cli.contexts import client_settings
+from lograft.cli.interrupts import cancel_on_signals
 from lograft.client.admin import Admin
 from lograft.runtime import event_loop
 
@@ -38,7 +39,9 @@ def run_admin(settings: dict[str, Any], work: Callable[[Admin], Awaitable[T]]) -
 
 
 def run(work: Coroutine[Any, Any, T]) -> T:
-    """An error is one sentence, told when the command ends: clients say nothing besides it."""
+    """An error is one sentence, shown when the command ends: clients log nothing besides it.
+    Signals cancel the work, so that clients close."""
+    work = cancel_on_signals(work)
     if os.environ.get("LOGRAFT_TRACE"):
         return event_loop.run(work)
     clients = logging.getLogger("lograft.client")

@@ -2,7 +2,9 @@
 
 import json
 import re
-from collections.abc import AsyncIterator, Callable, Mapping, Sequence
+import sys
+from collections.abc import AsyncGenerator, Callable, Mapping, Sequence
+from contextlib import aclosing
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Any, Final
@@ -68,9 +70,11 @@ async def run(settings: Mapping[str, Any], options: ConsumeOptions) -> None:
     """Shows everything. With a group, what was shown is committed; one that follows is a member of
     it and shares the partitions with the others."""
     async with Consumer(settings) as consumer:
+        seen: dict[TopicPartition, int] = {}
         if options.is_member:
             consumer.subscribe([options.topic])
-            await _show(records(consumer, None, options.wanted, options.count_max, {}), options)
+            found = records(consumer, None, options.wanted, options.count_max, seen)
+            await _show(found, options)
             return
         info = (await consumer.topics()).get(options.topic)
         if info is None:
@@ -87,7 +91,6 @@ async def run(settings: Mapping[str, Any], options: ConsumeOptions) -> None:
             assert ends is not None
             await _into_file(consumer, options, ends)
             return
-        seen: dict[TopicPartition, int] = {}
         found = records(consumer, ends, options.wanted, options.count_max, seen)
         try:
             await _show(found, options)
@@ -109,13 +112,16 @@ def _no_topic(topic: str) -> InvalidInput:
     return InvalidInput(f"there is no topic {topic}; `lograft topics list` shows those there are")
 
 
-async def _show(found: AsyncIterator[ConsumerRecord], options: ConsumeOptions) -> None:
-    async for record in found:
-        text = json_of(record) if options.as_json else None
-        print(
-            text or line_of(record, options.form, with_place=options.with_place),
-            flush=options.follow,
-        )
+async def _show(found: AsyncGenerator[ConsumerRecord], options: ConsumeOptions) -> None:
+    async with aclosing(found):
+        async for record in found:
+            text = json_of(record) if options.as_json else None
+            print(
+                text or line_of(record, options.form, with_place=options.with_place),
+                flush=options.follow,
+            )
+    # Before anything is committed: what cannot be written has not been read.
+    sys.stdout.flush()
 
 
 async def _begin(
@@ -208,23 +214,30 @@ async def records(
     wanted: Filter,
     count_max: int | None,
     seen: dict[TopicPartition, int],
-) -> AsyncIterator[ConsumerRecord]:
-    """Up to the ends, where there are any; for ever otherwise. `seen` keeps the offset behind what
-    was looked at."""
+) -> AsyncGenerator[ConsumerRecord]:
+    """Up to the ends, where there are any; otherwise without an end. `seen` keeps the offset after
+    the last record that was shown or filtered out. Records that were fetched and not shown are left
+    to the next consumer of the group: closing the generator seeks back to them."""
     given = 0
-    while not await _has_reached(consumer, ends):
-        polled = await consumer.poll(timeout_ms=POLL_MS)
-        for place, found in polled.items():
-            for record in found:
-                if ends is not None and record.offset >= ends[place]:
-                    break
-                seen[place] = record.offset + 1
-                if not wanted.passes(record):
-                    continue
-                yield record
-                given += 1
-                if count_max is not None and given >= count_max:
-                    return
+    remaining: dict[TopicPartition, int] = {}
+    try:
+        while not await _has_reached(consumer, ends):
+            polled = await consumer.poll(timeout_ms=POLL_MS)
+            remaining |= {place: found[0].offset for place, found in polled.items()}
+            for place, found in polled.items():
+                for record in found:
+                    if ends is not None and record.offset >= ends[place]:
+                        break
+                    if wanted.passes(record):
+                        yield record
+                        given += 1
+                    seen[place] = remaining[place] = record.offset + 1
+                    if count_max is not None and given >= count_max:
+                        return
+            remaining.clear()
+    finally:
+        for place in consumer.assignment() & remaining.keys():
+            consumer.seek(place, remaining[place])
 
 
 async def _has_reached(consumer: Consumer, ends: Mapping[TopicPartition, int] | None) -> bool:

@@ -1,6 +1,6 @@
 """The commands for records: produce, consume, get."""
 
-from collections.abc import Iterator
+from collections.abc import AsyncIterator, Iterator
 from typing import TYPE_CHECKING, Annotated
 
 import typer
@@ -69,13 +69,16 @@ def produce(
     json: Json = False,
 ) -> None:
     """Send records, one for each value or line."""
+    from functools import partial
+
     from lograft.cli.connecting import run
     from lograft.cli.contexts import client_settings
     from lograft.cli.group_resets import parse_datetime_ms
-    from lograft.cli.output import count, show_json
-    from lograft.cli.producing import Places, ProduceOptions, lines_of
+    from lograft.cli.output import count, show_json, warn
+    from lograft.cli.producing import Places, ProduceOptions, parse_line
     from lograft.cli.producing import produce as send
     from lograft.cli.progress import progress_bar
+    from lograft.cli.stalls import StallWatch, explain_stall
     from lograft.client.admin import Admin
     from lograft.client.producer import Producer
 
@@ -105,14 +108,17 @@ def produce(
         async with Admin({"client.id": "lograft-produce", **servers}) as admin:
             await admin.connect()
             async with Producer(settings) as producer:
+                explain = partial(explain_stall, producer, topic)
                 with progress_bar("sending", 0) as progress:
                     return await send(
                         producer,
                         topic,
-                        lines_of(values if values else _lines(file), options),
-                        lambda sent: progress(sent, f"{sent:,} records"),
+                        _texts(values, file),
+                        lambda text, number: parse_line(text, number, options),
+                        on_sent=lambda sent: progress(sent, f"{sent:,} records"),
                         acknowledged=told.append if json else _ignore,
                         check=Places(admin, topic).check,
+                        watch=StallWatch(producer, explain, warn),
                     )
 
     sent = run(work())
@@ -126,17 +132,26 @@ def _ignore(_acknowledged: "Acknowledged") -> None:
     pass
 
 
-def _lines(path: str | None) -> Iterator[str]:
+async def _texts(values: list[str] | None, path: str | None) -> AsyncIterator[str]:
     import sys
 
-    from lograft.cli.values import keep_raw
+    from lograft.cli.input_lines import in_turns, input_lines
 
-    if path is None:
-        keep_raw(sys.stdin)
-        yield from (line.rstrip("\n") for line in sys.stdin)
-        return
+    if values:
+        async for text in in_turns(values):
+            yield text
+    elif path is None:
+        async for text in input_lines(sys.stdin):
+            yield text
+    else:
+        async for text in in_turns(_lines_of_file(path)):
+            yield text
+
+
+def _lines_of_file(path: str) -> Iterator[str]:
     with open(path, encoding="utf-8", errors="surrogateescape") as file:
-        yield from (line.rstrip("\n") for line in file)
+        for line in file:
+            yield line.removesuffix("\n")
 
 
 def consume(

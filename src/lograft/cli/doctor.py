@@ -4,13 +4,20 @@ The way a client goes, one step after the other: settings, the addresses it was 
 that the cluster names (each at the address that it advertises), the quorum, the partitions.
 """
 
+import asyncio
 import socket
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Final, Literal
 
+from lograft.cli.cluster import registered_brokers
 from lograft.cli.output import count, numbers
-from lograft.client.admin import Admin, PartitionDescription
+from lograft.client.admin import (
+    Admin,
+    PartitionDescription,
+    QuorumDescription,
+    QuorumReplica,
+)
 from lograft.client.errors import BrokerMissing, ClientError, ConnectionFailed
 from lograft.client.network import Node
 from lograft.model.seams import Address
@@ -20,6 +27,11 @@ Resolve = Callable[[str], list[str]]
 Verdict = Literal["good", "doubtful", "bad"]
 #: Problems of one kind that are named one by one.
 NAMED_MAX: Final = 5
+#: Voters fetch at least every half second (controller.quorum.fetch.timeout.ms is 2 s).
+SILENT_MS: Final = 3_000
+#: A voter that is a second behind is busy.
+BEHIND_MS: Final = 30_000
+ELECTION_SETTLES_SECONDS: Final = 1.0
 LOCAL_NAMES: Final = frozenset(("localhost", "127.0.0.1", "::1", "0.0.0.0"))
 
 
@@ -142,12 +154,31 @@ async def _brokers(
     reachable: list[Address],
     resolve: Resolve,
 ) -> None:
-    cluster = await admin.describe_cluster()
-    report.add("good", f"cluster {cluster.cluster_id} has {count(len(cluster.brokers), 'broker')}")
+    cluster = await registered_brokers(admin)
+    online = [one for one in cluster.brokers if not one.is_fenced]
+    fenced = [one.id for one in cluster.brokers if one.is_fenced]
+    report.add("good", f"cluster {cluster.cluster_id} has {count(len(online), 'broker')} online")
+    for sentence in cluster.unenforced_state:
+        report.add(
+            "doubtful",
+            sentence,
+            "do not rely on it: restrict access by other means, such as a firewall or TLS client"
+            " certificates",
+        )
+    if fenced:
+        report.add(
+            "doubtful",
+            f"{count(len(fenced), 'registered broker')} offline: {numbers(fenced)}",
+            "start them again, or move their partitions away (`lograft reassign`) and remove them"
+            " with `lograft cluster unregister`",
+        )
     we_are_far = not any(one.host in LOCAL_NAMES for one in reachable)
-    for broker in cluster.brokers:
+    answering = []
+    for broker in online:
         name = f"broker {broker.id} at its advertised address {broker.address}"
         ok = await _reaches(admin, report, broker.id, name, resolve, address=broker.address)
+        if ok:
+            answering.append(broker.id)
         if not ok and we_are_far and broker.address.host in LOCAL_NAMES:
             report.add(
                 "bad",
@@ -156,25 +187,89 @@ async def _brokers(
                 f"set advertised.listeners of node {broker.id} to a name that clients can reach",
             )
 
+    await _dynamic_settings(admin, report, answering)
+
+
+async def _dynamic_settings(admin: Admin, report: Report, brokers: list[int]) -> None:
+    """Stored values that a broker skips: operators believe that they are in force."""
+    for broker, skipped in (await admin.describe_skipped_configs(brokers)).items():
+        for value in skipped[:NAMED_MAX]:
+            report.add(
+                "bad",
+                f"broker {broker} cannot apply the dynamic setting {value}",
+                "correct or delete it with `lograft configs`",
+            )
+        if len(skipped) > NAMED_MAX:
+            report.add(
+                "bad",
+                f"broker {broker} cannot apply {len(skipped) - NAMED_MAX} more dynamic settings",
+                "its log names them",
+            )
+
 
 async def _quorum(admin: Admin, report: Report) -> None:
     quorum = await admin.describe_quorum()
-    furthest = max(one.end_offset for one in quorum.voters)
-    # A voter that is a second behind is busy; one that was never heard of is away.
-    away = [
-        one.node
-        for one in quorum.voters
-        if one.node != quorum.leader and (one.end_offset < 0 or one.last_fetch_ms < 0)
-    ]
-    said = (
+    if any(one.last_fetch_ms < 0 for one in quorum.voters):
+        # A controller that was elected just now has not had a fetch from every voter yet.
+        await asyncio.sleep(ELECTION_SETTLES_SECONDS)
+        quorum = await admin.describe_quorum()
+    summary = (
         f"the quorum has {count(len(quorum.voters), 'voter')}, controller {quorum.leader} is active"
     )
-    if not away:
-        report.add("good", f"{said}, all of them at offset {furthest} or near")
-    elif 2 * len(away) < len(quorum.voters):
-        report.add("doubtful", f"{said}, {numbers(away)} are away", "start them again")
-    else:
-        report.add("bad", f"{said}, {numbers(away)} are away: no majority", "start them now")
+    silent = [one for one in quorum.voters if not _fetches(one, quorum)]
+    behind = [one for one in quorum.voters if one not in silent and not _catches_up(one, quorum)]
+    if silent:
+        problems = [await _silence(admin, one, quorum) for one in silent]
+        has_majority = 2 * len(silent) < len(quorum.voters)
+        spare = (len(quorum.voters) - 1) // 2 - len(silent)
+        report.add(
+            "doubtful" if has_majority else "bad",
+            f"{summary}; {'; '.join(problems)}"
+            + ("" if has_majority else ": there is no majority")
+            + ("; one more failure stops the quorum" if spare == 0 else ""),
+            f"start {_controllers(silent)} again, or see why they cannot fetch from controller"
+            f" {quorum.leader}",
+        )
+    if behind:
+        report.add(
+            "doubtful",
+            f"{summary}; {_controllers(behind)} fetch but do not catch up",
+            "see their logs: a slow disk or network; `lograft quorum describe` shows their lag",
+        )
+    if not silent and not behind:
+        report.add("good", f"{summary}, all voters have caught up")
+
+
+def _fetches(voter: QuorumReplica, quorum: QuorumDescription) -> bool:
+    age_ms = quorum.age_ms(voter.last_fetch_ms)
+    return age_ms is not None and age_ms <= SILENT_MS
+
+
+def _catches_up(voter: QuorumReplica, quorum: QuorumDescription) -> bool:
+    age_ms = quorum.age_ms(voter.last_caught_up_ms)
+    return age_ms is not None and age_ms <= BEHIND_MS
+
+
+async def _silence(admin: Admin, voter: QuorumReplica, quorum: QuorumDescription) -> str:
+    age_ms = quorum.age_ms(voter.last_fetch_ms)
+    since = (
+        f"since controller {quorum.leader} is active"
+        if age_ms is None
+        else f"for {age_ms / 1000:.1f} s"
+    )
+    text = f"controller {voter.node} has not fetched {since}"
+    for address in quorum.addresses.get(voter.node, {}).values():
+        try:
+            await admin.probe(address)
+        except ConnectionFailed as error:
+            # At another stage it may be the listener's security that differs from the brokers'.
+            if error.stage == "connect":
+                text += f" and {address} does not accept connections"
+    return text
+
+
+def _controllers(voters: list[QuorumReplica]) -> str:
+    return f"controller{'' if len(voters) == 1 else 's'} {numbers(one.node for one in voters)}"
 
 
 async def _partitions(admin: Admin, report: Report) -> None:

@@ -52,6 +52,8 @@ def dump_files(paths: list[str], options: DumpOptions) -> int:
         try:
             for line in dump_file(path, options, problems):
                 print(line)
+        except BrokenPipeError:
+            raise  # It is the output that has ended, not the file that cannot be read.
         except OSError as error:
             problems.append(f"{path}: {error.strerror}")
         except LograftError as error:

@@ -46,9 +46,10 @@ async def describe(admin: Admin, groups: Sequence[str]) -> list[Found]:
     """These, or all."""
     names = list(groups) or [one.group for one in await admin.list_groups()]
     described = await admin.describe_groups(names)
+    committed = await admin.list_offsets_of_groups(names)
     found = []
     for name in names:
-        offsets = await admin.list_group_offsets(name)
+        offsets = committed[name]
         if described[name].state == DEAD and not offsets:
             raise GroupMissing(
                 ErrorCode.group_id_not_found,

@@ -6,6 +6,9 @@ import sys
 from collections.abc import Callable
 from functools import partial
 from io import TextIOWrapper
+from typing import NoReturn
+
+from lograft.cli.interrupts import EXIT_CODE_BASE, Interrupted
 
 
 def main() -> None:
@@ -21,13 +24,17 @@ def main() -> None:
         if isinstance(sys.stdout, TextIOWrapper):
             # A terminal that cannot show a character is no reason to stop at a record that has it.
             sys.stdout.reconfigure(errors="backslashreplace")
-        run()
+        try:
+            run()
+        finally:
+            # Here, because an error while Python flushes at exit would print a traceback.
+            sys.stdout.flush()
     except KeyboardInterrupt:
-        sys.exit(130)
+        sys.exit(EXIT_CODE_BASE + signal.SIGINT)
+    except Interrupted as interrupted:
+        sys.exit(interrupted.exit_code)
     except BrokenPipeError:
-        # The reader of our output left; say nothing, not even while Python flushes at exit.
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-        sys.exit(1)
+        _end_without_reader()
     except Exception as error:
         if os.environ.get("LOGRAFT_TRACE"):
             raise
@@ -50,6 +57,18 @@ def _chosen(arguments: list[str]) -> Callable[[], None]:
     from lograft.cli.commands import app
 
     return app
+
+
+def _end_without_reader() -> NoReturn:
+    """`lograft … | head`: the program that read the output has ended, so this one ends quietly. The
+    exit code is Python's and that of the commands that typer runs."""
+    for stream in (sys.stdout, sys.stderr):
+        try:
+            stream.flush()
+        except BrokenPipeError:
+            # Python flushes once more at exit.
+            os.dup2(os.open(os.devnull, os.O_WRONLY), stream.fileno())
+    sys.exit(1)
 
 
 def _exit_code(error: Exception) -> int:

@@ -19,6 +19,7 @@ from lograft.metadata.types import (
 )
 from lograft.model.feature_levels import METADATA_VERSIONS
 from lograft.model.listeners import SecurityProtocol
+from lograft.model.types import NO_EPOCH, ReplicationMode
 from lograft.model.uuids import uuid_to_text
 from lograft.wire.records.access_control_entry_record import AccessControlEntryRecord
 from lograft.wire.records.delegation_token_record import DelegationTokenRecord
@@ -123,6 +124,9 @@ def _topic(topic: TopicState) -> Folder:
 
 def _partition(one: PartitionState) -> str:
     recovery = LeaderRecovery(one.leader_recovery).name.upper()
+    # A partition that has never been in raft mode reads as Kafka's shell shows it.
+    is_kafkas = one.mode is ReplicationMode.isr and one.life == NO_EPOCH
+    own = "" if is_kafkas else f", replicationMode={one.mode.name.upper()}, raftLife={one.life}"
     return (
         f"PartitionRegistration(replicas={_list(one.replicas)},"
         f" directories={_list(map(uuid_to_text, one.directories))}, isr={_list(one.isr)},"
@@ -130,7 +134,7 @@ def _partition(one: PartitionState) -> str:
         f" addingReplicas={_list(one.adding_replicas)}, elr={_list(one.elr)},"
         f" lastKnownElr={_list(one.last_known_elr)}, leader={one.leader},"
         f" leaderRecoveryState={recovery}, leaderEpoch={one.leader_epoch},"
-        f" partitionEpoch={one.partition_epoch})"
+        f" partitionEpoch={one.partition_epoch}{own})"
     )
 
 

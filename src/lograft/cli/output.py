@@ -1,6 +1,7 @@
 """How commands show what they found: columns for eyes, JSON for programs."""
 
 import json
+import sys
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import is_dataclass
 from enum import Enum
@@ -25,6 +26,10 @@ def table(head: Sequence[str], rows: Iterable[Sequence[str]]) -> list[str]:
 
 def show(lines: Iterable[str]) -> None:
     print("\n".join(lines))
+
+
+def warn(text: str) -> None:
+    print(f"lograft: {text}", file=sys.stderr, flush=True)
 
 
 def show_json(value: Any) -> None:

@@ -12,6 +12,7 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any, Final
 
+from lograft.cli.interrupts import SIGNALS
 from lograft.model.errors import InvalidConfig, LograftError
 
 _STATUS: Final = "_status.json"
@@ -211,12 +212,17 @@ class _Journal:
 
     @contextmanager
     def interruptible(self) -> Iterator[None]:
-        """The first Ctrl-C or SIGTERM asks for a clean stop."""
+        """The first Ctrl-C, SIGTERM or SIGHUP asks for a clean stop."""
 
         def interrupt(number: int, frame: object) -> None:
             self.is_interrupted = True
 
-        before = {one: signal.signal(one, interrupt) for one in (signal.SIGINT, signal.SIGTERM)}
+        before = {
+            one: signal.signal(one, interrupt)
+            for one in (signal.SIGINT, *SIGNALS)
+            # What the parent process has set to be ignored (nohup) stays ignored.
+            if signal.getsignal(one) is not signal.SIG_IGN
+        }
         try:
             yield
         finally:

@@ -1,10 +1,12 @@
 """`lograft produce`: lines into records."""
 
 import json
-from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping
+from collections import deque
+from collections.abc import AsyncIterable, Awaitable, Callable, Mapping
 from dataclasses import dataclass
 from typing import Any, Final, NamedTuple
 
+from lograft.cli.stalls import StallWatch
 from lograft.cli.values import raw_bytes, typed
 from lograft.client.admin import Admin, topic_resource
 from lograft.client.errors import NotAuthorized, TopicMissing
@@ -39,15 +41,13 @@ class Line(NamedTuple):
     timestamp_ms: int | None
 
 
-def lines_of(texts: Iterable[str], options: ProduceOptions) -> Iterator[Line]:
-    for number, text in enumerate(texts, 1):
-        try:
-            if options.form == "record":
-                yield _record(json.loads(text), options)
-            else:
-                yield _plain(text, options)
-        except (ValueError, TypeError, AttributeError) as error:
-            raise InvalidInput(f"line {number}: {error}") from None
+def parse_line(text: str, number: int, options: ProduceOptions) -> Line:
+    try:
+        if options.form == "record":
+            return _record(json.loads(text), options)
+        return _plain(text, options)
+    except (ValueError, TypeError, AttributeError) as error:
+        raise InvalidInput(f"line {number}: {error}") from None
 
 
 def _plain(text: str, options: ProduceOptions) -> Line:
@@ -106,11 +106,12 @@ class Places:
         try:
             described = await self._admin.describe_topics([self._topic])
             there = len(described[self._topic].partitions)
-            self._count = max(there, await self._grows_to() if partition >= there else 0)
+            limit = await self._grows_to() if partition >= there else 0
+            self._count = max(there, limit)
         except (TopicMissing, NotAuthorized):
             return  # It may be created, or made larger, by what is sent.
         if not 0 <= partition < self._count:
-            growth = f" and grows to {self._count}" if self._count > there else ""
+            growth = f" and grows to {limit} on demand ({_GROWS_TO})" if limit else ""
             raise InvalidInput(
                 f"topic {self._topic!r} has {there} partitions{growth}, numbered from 0, so there"
                 f" is no partition {partition}"
@@ -126,39 +127,42 @@ class Places:
 async def produce(
     producer: Producer,
     topic: str,
-    lines: Iterable[Line],
-    on_sent: Callable[[int], None],
+    texts: AsyncIterable[str],
+    parse: Callable[[str, int], Line],
     *,
-    acknowledged: Callable[[Acknowledged], None],
+    on_sent: Callable[[int], None] = lambda _sent: None,
+    acknowledged: Callable[[Acknowledged], None] = lambda _one: None,
     check: Callable[[int], Awaitable[None]] | None = None,
+    watch: StallWatch,
 ) -> int:
-    """Sends all of them, and waits for every acknowledgement; how many there were. `check` raises
-    for a partition that cannot be meant."""
-    deliveries: list[Delivery] = []
+    """Sends a record for each text and waits for every acknowledgement; returns how many records
+    there were. `check` raises for a partition that the topic cannot have. Records that were read
+    before an error or a signal are flushed."""
+    pending: deque[Delivery] = deque()
     sent = 0
-    for line in lines:
-        if check is not None and line.partition is not None:
-            await check(line.partition)
-        deliveries.append(
-            await producer.enqueue(
-                topic,
-                line.value,
-                key=line.key,
-                partition=line.partition,
-                timestamp_ms=line.timestamp_ms,
-                headers=line.headers,
-            )
-        )
-        sent += 1
-        if len(deliveries) >= 10_000:
-            await _settle(deliveries, acknowledged)
-        on_sent(sent)
-    await producer.flush()
-    await _settle(deliveries, acknowledged)
+    async with watch:
+        try:
+            async for text in texts:
+                line = parse(text, sent + 1)
+                if check is not None and line.partition is not None:
+                    await check(line.partition)
+                watch.is_enqueuing = True
+                delivery = await producer.enqueue(
+                    topic,
+                    line.value,
+                    key=line.key,
+                    partition=line.partition,
+                    timestamp_ms=line.timestamp_ms,
+                    headers=line.headers,
+                )
+                watch.is_enqueuing = False
+                pending.append(delivery)
+                sent += 1
+                while pending and pending[0].done():
+                    acknowledged(pending.popleft().result())
+                on_sent(sent)
+        finally:
+            await producer.flush()
+            while pending:
+                acknowledged(await pending.popleft())
     return sent
-
-
-async def _settle(deliveries: list[Delivery], acknowledged: Callable[[Acknowledged], None]) -> None:
-    for one in deliveries:
-        acknowledged(await one)
-    deliveries.clear()

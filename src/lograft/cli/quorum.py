@@ -5,7 +5,7 @@ from typing import Literal
 from uuid import UUID
 
 from lograft.cli.output import NOTHING, number, table
-from lograft.client.admin import Admin, QuorumDescription, QuorumReplica
+from lograft.client.admin import Admin, QuorumDescription
 from lograft.model.errors import InvalidInput
 from lograft.model.uuids import uuid_from_text, uuid_to_text
 
@@ -19,7 +19,6 @@ def describe_lines(quorum: QuorumDescription) -> Iterator[str]:
     roles = [("leader" if one.node == quorum.leader else "voter", one) for one in quorum.voters]
     roles += [("observer", one) for one in quorum.observers]
     end = max((one.end_offset for _, one in roles), default=0)
-    newest_ms = max((one.last_fetch_ms for _, one in roles), default=-1)
     yield from table(
         ["NODE", "ROLE", "END", "LAG", "LAST FETCH", "DIRECTORY", "ADDRESS"],
         (
@@ -28,7 +27,7 @@ def describe_lines(quorum: QuorumDescription) -> Iterator[str]:
                 role,
                 number(one.end_offset),
                 number(end - one.end_offset if one.end_offset >= 0 else None),
-                _age(newest_ms, one),
+                _age(quorum.age_ms(one.last_fetch_ms)),
                 uuid_to_text(one.directory),
                 ", ".join(map(str, quorum.addresses.get(one.node, {}).values())) or NOTHING,
             )
@@ -37,11 +36,8 @@ def describe_lines(quorum: QuorumDescription) -> Iterator[str]:
     )
 
 
-def _age(newest_ms: int, one: QuorumReplica) -> str:
-    """Beside the newest fetch of all: our clock is not theirs."""
-    if one.last_fetch_ms < 0:
-        return NOTHING
-    return f"-{(newest_ms - one.last_fetch_ms) / 1000:.1f} s"
+def _age(age_ms: int | None) -> str:
+    return NOTHING if age_ms is None else f"{age_ms / 1000:.1f} s ago"
 
 
 async def directory_of(

@@ -30,9 +30,14 @@ def read_properties(path: str) -> dict[str, str]:
 
 
 def read_config(path: str, overrides: Mapping[str, str] | None = None) -> BrokerConfig:
-    """The settings of a file; those that nobody knows are named on stderr."""
+    """The settings of a file, with the values of its variables; unknown settings are named on
+    stderr."""
     properties = read_properties(path) | dict(overrides or {})
     try:
+        if "config.providers" in properties:
+            from lograft.cli.provider_sources import resolve_variables
+
+            properties = resolve_variables(properties)
         config = broker_config(properties)
     except InvalidInput as error:
         raise InvalidInput(f"{path}: {error}") from None
@@ -61,8 +66,6 @@ def embedded_properties(data: str, port: int, *, node_id: str = EMBEDDED_NODE_ID
         "offsets.topic.replication.factor": "1",
         "transaction.state.log.replication.factor": "1",
         "transaction.state.log.min.isr": "1",
-        "share.coordinator.state.topic.replication.factor": "1",
-        "share.coordinator.state.topic.min.isr": "1",
     }
 
 

@@ -14,7 +14,7 @@ from lograft.cli.options import (
     pairs_of,
 )
 
-topics = typer.Typer(help="Make, see and change topics, while they are in use.", **SETTINGS)
+topics = typer.Typer(help="Create, describe and change topics, while they are in use.", **SETTINGS)
 
 Names = Annotated[list[str], typer.Argument(metavar="TOPIC…", help="Their names.")]
 Config = Annotated[
@@ -58,22 +58,28 @@ def create(
     partitions: Annotated[
         int,
         typer.Option(
-            "--partitions", "-p", max=INT32_MAX, metavar="N", help="-1: as the brokers say."
+            "--partitions",
+            "-p",
+            max=INT32_MAX,
+            metavar="N",
+            help="Defaults to the broker's num.partitions.",
         ),
     ] = -1,
     replication_factor: Annotated[
         int,
         typer.Option(
-            "--replication-factor", "-r", max=INT16_MAX, metavar="N", help="-1: as the brokers say."
+            "--replication-factor",
+            "-r",
+            max=INT16_MAX,
+            metavar="N",
+            help="Defaults to the broker's default.replication.factor.",
         ),
     ] = -1,
     config: Config = None,
-    dry_run: Annotated[
-        bool, typer.Option("--dry-run", help="Only see whether it could be made.")
-    ] = False,
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="Only check the request.")] = False,
     json: Json = False,
 ) -> None:
-    """Make topics."""
+    """Create topics."""
     from lograft.cli.connecting import with_admin
     from lograft.cli.output import count, show, show_json
     from lograft.client.admin import NewTopic
@@ -88,10 +94,10 @@ def create(
     if json:
         show_json(created)
         return
-    verb = "could be made" if dry_run else "is there"
+    verb = "Would create" if dry_run else "Created"
     show(
-        f"Topic {one.name} {verb}: {count(one.partitions, 'partition')},"
-        f" {count(one.replicas, 'replica')} of each."
+        f"{verb} topic {one.name}: {count(one.partitions, 'partition')}, replication factor"
+        f" {one.replicas}."
         for one in created.values()
     )
 
@@ -106,7 +112,7 @@ def describe(
     topic: Topics = "",
     json: Json = False,
 ) -> None:
-    """Show the mode of each partition, what it waits for, and how far each replica is."""
+    """Show each partition's mode and leader, and how far its replicas are."""
     from lograft.cli.connecting import with_admin
     from lograft.cli.output import show, show_json
     from lograft.cli.topics import describe_lines
@@ -133,15 +139,15 @@ def alter(
         typer.Option(metavar="P", help="Only this partition's replication; may be repeated."),
     ] = None,
     mode: Annotated[
-        str | None, typer.Option(metavar="raft|isr", help="How it shall be replicated.")
+        str | None, typer.Option(metavar="raft|isr", help="The replication mode.")
     ] = None,
     replication_factor: Annotated[
         int | None,
-        typer.Option(min=1, max=INT16_MAX, metavar="N", help="How many replicas it shall have."),
+        typer.Option(min=1, max=INT16_MAX, metavar="N", help="The new number of replicas."),
     ] = None,
     partitions: Annotated[
         int | None,
-        typer.Option(min=1, max=INT32_MAX, metavar="N", help="How many partitions it shall have."),
+        typer.Option(min=1, max=INT32_MAX, metavar="N", help="The new number of partitions."),
     ] = None,
 ) -> None:
     """Change how a topic is replicated, or how many partitions it has, while it is in use."""
@@ -173,11 +179,11 @@ def alter(
 def delete(
     names: Names, bootstrap_server: BootstrapServer = None, command_config: CommandConfig = None
 ) -> None:
-    """Delete topics with all that is in them."""
+    """Delete topics and their records."""
     from lograft.cli.connecting import with_admin
 
     with_admin(bootstrap_server, command_config, lambda admin: admin.delete_topics(names))
-    print("\n".join(f"Topic {name} is deleted." for name in names))
+    print("\n".join(f"Deleted topic {name}." for name in names))
 
 
 @topics.command()
@@ -211,27 +217,81 @@ def holds(
 
 
 @topics.command()
+def groups(
+    names: Names,
+    bootstrap_server: BootstrapServer = None,
+    command_config: CommandConfig = None,
+    json: Json = False,
+) -> None:
+    """Show which groups read topics: how, with how many members, and how far behind.
+
+    A group reads a topic when a member has partitions of it, or when it has committed offsets in
+    it. --json also shows each partition with its offset, lag and member.
+    """
+    from lograft.cli.connecting import with_admin
+    from lograft.cli.output import jsonable, show, show_json
+    from lograft.cli.topics import groups_lines
+
+    found = with_admin(
+        bootstrap_server, command_config, lambda admin: admin.list_topic_groups(names)
+    )
+    if json:
+        show_json(
+            [
+                {
+                    **jsonable(topic),
+                    "groups": [{**jsonable(one), "lag": one.lag} for one in topic.groups],
+                }
+                for topic in found.values()
+            ]
+        )
+    else:
+        show(groups_lines(found))
+
+
+@topics.command()
 def elect(
     names: Annotated[
         list[str] | None,
-        typer.Argument(metavar="[TOPIC[:P,…]]…", help="Of these; all that need it if left out."),
+        typer.Argument(
+            metavar="[TOPIC[:P,…]]…",
+            help="These topics or partitions; without any, all that do not have their leader.",
+        ),
+    ] = None,
+    leader: Annotated[
+        int | None,
+        typer.Option(
+            min=0, metavar="BROKER", help="Make this broker the leader; it must be in sync."
+        ),
     ] = None,
     unclean: Annotated[
         bool,
-        typer.Option("--unclean", help="Any replica that lives, even if records are lost."),
+        typer.Option("--unclean", help="Elect any online replica, even if records are lost."),
     ] = False,
     bootstrap_server: BootstrapServer = None,
     command_config: CommandConfig = None,
     json: Json = False,
 ) -> None:
-    """Give the lead back to the first replicas, or to any that lives."""
+    """Elect leaders: the preferred (first) replicas, a broker of your choice, or any replica.
+
+    A broker that was chosen leads until the next election; with auto.leader.rebalance.enable the
+    preferred replica leads again after a while. `lograft reassign` changes the order of replicas.
+    """
     from lograft.cli.connecting import with_admin
-    from lograft.cli.output import count, show_json
+    from lograft.cli.output import show_json
+    from lograft.cli.topics import choose_leader, election_summary
     from lograft.cli.transactions import places_of
     from lograft.client.admin import Admin, Election, TopicPartition
 
+    if leader is not None and (unclean or not names):
+        raise typer.BadParameter(
+            "--leader needs the topics or partitions to elect for, and excludes --unclean"
+        )
+
     async def work(admin: Admin) -> dict[TopicPartition, bool]:
         places = await places_of(admin, names) if names else None
+        if leader is not None and places is not None:
+            return await choose_leader(admin, places, leader)
         kind = Election.unclean if unclean else Election.preferred
         return await admin.elect_leaders(kind, places)
 
@@ -239,5 +299,4 @@ def elect(
     if json:
         show_json(found)
     else:
-        elected = sum(found.values())
-        print(f"{count(elected, 'leader')} elected, {len(found) - elected} led already.")
+        print(election_summary(found, leader))

@@ -39,7 +39,7 @@ def list_(
     if json:
         show_json(found)
     else:
-        show(list_lines(found))
+        show(list_lines(found, is_filtered=bool(state) or open_for is not None))
 
 
 @transactions.command()

@@ -29,9 +29,10 @@ async def places_of(admin: Admin, texts: Iterable[str]) -> list[TopicPartition]:
     return places
 
 
-def list_lines(found: Sequence[TransactionListing]) -> list[str]:
+def list_lines(found: Sequence[TransactionListing], *, is_filtered: bool) -> list[str]:
     if not found:
-        return ["There is no such transactional id."]
+        filtered = "No transactional id matches --state and --open-for."
+        return [filtered if is_filtered else "There are no transactional ids."]
     return table(
         ["TRANSACTIONAL ID", "STATE", "PRODUCER", "COORDINATOR"],
         (

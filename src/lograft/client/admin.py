@@ -65,6 +65,12 @@ from lograft.client.administering.topic_descriptions import (
     TopicDescriptionsPart,
     TopicListing,
 )
+from lograft.client.administering.topic_groups import (
+    PartitionReading,
+    TopicGroup,
+    TopicGroups,
+    TopicGroupsPart,
+)
 from lograft.client.administering.topics import CreatedTopic, NewTopic, TopicsPart
 from lograft.client.administering.transactions import (
     HangingTransaction,
@@ -105,6 +111,7 @@ __all__ = [
     "OffsetMove",
     "Operation",
     "PartitionDescription",
+    "PartitionReading",
     "QuorumDescription",
     "QuorumReplica",
     "Reassignment",
@@ -115,6 +122,8 @@ __all__ = [
     "Scope",
     "Target",
     "TopicDescription",
+    "TopicGroup",
+    "TopicGroups",
     "TopicListing",
     "TopicPartition",
     "TransactionDescription",
@@ -129,6 +138,7 @@ __all__ = [
 class Admin(
     TopicsPart,
     RetentionHoldsPart,
+    TopicGroupsPart,
     TopicDescriptionsPart,
     ConfigsPart,
     ClusterPart,

@@ -4,14 +4,18 @@ from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass
 from typing import ClassVar, Final
 
-from lograft.client.refused_settings import PEM_ONLY, REFUSED
-from lograft.client.settings import Refused, Secret, Settings, at_least, setting
+from lograft.client.refused_settings import REFUSED
+from lograft.client.settings import Refused, Secret, Settings, at_least, one_of, setting
 from lograft.model.errors import InvalidConfig
 from lograft.model.listeners import parse_address
 from lograft.model.seams import Address
+from lograft.net.tls_stores import TYPES as STORE_TYPES
 
 PROTOCOLS: Final = ("PLAINTEXT", "SSL", "SASL_PLAINTEXT", "SASL_SSL")
 MECHANISMS: Final = ("PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512", "OAUTHBEARER")
+#: Values of client.dns.lookup. With both, a connection tries every address of its host.
+USE_ALL_DNS_IPS: Final = "use_all_dns_ips"
+RESOLVE_CANONICAL_BOOTSTRAP_SERVERS_ONLY: Final = "resolve_canonical_bootstrap_servers_only"
 
 #: Gives a bearer token; asked at each connection.
 TokenProvider = Callable[[], Awaitable[str]]
@@ -20,6 +24,9 @@ TokenProvider = Callable[[], Awaitable[str]]
 @dataclass(frozen=True, kw_only=True)
 class ClientSettings(Settings):
     bootstrap_servers: tuple[str, ...] = setting()
+    client_dns_lookup: str = setting(
+        USE_ALL_DNS_IPS, one_of(USE_ALL_DNS_IPS, RESOLVE_CANONICAL_BOOTSTRAP_SERVERS_ONLY)
+    )
     client_id: str = setting("")
     connections_max_idle_ms: int = setting(540_000)
     reconnect_backoff_ms: int = setting(50, at_least(0))
@@ -44,13 +51,16 @@ class ClientSettings(Settings):
     oauth_token: TokenProvider | None = setting(None)
     ssl_truststore_type: str = setting("PEM")
     ssl_truststore_location: str | None = setting(None)
+    ssl_truststore_password: Secret | None = setting(None)
     ssl_truststore_certificates: Secret | None = setting(None)
     ssl_keystore_type: str = setting("PEM")
     ssl_keystore_location: str | None = setting(None)
+    ssl_keystore_password: Secret | None = setting(None)
     ssl_keystore_key: Secret | None = setting(None)
     ssl_keystore_certificate_chain: Secret | None = setting(None)
     ssl_key_password: Secret | None = setting(None)
     ssl_endpoint_identification_algorithm: str = setting("https")
+    ssl_protocol: str = setting("TLSv1.3")
     ssl_enabled_protocols: tuple[str, ...] = setting(("TLSv1.2", "TLSv1.3"))
     ssl_cipher_suites: tuple[str, ...] = setting(())
 
@@ -73,9 +83,14 @@ class ClientSettings(Settings):
                 f"metadata.recovery.strategy is {self.metadata_recovery_strategy!r}, but must be"
                 " rebootstrap or none"
             )
-        for store in (self.ssl_truststore_type, self.ssl_keystore_type):
-            if store.upper() != "PEM":
-                raise InvalidConfig(f"ssl.*.type is {store!r}, but {PEM_ONLY}")
+        for name, store in (
+            ("ssl.keystore.type", self.ssl_keystore_type),
+            ("ssl.truststore.type", self.ssl_truststore_type),
+        ):
+            if store.upper() not in STORE_TYPES:
+                raise InvalidConfig(
+                    f"{name} is {store!r}, but must be one of {', '.join(STORE_TYPES)}"
+                )
 
     def bootstrap_addresses(self) -> list[Address]:
         if not self.bootstrap_servers:

@@ -399,6 +399,13 @@ class Consumer(Opened):
             "partitions_assigned": len(engine.subscription),
         }
 
+    def _describe_open(self) -> str | None:
+        engine = getattr(self, "_parts", None)
+        if engine is None or engine.core.is_closed:
+            return None
+        group_id = engine.group_id
+        return "consumer" if group_id is None else f"consumer of group {group_id!r}"
+
     # ── inside ───────────────────────────────────────────────────────────────────────────────
 
     def _engine(self) -> Engine:

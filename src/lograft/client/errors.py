@@ -50,7 +50,7 @@ class ConnectionFailed(ClientError):
     def __init__(self, address: Address, stage: str, cause: str, advice: str = "") -> None:
         super().__init__(f"{address}: {stage} failed: {cause}" + (f"; {advice}" if advice else ""))
         self.address = address
-        #: "connect", "tls", "versions" or "authentication".
+        #: "resolve", "connect", "tls", "versions" or "authentication".
         self.stage = stage
 
 
@@ -274,6 +274,30 @@ class RecordTooLarge(BrokerError):
     """
 
     CODES = (ErrorCode.message_too_large, ErrorCode.record_list_too_large)
+
+
+class RecordRejected(BrokerError):
+    """The broker rejected this record: it has no key in a compacted topic, or its timestamp is
+    outside of message.timestamp.before.max.ms and message.timestamp.after.max.ms.
+
+    try:
+        await producer.send("topic", b"value")
+    except RecordRejected as error:
+        print(error)
+    """
+
+    CODES = (ErrorCode.invalid_record, ErrorCode.invalid_timestamp)
+
+
+class BatchRejected(BrokerError):
+    """The broker rejected the batch of this record because of other records in it. This record was
+    not appended either; it may be sent again.
+
+    try:
+        await producer.send("topic", b"value")
+    except BatchRejected:
+        await producer.send("topic", b"value")
+    """
 
 
 class OffsetOutOfRange(BrokerError):

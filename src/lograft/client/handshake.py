@@ -14,6 +14,8 @@ from lograft.wire.calls import Caller
 from lograft.wire.messages.api_versions import ApiVersionsRequest, ApiVersionsResponse
 
 SOFTWARE_NAME: Final = "lograft"
+#: What the names of the features begin with that only Lograft's brokers have.
+_OWN_FEATURES: Final = "lograft."
 
 
 async def open_link(
@@ -54,7 +56,7 @@ async def _learn_versions(link: Link, settings: ClientSettings) -> None:
     """KIP-511: a broker that is older than our version of the question answers it in version 0."""
     newest = spec_of(API_VERSIONS_KEY).max_version
     request = ApiVersionsRequest(
-        client_software_name=SOFTWARE_NAME, client_software_version=__version__
+        client_software_name=SOFTWARE_NAME, client_software_version=__version__, is_lograft=True
     )
     timeout_ms = settings.request_timeout_ms
     answer = await _ask_versions(link, request, newest, timeout_ms)
@@ -69,7 +71,9 @@ async def _learn_versions(link: Link, settings: ClientSettings) -> None:
     link.versions = {
         one.api_key: VersionRange(one.min_version, one.max_version) for one in answer.api_keys
     }
+    link.is_lograft = answer.is_lograft
     link.features = {one.name: one.max_version_level for one in answer.finalized_features}
+    link.is_lograft = any(one.name.startswith(_OWN_FEATURES) for one in answer.supported_features)
 
 
 async def _ask_versions(

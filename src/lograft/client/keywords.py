@@ -9,12 +9,13 @@ from typing import TypedDict
 from lograft.client.client_settings import TokenProvider
 from lograft.client.consuming.interceptors import ConsumerInterceptor
 from lograft.client.producing.interceptors import Interceptor
-from lograft.client.producing.partitioner import Partitioner
+from lograft.client.producing.partitioner import Partitioner, PartitionFunction
 from lograft.client.serializers import Deserializer, Serializer
 
 
 class ClientKeywords(TypedDict, total=False):
     bootstrap_servers: str | Sequence[str]
+    client_dns_lookup: str
     client_id: str
     connections_max_idle_ms: int
     reconnect_backoff_ms: int
@@ -37,13 +38,16 @@ class ClientKeywords(TypedDict, total=False):
     oauth_token: TokenProvider | None
     ssl_truststore_type: str
     ssl_truststore_location: str | None
+    ssl_truststore_password: str | None
     ssl_truststore_certificates: str | None
     ssl_keystore_type: str
     ssl_keystore_location: str | None
+    ssl_keystore_password: str | None
     ssl_keystore_key: str | None
     ssl_keystore_certificate_chain: str | None
     ssl_key_password: str | None
     ssl_endpoint_identification_algorithm: str
+    ssl_protocol: str
     ssl_enabled_protocols: str | Sequence[str]
     ssl_cipher_suites: str | Sequence[str]
 
@@ -68,7 +72,7 @@ class ProducerKeywords(ClientKeywords, total=False):
     metadata_max_idle_ms: int
     partitioner_adaptive_partitioning_enable: bool
     partitioner_availability_timeout_ms: int
-    partitioner_class: Partitioner | None
+    partitioner_class: Partitioner | PartitionFunction | None
     partitioner_ignore_keys: bool
     retries: int
     transaction_timeout_ms: int

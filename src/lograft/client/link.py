@@ -42,8 +42,12 @@ class Link:
         self.client_id = client_id
         self._number = 0
         self.versions: Mapping[int, VersionRange] = {}
+        #: Whether the broker understands the fields that only Lograft has.
+        self.is_lograft = False
         #: Finalised features of the cluster, by name: the levels that all of its nodes follow.
         self.features: Mapping[str, int] = {}
+        #: Whether the broker is a Lograft broker: it has features that Apache Kafka does not have.
+        self.is_lograft = False
         #: Until when the broker has asked us to be silent, by the monotonic clock.
         self.throttled_until_ms = 0
         #: When the broker ends what we may do with this login; None: never.
@@ -81,6 +85,14 @@ class Link:
             + (f" in version {at_least} or later" if at_least else " in a version known here")
             + ": it may be an older release"
         )
+
+    def check_lograft(self, key: int) -> None:
+        """Before a request whose meaning lies in a field of Lograft's own."""
+        if not self.is_lograft:
+            raise UnsupportedByBroker(
+                f"{self.address} is not a Lograft broker: this {spec_of(key).name} would mean"
+                " something else to it"
+            )
 
     def call(
         self,

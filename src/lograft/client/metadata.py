@@ -11,6 +11,7 @@ from typing import Final
 from uuid import UUID
 
 from lograft.client.network import Broker
+from lograft.client.types import PartitionInfo
 from lograft.model.errors import ErrorCode
 from lograft.model.seams import Address
 from lograft.model.types import NO_EPOCH, NO_NODE, ZERO_UUID
@@ -31,6 +32,10 @@ class Partition:
     replicas: tuple[int, ...] = ()
     isr: tuple[int, ...] = ()
     offline: tuple[int, ...] = ()
+
+    def info(self) -> PartitionInfo:
+        """As programs see it."""
+        return PartitionInfo(self.index, self.leader, self.replicas, self.isr, self.offline)
 
 
 @dataclass(frozen=True, slots=True)

@@ -2,11 +2,12 @@
 that it is old, and when it has come of age.
 
 One question at a time, to the broker that has the least to do; after a failure a back-off. Whoever
-needs a topic waits here for as long as its own budget lasts.
+needs a topic waits here for as long as its own budget lasts. A topic that is used for the first
+time needs a partial update only: the request names the new topics, not all that the client uses.
 """
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import Final
 
 from lograft.client.arguments import topic_name
@@ -54,7 +55,12 @@ class Metadata:
         #: Topics to ask for, and when each was last used.
         self._wanted: dict[str, int] = {}
         self._wants_all = False
+        #: Those of them that no response has described yet.
+        self._new_topics: set[str] = set()
         self._needs_update = asyncio.Event()
+        #: The update has to cover all topics, not only the new ones.
+        self._needs_full_update = True
+        self._fully_updated_ms: int | None = None
         self._waiting: list[asyncio.Future[None]] = []
         self._listeners: list[Callable[[], None]] = []
         self._failures = 0
@@ -83,6 +89,7 @@ class Metadata:
         """The topic, if it is known; from now on it is kept current."""
         if topic not in self._wanted:
             topic_name(topic)
+            self._new_topics.add(topic)
             self._has_new_topics()
         self._wanted[topic] = self._runtime.clock.mono_ms()
         return self.cache.topic(topic)
@@ -90,13 +97,16 @@ class Metadata:
     def want_all(self, wants: bool = True) -> None:
         """All topics there are: for subscriptions by pattern."""
         if wants and not self._wants_all:
+            self._needs_full_update = True
             self._has_new_topics()
         self._wants_all = wants
 
     def set_wanted(self, topics: set[str]) -> None:
         """Exactly these."""
         now_ms = self._runtime.clock.mono_ms()
-        if not topics <= self._wanted.keys():
+        added = topics - self._wanted.keys()
+        self._new_topics = (self._new_topics | added) & topics
+        if added:
             self._has_new_topics()
         self.cache.forget(self._wanted.keys() - topics)
         self._wanted = dict.fromkeys(topics, now_ms)
@@ -107,6 +117,7 @@ class Metadata:
 
     def is_old(self) -> None:
         """Something shows that what we know is not right any more."""
+        self._needs_full_update = True
         self._needs_update.set()
 
     def learn_leader(
@@ -128,7 +139,7 @@ class Metadata:
             if not is_passing(code):
                 raise broker_error(code, f"topic {name!r}")
             if code:
-                self._needs_update.set()
+                self.is_old()
             await self.next_update(deadline_ms, f"topic {name!r} is not in the cluster")
         return topic
 
@@ -136,7 +147,7 @@ class Metadata:
         """Waits until the topic has that partition."""
         topic = await self.topic(name, deadline_ms=deadline_ms)
         while (partition := topic.partition(index)) is None:
-            self._needs_update.set()
+            self.is_old()
             await self.next_update(
                 deadline_ms,
                 f"topic {name!r} has {len(topic.partitions)} partitions, so there is no"
@@ -162,6 +173,7 @@ class Metadata:
 
     async def refresh(self) -> None:
         """One update now, failures raised: for administrators."""
+        self._needs_full_update = True
         await self._update()
 
     # ── asking ───────────────────────────────────────────────────────────────────────────────
@@ -169,10 +181,10 @@ class Metadata:
     async def _run(self) -> None:
         while True:
             try:
-                async with asyncio.timeout(self._settings.metadata_max_age_ms / 1000):
+                async with asyncio.timeout(self._rest_of_age_ms() / 1000):
                     await self._needs_update.wait()
             except TimeoutError:
-                pass
+                self._needs_full_update = True
             await self._pause()
             self._needs_update.clear()
             try:
@@ -181,6 +193,13 @@ class Metadata:
                 self._failed(error)
                 await asyncio.sleep(self._backoff_ms() / 1000)
             self._updated_ms = self._runtime.clock.mono_ms()
+
+    def _rest_of_age_ms(self) -> int:
+        """Until metadata.max.age.ms asks for a full update; partial ones do not put it off."""
+        age_max_ms = self._settings.metadata_max_age_ms
+        if self._fully_updated_ms is None:
+            return age_max_ms
+        return max(0, self._fully_updated_ms + age_max_ms - self._runtime.clock.mono_ms())
 
     async def _pause(self) -> None:
         """Between an update and the next that somebody asks for who has got it: a partition without
@@ -201,8 +220,22 @@ class Metadata:
 
     async def _update(self) -> None:
         self._drop_idle_topics()
-        asks_all = self._wants_all
-        names = None if asks_all else sorted(self._wanted)
+        new_topics, self._new_topics = self._new_topics, set()
+        is_full = self._needs_full_update or not new_topics or not self._rest_of_age_ms()
+        self._needs_full_update = False
+        try:
+            await self._ask(None if self._wants_all else self._wanted if is_full else new_topics)
+        except ClientError:
+            self._new_topics |= new_topics & self._wanted.keys()
+            self._needs_full_update |= is_full
+            raise
+        if is_full:
+            self._fully_updated_ms = self._runtime.clock.mono_ms()
+        self._tell()
+
+    async def _ask(self, topics: Iterable[str] | None) -> None:
+        """None: for all topics there are."""
+        names = None if topics is None else sorted(topics)
         answer = await self._network.ask(
             lambda version: _question(names, version, creates=self._creates_topics),
             MetadataResponse,
@@ -211,13 +244,12 @@ class Metadata:
             self._network.forget_brokers()
         if answer.error_code:
             raise broker_error(answer.error_code, "metadata")
-        if not self.cache.learn(answer, covers_all=asks_all):
+        if not self.cache.learn(answer, covers_all=names is None):
             raise NoBrokers("metadata: the answer names no brokers; the cluster may be starting")
         self._network.learn(list(self.cache.brokers.values()))
         self._failures = 0
         self._last_error = None
         self._unreachable_since_ms = None
-        self._tell()
 
     def _failed(self, error: ClientError) -> None:
         """The question is asked again after a back-off; those who cannot wait for that are told
@@ -258,6 +290,7 @@ class Metadata:
         idle = [name for name, used_ms in self._wanted.items() if used_ms < before_ms]
         for name in idle:
             del self._wanted[name]
+            self._new_topics.discard(name)
         self.cache.forget(idle)
 
     def _backoff_ms(self) -> int:

@@ -10,11 +10,13 @@ from collections.abc import Mapping, Sequence
 from typing import Final, NamedTuple, TypeAlias, TypeVar
 
 from lograft.client.backoff import backoff_ms
+from lograft.client.bootstrap import Bootstrap
 from lograft.client.client_settings import ClientSettings
 from lograft.client.errors import BrokerMissing, Closed, ConnectionFailed
 from lograft.client.handshake import open_link
 from lograft.client.link import Link, Request
 from lograft.model.seams import Address, Runtime, Transport
+from lograft.net.resolving import Resolver, SystemResolver
 from lograft.wire.message import Message
 
 R = TypeVar("R", bound=Message)
@@ -33,13 +35,19 @@ class Broker(NamedTuple):
 
 class Network:
     def __init__(
-        self, runtime: Runtime, settings: ClientSettings, *, transport: Transport | None = None
+        self,
+        runtime: Runtime,
+        settings: ClientSettings,
+        *,
+        transport: Transport | None = None,
+        resolver: Resolver | None = None,
     ) -> None:
-        """`transport`: where it is not the runtime's own, as with TLS."""
+        """`transport`: where it is not the runtime's own, as with TLS; `resolver`: finds canonical
+        names, for client.dns.lookup."""
         self._runtime = runtime
         self._settings = settings
         self._transport = transport or runtime.transport
-        self._bootstrap = settings.bootstrap_addresses()
+        self._bootstrap = Bootstrap(settings, resolver or SystemResolver())
         self._brokers: dict[int, Broker] = {}
         self._roads: dict[tuple[Node, str], _Road] = {}
         self._is_closed = False
@@ -63,6 +71,7 @@ class Network:
 
     def forget_brokers(self) -> None:
         """Begins again with the bootstrap addresses."""
+        self._bootstrap.forget()
         self.learn([])
 
     async def ask(
@@ -75,11 +84,15 @@ class Network:
         timeout_ms: int | None = None,
         at_least: int = 0,
         at_most: int | None = None,
+        lograft_only: bool = False,
     ) -> R:
         """Asks one broker, once; None: whichever has the least to do. `at_least`, `at_most`: the
-        versions that can say what is meant. Raises ConnectionFailed, BrokerMissing, OutcomeUnknown
+        versions that can say what is meant; `lograft_only`: other brokers would misunderstand it.
+        Raises ConnectionFailed, BrokerMissing, OutcomeUnknown
         or UnsupportedByBroker."""
         link = await (self.any_link() if node is None else self.link(node, lane))
+        if lograft_only:
+            link.check_lograft(answer.KEY)
         return await link.ask(
             request,
             answer,
@@ -112,7 +125,8 @@ class Network:
     async def any_link(self) -> Link:
         """To the broker that has the least to do; tries one after another."""
         failure: ConnectionFailed | BrokerMissing | None = None
-        for node in self._by_load():
+        nodes: list[Node] = list(self._brokers) or list(await self._bootstrap.addresses())
+        for node in self._by_load(nodes):
             try:
                 return await self.link(node)
             except (ConnectionFailed, BrokerMissing) as error:
@@ -136,10 +150,8 @@ class Network:
             "requests_in_flight": sum(link.in_flight for link in links if link is not None),
         }
 
-    def _by_load(self) -> list[Node]:
-        """Connected ones with the fewest requests in flight first, those that failed last; the
-        bootstrap addresses only where no broker is known."""
-        nodes: list[Node] = list(self._brokers) or list(self._bootstrap)
+    def _by_load(self, nodes: list[Node]) -> list[Node]:
+        """Connected ones with the fewest requests in flight first, those that failed last."""
         random = self._runtime.randomness
 
         def order(node: Node) -> tuple[int, float]:

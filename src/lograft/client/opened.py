@@ -1,5 +1,6 @@
-"""What is used inside `async with`."""
+"""Base class of the clients: async context managers that warn when they are dropped open."""
 
+import warnings
 from abc import ABC, abstractmethod
 from types import TracebackType
 from typing import Self
@@ -13,6 +14,11 @@ class Opened(ABC):
     @abstractmethod
     async def close(self) -> None: ...
 
+    @abstractmethod
+    def _describe_open(self) -> str | None:
+        """What the client is and what it leaves undone; None if it is not open. Also called for
+        objects whose `__init__` has raised."""
+
     async def __aenter__(self) -> Self:
         await self.start()
         return self
@@ -24,3 +30,13 @@ class Opened(ABC):
         trace: TracebackType | None,
     ) -> None:
         await self.close()
+
+    def __del__(self) -> None:
+        description = self._describe_open()
+        if description is not None:
+            warnings.warn(
+                f"unclosed {description}: use `async with`, or await close()",
+                ResourceWarning,
+                stacklevel=2,
+                source=self,
+            )

@@ -12,6 +12,7 @@ from contextlib import asynccontextmanager
 from typing import TYPE_CHECKING, Any, Final, Unpack
 
 from lograft.client.arguments import check_index, places_of, timestamp_of
+from lograft.client.cluster_view import cluster_notifier
 from lograft.client.core import ClientCore
 from lograft.client.errors import ClientError, TimedOut, WrongUse
 from lograft.client.opened import Opened
@@ -91,6 +92,17 @@ class Producer(Opened):
             core, self._accumulator, wake=self._sender.wake, on_record=self._sender.on_record
         )
         self._takes_plain = self._intake.takes_plain
+        notify = cluster_notifier(
+            (
+                *settings.interceptor_classes,
+                settings.key_serializer,
+                settings.value_serializer,
+                settings.partitioner_class,
+            ),
+            core.metadata.cache,
+        )
+        if notify is not None:
+            core.metadata.on_update(notify)
         self._wall_ms = core.runtime.clock.wall_ms
         self._sender.start()
 
@@ -238,7 +250,9 @@ class Producer(Opened):
             if partition is not None:
                 await core.metadata.partition(topic, partition, deadline_ms=deadline_ms)
             found = await core.metadata.topic(topic, deadline_ms=deadline_ms)
-        sender = TableSender(core, self._accumulator, found, self._sender.wake)
+        sender = TableSender(
+            core, self._accumulator, found, self._sender.wake, self._intake.chooser
+        )
         return await sender.enqueue(table, partition=partition, batch_bytes=batch_bytes)
 
     # ── transactions ─────────────────────────────────────────────────────────────────────────
@@ -386,6 +400,14 @@ class Producer(Opened):
             await transactions.abort()
         except ClientError as error:
             log.warning("the open transaction was left to its coordinator: %s", error)
+
+    def _describe_open(self) -> str | None:
+        core = getattr(self, "_core", None)
+        if core is None or core.is_closed:
+            return None
+        accumulator = getattr(self, "_accumulator", None)
+        count = 0 if accumulator is None else accumulator.count_records()
+        return f"producer with {count} pending record{'' if count == 1 else 's'}"
 
     def _open_core(self) -> ClientCore[ProducerSettings]:
         core = self._core

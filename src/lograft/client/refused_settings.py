@@ -11,10 +11,6 @@ _KERBEROS: Final = (
     "Kerberos is not spoken; sasl.mechanism may be PLAIN, SCRAM-SHA-256, SCRAM-SHA-512, OAUTHBEARER"
 )
 _METRICS: Final = "metrics are read with statistics(), there are no reporter classes"
-PEM_ONLY: Final = (
-    "only PEM is read: give PEM text or files; `openssl pkcs12 -in STORE -nodes -out STORE.pem`"
-    " makes one of a PKCS #12 store"
-)
 
 #: How Java gets, renews and checks tokens.
 _OF_TOKENS: Final[Mapping[str, str | None]] = {
@@ -63,20 +59,13 @@ _OF_TOKENS: Final[Mapping[str, str | None]] = {
 }
 
 REFUSED: Final[Mapping[str, Refused]] = {
-    "client.dns.lookup": Refused(
-        "use_all_dns_ips",
-        "all addresses of a name are tried; looking up names of addresses is for Kerberos",
-    ),
     "config.providers": Refused("[]", "values are given as they are"),
     "security.providers": Refused(None, _JVM),
     "ssl.engine.factory.class": Refused(None, _JVM),
     "ssl.keymanager.algorithm": Refused("SunX509", _JVM),
     "ssl.trustmanager.algorithm": Refused("PKIX", _JVM),
-    "ssl.protocol": Refused("TLSv1.3", "name versions in ssl.enabled.protocols"),
     "ssl.provider": Refused(None, _JVM),
     "ssl.secure.random.implementation": Refused(None, _JVM),
-    "ssl.keystore.password": Refused(None, PEM_ONLY),
-    "ssl.truststore.password": Refused(None, PEM_ONLY),
     "sasl.kerberos.kinit.cmd": Refused("/usr/bin/kinit", _KERBEROS),
     "sasl.kerberos.min.time.before.relogin": Refused("60000", _KERBEROS),
     "sasl.kerberos.service.name": Refused(None, _KERBEROS),

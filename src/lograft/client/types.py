@@ -140,6 +140,18 @@ class PartitionInfo(NamedTuple):
     offline: tuple[int, ...] = ()
 
 
+class BrokerInfo(NamedTuple):
+    """A broker as a client sees it; see `ClusterView`.
+
+    assert BrokerInfo(1, "localhost", 9092).rack is None
+    """
+
+    broker: int
+    host: str
+    port: int
+    rack: str | None = None
+
+
 class TopicInfo(NamedTuple):
     """A topic as a client sees it.
 

@@ -33,6 +33,7 @@ class Fetcher:
         "_patience_ms",
         "_settings",
         "download",
+        "has_turn",
         "heard",
         "in_flight",
         "next_ms",
@@ -55,6 +56,8 @@ class Fetcher:
         #: Whether this leader ever answered; who hears from a leader helps nobody to replace it.
         self.heard = False
         self.silence_deadline_ms = now_ms + patience_ms
+        #: Whether the leader resigned and named the order in which the voters stand.
+        self.has_turn = False
         self.download: SnapshotDownload | None = None
 
     def on_sent(self, request_id: int, now_ms: int) -> None:
@@ -66,6 +69,8 @@ class Fetcher:
         self.next_ms = now_ms
 
     def on_heard(self, now_ms: int) -> None:
+        if self.has_turn:
+            return  # The answer is older than the resignation that it arrived after.
         self.heard = True
         self.silence_deadline_ms = now_ms + self._patience_ms
 

@@ -42,24 +42,31 @@ class FollowerSide(VoterSide):
         if self.is_voter and (follows or self.role in (Role.UNATTACHED, Role.VOTED)):
             nodes = [key.node_id for key in request.successors]
             if self.me.node_id in nodes:
-                self._stand_in_turn(nodes.index(self.me.node_id), now_ms)
+                self._stand_in_turn(nodes.index(self.me.node_id), now_ms, is_named=True)
         self._answer(request)
 
-    def _stand_in_turn(self, position: int, now_ms: int) -> None:
+    def _stand_in_turn(self, position: int, now_ms: int, *, is_named: bool = False) -> None:
         """The leader is known to be gone: the successors stand one slot apart, and meanwhile help
-        each other. Hearing of it again, as of every refused connection, puts nothing off."""
+        each other. Hearing of it again, as of every refused connection, puts nothing off. Only the
+        turn that a resigning leader names replaces the one that was guessed when it answered a
+        fetch with NOT_LEADER, which may arrive before its EndQuorumEpoch."""
         slot_ms = self.settings.succession_slot_ms
         when_ms = now_ms + position * slot_ms + self._chance(max(slot_ms // 2, 1))
-        if self.fetcher is not None:
-            self.fetcher.heard = False
-            self.fetcher.silence_deadline_ms = min(self.fetcher.silence_deadline_ms, when_ms)
-        else:
+        fetcher = self.fetcher
+        if fetcher is None:
             self._stand_ms = when_ms
+            return
+        fetcher.heard = False
+        if is_named and not fetcher.has_turn:
+            fetcher.has_turn = True
+            fetcher.silence_deadline_ms = when_ms
+        else:
+            fetcher.silence_deadline_ms = min(fetcher.silence_deadline_ms, when_ms)
 
-    def _on_leader_gone(self, fetcher: Fetcher, now_ms: int) -> None:
+    def _on_leader_gone(self, fetcher: Fetcher, now_ms: int, *, slots_later: int = 0) -> None:
         if self.is_voter:
             others = [node for node in self.voters.node_ids if node != fetcher.target]
-            self._stand_in_turn(others.index(self.me.node_id), now_ms)
+            self._stand_in_turn(others.index(self.me.node_id) + slots_later, now_ms)
         else:
             # An observer asks the next one; not at once, for maybe nobody is there.
             fetcher.silence_deadline_ms = fetcher.next_ms
@@ -101,8 +108,8 @@ class FollowerSide(VoterSide):
             if not self.is_voter:
                 fetcher.silence_deadline_ms = min(fetcher.silence_deadline_ms, fetcher.next_ms)
             elif is_leaders and response.error is Error.NOT_LEADER and fetcher.heard:
-                # It resigned, or restarted; the message that said so got lost.
-                self._on_leader_gone(fetcher, now_ms)
+                # It resigned, and its EndQuorumEpoch is on its way or lost; or it restarted.
+                self._on_leader_gone(fetcher, now_ms, slots_later=1)
             return None
         fetcher.on_answer(now_ms)
         fetcher.on_heard(now_ms)

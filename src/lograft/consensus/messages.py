@@ -229,5 +229,5 @@ def is_plausible(request: PeerRequest, known: Epoch) -> bool:
             return request.log_end.offset >= 0 and request.log_end.epoch >= NO_EPOCH
         case FetchSnapshotRequest():
             return request.snapshot.end_offset >= 0 and request.snapshot.epoch >= NO_EPOCH
-        case _:
-            return True
+        case BeginQuorumEpochRequest() | EndQuorumEpochRequest():
+            return request.sender.node_id >= 0

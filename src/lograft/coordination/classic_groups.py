@@ -20,6 +20,7 @@ from lograft.coordination.classic_rebalance import Rebalancing, Turn, join_answe
 from lograft.coordination.classic_states import GroupState
 from lograft.coordination.group import Group, Replay
 from lograft.coordination.types import NOTHING, Outcome, Reply, Ticket
+from lograft.coordination.unserved_groups import UnservedGroup
 from lograft.metadata.delta import MetadataDelta
 from lograft.metadata.errors import Refused
 from lograft.model.errors import ErrorCode
@@ -80,6 +81,9 @@ class ClassicGroups:
         self, request: JoinGroupRequest, client: Client, ticket: Ticket, now_ms: int
     ) -> Outcome:
         group = self._groups.get(request.group_id)
+        if isinstance(group, UnservedGroup):
+            code = ErrorCode.inconsistent_group_protocol
+            return _join_refused(ticket, code, request.member_id)
         if group is not None and group.kind is not ClassicGroup.kind and not group.is_empty():
             return self._elsewhere.join(group, request, client, ticket, now_ms)
         turn = Turn(now_ms)
@@ -237,7 +241,7 @@ class ClassicGroups:
 
     def sync(self, request: SyncGroupRequest, ticket: Ticket, now_ms: int) -> Outcome:
         group = self._groups.get(request.group_id)
-        if group is None or group.is_empty():
+        if group is None or group.is_empty() or isinstance(group, UnservedGroup):
             return _sync_refused(ticket, ErrorCode.unknown_member_id)
         if not isinstance(group, ClassicGroup):
             return self._elsewhere.sync(group, request, ticket, now_ms)
@@ -286,7 +290,7 @@ class ClassicGroups:
     def heartbeat(self, request: HeartbeatRequest, ticket: Ticket, now_ms: int) -> Outcome:
         group = self._groups.get(request.group_id)
         if not isinstance(group, ClassicGroup):
-            if group is None:
+            if group is None or isinstance(group, UnservedGroup):
                 return _beat(ticket, ErrorCode.unknown_member_id)
             return self._elsewhere.heartbeat(group, request, ticket, now_ms)
         try:
@@ -304,7 +308,7 @@ class ClassicGroups:
     def leave(self, request: LeaveGroupRequest, ticket: Ticket, now_ms: int) -> Outcome:
         group = self._groups.get(request.group_id)
         if not isinstance(group, ClassicGroup):
-            if group is not None:
+            if group is not None and not isinstance(group, UnservedGroup):
                 return self._elsewhere.leave(group, request, ticket, now_ms)
             group = self.new_group(request.group_id)
         turn = Turn(now_ms)

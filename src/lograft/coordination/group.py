@@ -28,6 +28,9 @@ class GroupKind(Enum):
 
     classic = "classic"
     consumer = "consumer"
+    # Kept, not served: `unserved_groups`.
+    share = "share"
+    streams = "streams"
 
 
 class Group(Protocol):

@@ -63,7 +63,9 @@ def describe_group(shard: "GroupShard", ticket: Ticket, group_id: str) -> Outcom
     else:
         described = DescribedGroup(
             error_code=ErrorCode.group_id_not_found,
-            error_message=f"Group {group_id} not found.",
+            error_message=f"Group {group_id} not found."
+            if group is None
+            else f"Group {group_id} is not a classic group.",
             group_id=group_id,
             group_state=GroupState.dead.value,
         )

@@ -10,18 +10,20 @@ from dataclasses import replace
 from lograft.coordination.classic_groups import ClassicGroups
 from lograft.coordination.consumer_groups import ConsumerGroups
 from lograft.coordination.deadlines import Deadlines
-from lograft.coordination.errors import UnreadableRecord
 from lograft.coordination.foreign_groups import ForeignGroups
 from lograft.coordination.group import Group, GroupFamily, Replay
 from lograft.coordination.hosted_members import HostedMembers
 from lograft.coordination.offset_expiry import OffsetUpkeep
 from lograft.coordination.offset_table import Committed, OffsetTable
 from lograft.coordination.types import NOTHING, RETRY_MS, Outcome, Record, Reply, Surroundings
+from lograft.coordination.unserved_groups import UnservedGroups
 from lograft.metadata.delta import MetadataDelta
 from lograft.metadata.errors import Refused
 from lograft.model.errors import ErrorCode
 from lograft.model.types import NO_PRODUCER_EPOCH, NO_PRODUCER_ID, Offset
 from lograft.wire.message import Message
+from lograft.wire.records.legacy_offset_commit_key import LegacyOffsetCommitKey
+from lograft.wire.records.legacy_offset_commit_value import LegacyOffsetCommitValue
 from lograft.wire.records.offset_commit_key import OffsetCommitKey
 from lograft.wire.records.offset_commit_value import OffsetCommitValue
 
@@ -39,6 +41,7 @@ class GroupShard:
         self._replays: dict[type[Message], Replay] = {}
         self.upkeep = OffsetUpkeep(self)
         self.foreign = ForeignGroups(self)
+        self.unserved = UnservedGroups(self)
         self.consumer = ConsumerGroups(self)
         self.classic = ClassicGroups(self, HostedMembers(self.consumer))
         self.add_family(self.classic)
@@ -71,9 +74,12 @@ class GroupShard:
             self._replay_offset(key, record.value, offset, producer_id)
             return
         replay = self._replays.get(type(key))
-        if replay is None:
-            raise UnreadableRecord(f"a {type(key).__name__} has no place here")
-        replay(key, record.value)
+        if replay is not None:
+            replay(key, record.value)
+        elif isinstance(key, LegacyOffsetCommitKey):
+            self._replay_legacy_offset(key, record.value, offset)
+        else:
+            self.unserved.replay(key, record.value)
 
     def _replay_offset(
         self, key: OffsetCommitKey, value: Message | None, offset: Offset, producer_id: int
@@ -90,6 +96,20 @@ class GroupShard:
         else:
             self.offsets.set_pending(producer_id, key.group, key.topic, key.partition, committed)
 
+    def _replay_legacy_offset(
+        self, key: LegacyOffsetCommitKey, value: Message | None, offset: Offset
+    ) -> None:
+        """Of Kafka 0.8, which compaction has left untouched since."""
+        assert value is None or isinstance(value, LegacyOffsetCommitValue), value
+        current = OffsetCommitKey(group=key.group, topic=key.topic, partition=key.partition)
+        if value is not None:
+            value = OffsetCommitValue(
+                offset=value.offset,
+                metadata=value.metadata,
+                commit_timestamp=value.commit_timestamp,
+            )
+        self._replay_offset(current, value, offset, NO_PRODUCER_ID)
+
     def replay_marker(self, producer_id: int, producer_epoch: int, *, committed: bool) -> None:
         self.offsets.end_transaction(producer_id, committed=committed)
 
@@ -99,6 +119,9 @@ class GroupShard:
         self.upkeep.on_loaded(now_ms)
         self.foreign.on_loaded()
         return _merged([family.on_loaded(now_ms) for family in self.families])
+
+    def load_notes(self) -> Sequence[str]:
+        return self.unserved.load_notes()
 
     def on_unloaded(self) -> Sequence[Reply]:
         return [reply for family in self.families for reply in family.on_unloaded()]
@@ -130,6 +153,7 @@ class GroupShard:
 
     def statistics(self) -> dict[str, int]:
         counts = {"groups": len(self.groups), "group_offsets": len(self.offsets)}
+        counts.update(self.unserved.statistics())
         for family in self.families:
             counts.update(family.statistics())
         return counts

@@ -9,8 +9,8 @@ from collections.abc import Collection, Iterator, Sequence
 from typing import Final, NamedTuple
 from weakref import WeakValueDictionary
 
-from lograft.coordination.patterns import NoPattern, compiled
 from lograft.coordination.types import TakesLong
+from lograft.model.patterns import NoPattern, compiled
 
 #: Of patterns, for each letter: some milliseconds at worst, mostly much less.
 STEPS_AT_ONCE: Final = 1_000_000

@@ -8,11 +8,11 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Final, NamedTuple
 
 from lograft.coordination.pattern_matching import PatternMatching
-from lograft.coordination.patterns import NoPattern
 from lograft.metadata.claims import unclaimed
 from lograft.metadata.errors import Refused
 from lograft.metadata.image import MetadataImage
 from lograft.model.errors import ErrorCode
+from lograft.model.patterns import NoPattern
 
 #: However many topics are created: a group's patterns are not matched again sooner.
 REFRESH_INTERVAL_MS_MIN: Final = 10_000

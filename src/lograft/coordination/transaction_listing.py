@@ -1,12 +1,12 @@
 """What the admin client is told of transactions: ListTransactions, DescribeTransactions."""
 
-from lograft.coordination.patterns import NoPattern, compiled
 from lograft.coordination.transaction import Transaction
 from lograft.coordination.transaction_shard import TransactionShard
 from lograft.coordination.transaction_states import BY_NAME
 from lograft.coordination.types import Outcome, Ticket
 from lograft.metadata.errors import Refused
 from lograft.model.errors import ErrorCode
+from lograft.model.patterns import NoPattern, compiled
 from lograft.wire.messages import describe_transactions, list_transactions
 from lograft.wire.messages.list_transactions import (
     ListTransactionsRequest,

@@ -388,6 +388,9 @@ class TransactionShard:
             ]
         )
 
+    def load_notes(self) -> Sequence[str]:
+        return ()
+
     def on_unloaded(self) -> Sequence[Reply]:
         return ()
 

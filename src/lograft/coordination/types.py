@@ -114,6 +114,9 @@ class Core(Protocol):
     def on_loaded(self, now_ms: int) -> Outcome:
         """All of the log is replayed: arm timers, clean up."""
 
+    def load_notes(self) -> Sequence[str]:
+        """What an operator should know about the log that was loaded, one sentence each."""
+
     def on_unloaded(self) -> Sequence[Reply]:
         """Leadership is lost: what parked requests are told. Those that are not named get
         NotCoordinator."""

@@ -43,6 +43,8 @@ from lograft.wire.records.register_controller_record import (
 )
 from lograft.wire.records.unregister_broker_record import UnregisterBrokerRecord
 
+#: The metadata.version from which registrations hold cordoned log dirs.
+CORDONED_LOG_DIRS_SINCE: Final = 30
 #: PLAINTEXT, SSL, SASL_PLAINTEXT, SASL_SSL.
 SECURITY_PROTOCOLS: Final = 4
 
@@ -122,6 +124,9 @@ def heartbeat(
     broker = _registered(image, request.broker_id, request.broker_epoch)
     is_caught_up = request.current_metadata_offset >= broker.epoch
     records: list[Message] = []
+    cordoned = request.cordoned_log_dirs
+    if cordoned is not None and image.metadata_version >= CORDONED_LOG_DIRS_SINCE:
+        records += _cordon(broker, cordoned)
     fenced, may_go = broker.fenced, False
     offline = [d for d in request.offline_log_dirs if d in broker.log_dirs]
     has_disk = len(offline) < len(broker.log_dirs) or not broker.log_dirs
@@ -166,6 +171,13 @@ def heartbeat(
         is_caught_up=is_caught_up, is_fenced=fenced, should_shut_down=may_go
     )
     return Outcome(tuple(records), reply, atomic=False)
+
+
+def _cordon(broker: BrokerState, cordoned: list[UUID]) -> Iterator[Message]:
+    if set(cordoned) != set(broker.cordoned_log_dirs or ()):
+        yield BrokerRegistrationChangeRecord(
+            broker_id=broker.broker_id, broker_epoch=broker.epoch, cordoned_log_dirs=cordoned
+        )
 
 
 def fence_broker(image: MetadataImage, broker_id: int, *, config: BrokerConfig) -> Outcome[None]:

@@ -29,8 +29,9 @@ from lograft.metadata.types import (
     ResourceType,
 )
 from lograft.model.broker_config_table import BROKER_CONFIGS, DYNAMIC_BROKER_CONFIGS
-from lograft.model.broker_configs import BrokerConfig, validate_dynamic
+from lograft.model.broker_configs import BrokerConfig
 from lograft.model.config_keys import Alteration, AlterOperation, ConfigKey, altered
+from lograft.model.dynamic_configs import validate_dynamic
 from lograft.model.errors import ErrorCode, InvalidConfig, InvalidInput
 from lograft.model.topic_configs import TOPIC_CONFIGS, validate_topic_configs
 from lograft.wire.message import Message
@@ -93,7 +94,7 @@ def alter_configs(
         )
         try:
             _check_resource(image, resource, twice)
-            wanted = _with_claim(image, resource, _plain_values(resource.configs))
+            wanted = _with_claim(image, resource, replaced_values(resource))
             records += _changes(image, resource, wanted, wanted, config, users)
         except Refused as refusal:
             response.error_code, response.error_message = refusal.code, refusal.message
@@ -122,14 +123,8 @@ def incremental_alter_configs(
         )
         try:
             _check_resource(image, resource, twice)
-            alterations = _alterations(resource.configs)
-            key = ConfigResource(resource.resource_type, resource.resource_name)
-            current = image.configs.get(key, {})
-            try:
-                wanted = altered(_keys_of(resource.resource_type), current, alterations)
-            except InvalidConfig as error:
-                raise Refused(ErrorCode.invalid_config, str(error)) from None
-            named = [alteration.name for alteration in alterations]
+            wanted = altered_values(image, resource)
+            named = [each.name for each in resource.configs]
             changes = _changes(image, resource, wanted, named, config, users)
             _check_partitions(image, request, resource)
             resized += _resized(image, request, resource, config)
@@ -204,8 +199,10 @@ def _check_resource(image: MetadataImage, resource: _Resource, twice: bool) -> N
                     ErrorCode.invalid_request,
                     f"'{name}' is no broker: give its number, or '' for all brokers.",
                 )
-            if name and int(name) not in image.brokers:
-                raise Refused(ErrorCode.invalid_request, f"Broker {name} is not registered.")
+            if name and int(name) not in (image.brokers | image.controllers):
+                raise Refused(
+                    ErrorCode.broker_id_not_registered, f"Broker {name} is not registered."
+                )
         case ResourceType.client_metrics | ResourceType.group:
             if not name:
                 raise Refused(ErrorCode.invalid_request, "The resource needs a name.")
@@ -216,9 +213,10 @@ def _check_resource(image: MetadataImage, resource: _Resource, twice: bool) -> N
             )
 
 
-def _plain_values(configs: Iterable[replacing.AlterableConfig]) -> dict[str, str]:
+def replaced_values(resource: replacing.AlterConfigsResource) -> dict[str, str]:
+    """All explicit values of the resource after AlterConfigs."""
     values: dict[str, str] = {}
-    for one in configs:
+    for one in resource.configs:
         if one.name in values:
             raise Refused(ErrorCode.invalid_request, f"The setting {one.name} is given twice.")
         if one.value is None:
@@ -227,6 +225,18 @@ def _plain_values(configs: Iterable[replacing.AlterableConfig]) -> dict[str, str
             )
         values[one.name] = one.value
     return values
+
+
+def altered_values(
+    image: MetadataImage, resource: incremental.AlterConfigsResource
+) -> dict[str, str]:
+    """All explicit values of the resource after IncrementalAlterConfigs."""
+    key = ConfigResource(resource.resource_type, resource.resource_name)
+    alterations = _alterations(resource.configs)
+    try:
+        return altered(_keys_of(key.type), image.configs.get(key, {}), alterations)
+    except InvalidConfig as error:
+        raise Refused(ErrorCode.invalid_config, str(error)) from None
 
 
 def _with_claim(

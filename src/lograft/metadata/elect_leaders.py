@@ -39,7 +39,10 @@ def elect_leaders(
 ) -> Outcome[ElectLeadersResponse]:
     """Each partition by itself. Without partitions all are meant, and those that need no election
     are left out of the answer. Partitions in raft mode are refused: their leaders can be asked to
-    hand over, which is not a matter of records."""
+    hand over, which is not a matter of records.
+
+    A request of Lograft's own clients may name the broker that should lead (`leader`): it is
+    elected if it is in sync and alive, wherever it stands among the replicas."""
     try:
         kind = ElectionType(request.election_type)
     except ValueError:
@@ -47,6 +50,13 @@ def elect_leaders(
             ErrorCode.invalid_request,
             f"{request.election_type} is no kind of election: 0 is preferred, 1 is unclean.",
         ) from None
+    if request.leader != NO_NODE and (
+        request.topic_partitions is None or kind is not ElectionType.preferred
+    ):
+        raise Refused(
+            ErrorCode.invalid_request,
+            "An election of a certain broker names its partitions and is not unclean.",
+        )
     conditions = Conditions(image, config)
     records: dict[tuple[str, int], PartitionChangeRecord] = {}
     results = []
@@ -62,7 +72,9 @@ def elect_leaders(
                             f"One request holds at most {ELECTIONS_PER_REQUEST_MAX} elections:"
                             " ask again for the rest.",
                         )
-                    records[name, index] = _elect(image, conditions, kind, name, index)
+                    records[name, index] = _elect(
+                        image, conditions, kind, name, index, leader=request.leader
+                    )
             except Refused as refusal:
                 if request.topic_partitions is None and (
                     refusal.code == ErrorCode.election_not_needed
@@ -131,7 +143,13 @@ def _asked(
 
 
 def _elect(
-    image: MetadataImage, conditions: Conditions, kind: ElectionType, name: str, index: int
+    image: MetadataImage,
+    conditions: Conditions,
+    kind: ElectionType,
+    name: str,
+    index: int,
+    *,
+    leader: int,
 ) -> PartitionChangeRecord:
     topic = image.topic(name)
     if topic is None or index not in topic.partitions:
@@ -140,8 +158,11 @@ def _elect(
         )
     state = topic.partitions[index]
     elects = controller_elects(state)
+    wanted = state.replicas[0] if leader == NO_NODE else leader
+    if leader != NO_NODE:
+        _check_candidate(conditions, state, leader, f"{name}-{index}")
     # What the image says of a raft partition's leader is only what it was told last.
-    if not _needs(state, kind) and (elects or kind is ElectionType.preferred):
+    if not _needs(state, kind, wanted) and (elects or kind is ElectionType.preferred):
         raise Refused(
             ErrorCode.election_not_needed, f"{name}-{index} has the leader it should have."
         )
@@ -154,6 +175,7 @@ def _elect(
     change = PartitionChange(conditions, topic, index)
     if kind is ElectionType.preferred:
         change.election = Election.PREFERRED
+        change.preferred = wanted
     else:
         change.election = Election.UNCLEAN
     record = change.build()
@@ -161,8 +183,7 @@ def _elect(
         if kind is ElectionType.preferred:
             raise Refused(
                 ErrorCode.preferred_leader_not_available,
-                f"Broker {state.replicas[0]} cannot lead {name}-{index}: it is down or not in"
-                " sync.",
+                f"Broker {wanted} cannot lead {name}-{index}: it is down or not in sync.",
             )
         raise Refused(
             ErrorCode.eligible_leaders_not_available,
@@ -171,7 +192,29 @@ def _elect(
     return record
 
 
-def _needs(state: PartitionState, kind: ElectionType) -> bool:
+def _check_candidate(conditions: Conditions, state: PartitionState, leader: int, name: str) -> None:
+    """Where the replicas elect their leader themselves, the voters decide whether it is in sync."""
+    if leader not in state.replicas:
+        replicas = ", ".join(map(str, state.replicas))
+        raise Refused(
+            ErrorCode.invalid_replica_assignment,
+            f"Broker {leader} is no replica of {name}; its replicas are {replicas}.",
+        )
+    if leader == state.leader:
+        return
+    reason = ""
+    if not conditions.may_lead(state, leader):
+        reason = "it is down, fenced or shutting down, or its log dir has failed"
+    elif controller_elects(state) and leader not in state.isr:
+        reason = "it is not in sync"
+    if reason:
+        raise Refused(
+            ErrorCode.preferred_leader_not_available,
+            f"Broker {leader} cannot lead {name}: {reason}.",
+        )
+
+
+def _needs(state: PartitionState, kind: ElectionType, wanted: int) -> bool:
     if kind is ElectionType.preferred:
-        return state.leader != state.replicas[0]
+        return state.leader != wanted
     return state.leader == NO_NODE

@@ -24,7 +24,7 @@ from lograft.wire.records.partition_change_record import PartitionChangeRecord
 
 
 class Election(Enum):
-    #: The first replica leads if it can.
+    #: The preferred replica leads if it can: the first one, or the one that the request names.
     PREFERRED = "preferred"
     #: The present leader stays if it can.
     ONLINE = "online"
@@ -50,6 +50,7 @@ class PartitionChange:
         "index",
         "isr",
         "lost",
+        "preferred",
         "recovery",
         "removing",
         "replicas",
@@ -70,6 +71,8 @@ class PartitionChange:
         self.elr = before.elr
         self.recovery = before.leader_recovery
         self.election = Election.ONLINE
+        #: For a preferred election; None: the first replica.
+        self.preferred: int | None = None
         #: A broker that stopped without closing its logs: it may lack what it once had.
         self.lost: int = NO_NODE
         #: Where replicas lie that are new or have moved.
@@ -138,7 +141,9 @@ class PartitionChange:
 
     def _elect(self) -> int:
         before = self.before
-        first = (self.replicas[0],) if self.election is Election.PREFERRED else ()
+        first: tuple[int, ...] = ()
+        if self.election is Election.PREFERRED:
+            first = (self.replicas[0] if self.preferred is None else self.preferred,)
         candidate: int
         for candidate in (*first, before.leader, *self.replicas):
             if self._holds_everything(candidate) and self._may_lead(candidate):

@@ -1,7 +1,7 @@
 """Which features this release has, and the decision to raise or lower their levels."""
 
-from collections.abc import Iterator
-from typing import Final
+from collections.abc import Iterator, Mapping
+from typing import Final, NamedTuple
 
 from lograft.metadata.config_effects import uniform_min_isr
 from lograft.metadata.errors import Refused
@@ -17,7 +17,7 @@ from lograft.metadata.types import (
     VersionRange,
 )
 from lograft.model.errors import ErrorCode
-from lograft.model.feature_levels import NEEDS_METADATA_VERSION
+from lograft.model.feature_levels import METADATA_CHANGES, NEEDS_METADATA_VERSION
 from lograft.wire.message import Message
 from lograft.wire.messages.update_features import (
     FeatureUpdateKey,
@@ -38,11 +38,26 @@ SUPPORTED: Final[dict[str, VersionRange]] = {
     REPLICATION_VERSION: VersionRange(0, 1),
     TRANSACTION_VERSION: VersionRange(0, 2),
 }
+#: Features of Kafka 4.3 that Lograft has not built. Their levels are stored, for Kafka to find, but
+#: not finalised for clients.
+STORED: Final[dict[str, VersionRange]] = {
+    "share.version": VersionRange(0, 1),
+    "streams.version": VersionRange(0, 1),
+}
 LATEST_METADATA_VERSION: Final = SUPPORTED[METADATA_VERSION].max_version
 
 UPGRADE: Final = 1
 SAFE_DOWNGRADE: Final = 2
 UNSAFE_DOWNGRADE: Final = 3
+
+
+class Controller(NamedTuple):
+    """What the decision needs to know of the active controller beside the image."""
+
+    #: The level of kraft.version, which is in the quorum's own log.
+    kraft_version: int = 0
+    #: Of its properties file, for a log that says nothing about it.
+    min_insync_replicas: int = 1
 
 
 def effective_levels(image: MetadataImage, *, kraft_version: int = 0) -> dict[str, int]:
@@ -59,68 +74,116 @@ def update_features(
     request: UpdateFeaturesRequest,
     *,
     version: int,
-    min_insync_replicas: int = 1,
+    controller: Controller,
 ) -> Outcome[UpdateFeaturesResponse]:
-    """All or nothing: one error answers for the whole request. `min_insync_replicas`: of the
-    controller's file, for a log that says nothing about it."""
+    """All or nothing: one error answers for the whole request."""
+    updates = {update.feature: update for update in request.feature_updates}
+    proposed = image.features | {name: update.max_version_level for name, update in updates.items()}
+    response = UpdateFeaturesResponse(
+        error_message=None,
+        results=[UpdatableFeatureResult(feature=name, error_message=None) for name in updates],
+    )
     records: list[Message] = []
-    results = []
-    refusal: Refused | None = None
-    for update in request.feature_updates:
-        try:
-            changed = _update(image, update, version=version)
-            records += changed
-            if changed and update.feature == ELR_VERSION:
-                records += _elr_changes(image, changed[0].feature_level, min_insync_replicas)
-        except Refused as error:
-            refusal = refusal or error
-        results.append(UpdatableFeatureResult(feature=update.feature, error_message=None))
-    response = UpdateFeaturesResponse(error_message=None, results=results)
-    if refusal is not None:
-        records.clear()
+    try:
+        for name, update in updates.items():
+            change = _Change(name, update.max_version_level, _kind_of(update, version))
+            level = _checked_level(image, change, proposed, controller)
+            if level is not None:
+                records.append(FeatureLevelRecord(name=name, feature_level=level))
+                if name == ELR_VERSION:
+                    records += _elr_changes(image, level, controller.min_insync_replicas)
+    except Refused as refusal:
         response.error_code, response.error_message = refusal.code, refusal.message
-        results.clear()
-    if request.validate_only:
-        records.clear()
-    return Outcome(tuple(records), response)
+        response.results.clear()
+        return Outcome((), response)
+    return Outcome(() if request.validate_only else tuple(records), response)
 
 
-def _update(
-    image: MetadataImage, update: FeatureUpdateKey, *, version: int
-) -> list[FeatureLevelRecord]:
-    name, level = update.feature, update.max_version_level
-    supported = SUPPORTED.get(name)
-    if supported is None:
-        raise _refused(f"The feature {name} is not known here")
-    if level < 0 or (level and level not in supported) or (not level and name == METADATA_VERSION):
-        raise _refused(
-            f"{name} takes levels {supported.min_version} to {supported.max_version}, not {level}"
-        )
-    for broker in image.brokers.values():
-        versions = broker.features.get(name)
-        if level and (versions is None or level not in versions):
-            raise _refused(f"Broker {broker.broker_id} does not take {name} {level}")
-    if name == KRAFT_VERSION:
-        raise _refused("kraft.version is set when the quorum is formatted and cannot change yet")
-    current = image.features.get(name, 0)
-    if version == 0:
-        kind = SAFE_DOWNGRADE if update.allow_downgrade else UPGRADE
-    else:
-        kind = update.upgrade_type
+class _Change(NamedTuple):
+    feature: str
+    level: int
+    #: UPGRADE, SAFE_DOWNGRADE, UNSAFE_DOWNGRADE, or a number that Kafka does not know.
+    kind: int
+
+
+def _kind_of(update: FeatureUpdateKey, version: int) -> int:
+    """Version 0 can only raise levels: Kafka ignores its `allow_downgrade`."""
+    return UPGRADE if version == 0 else update.upgrade_type
+
+
+def _checked_level(
+    image: MetadataImage, change: _Change, proposed: Mapping[str, int], controller: Controller
+) -> int | None:
+    """The level to be stored; None: nothing changes. Checks in Kafka's order."""
+    name, level, kind = change
     if kind not in (UPGRADE, SAFE_DOWNGRADE, UNSAFE_DOWNGRADE):
-        raise _refused(f"{kind} is no way to change a feature: 1 raises, 2 and 3 lower it")
+        raise _refused(f"{kind} is no upgrade type: use 1 (upgrade), 2 (safe) or 3 (unsafe)")
+    if level < 0:
+        raise _refused(f"{name} cannot have the negative level {level}")
+    _check_support(image, name, level)
+    is_kraft_version = name == KRAFT_VERSION
+    current = controller.kraft_version if is_kraft_version else image.features.get(name, 0)
     if level < current and kind == UPGRADE:
-        raise _refused(f"{name} is at {current}; {level} would lower it: ask for a downgrade")
+        raise _refused(
+            f"{name} is at level {current}: lowering it to {level} requires a safe or unsafe"
+            " downgrade"
+        )
     if level > current and kind != UPGRADE:
-        raise _refused(f"{name} is at {current}; {level} would raise it: ask for an upgrade")
-    if name == METADATA_VERSION and level < current and kind != UNSAFE_DOWNGRADE:
-        raise _refused("Lowering metadata.version may lose metadata: ask for an unsafe downgrade")
-    needed = NEEDS_METADATA_VERSION.get((name, level), 0)
-    if image.metadata_version < needed:
-        raise _refused(f"{name} {level} needs metadata.version {needed}")
+        raise _refused(f"{name} is at level {current}: raising it to {level} requires an upgrade")
     if level == current:
-        return []
-    return [FeatureLevelRecord(name=name, feature_level=level)]
+        return None
+    if is_kraft_version:
+        raise _refused(
+            "kraft.version cannot be lowered"
+            if level < current
+            else "kraft.version is set when the quorum is formatted and cannot change yet"
+        )
+    if name == METADATA_VERSION:
+        if level < current:
+            _check_metadata_downgrade(current, level, kind)
+        return level
+    needed = NEEDS_METADATA_VERSION.get((name, level), 0)
+    if proposed.get(METADATA_VERSION, 0) < needed:
+        raise _refused(f"{name} {level} requires metadata.version {needed}")
+    return level
+
+
+def _check_support(image: MetadataImage, name: str, level: int) -> None:
+    """By this controller, then by every broker and controller that has registered."""
+    known = SUPPORTED.get(name) or STORED.get(name)
+    if known is None:
+        raise _refused(f"The feature {name} is unknown")
+    if level not in known:
+        raise _refused(
+            f"{name} takes levels {known.min_version} to {known.max_version}, not {level}"
+        )
+    if level == 0:
+        return
+    nodes: list[tuple[str, Mapping[str, VersionRange]]] = [
+        *((f"Broker {one.broker_id}", one.features) for one in image.brokers.values()),
+        *((f"Controller {one.controller_id}", one.features) for one in image.controllers.values()),
+    ]
+    for node, features in nodes:
+        if name in STORED and REPLICATION_VERSION in features:
+            continue  # a Lograft node, which ignores the feature
+        versions = features.get(name)
+        if versions is None or level not in versions:
+            raise _refused(f"{node} does not support {name} {level}")
+
+
+def _check_metadata_downgrade(current: int, level: int, kind: int) -> None:
+    """Kafka lowers metadata.version only where no version in between has changed the records."""
+    changed = [one for one in METADATA_CHANGES if level < one <= current]
+    if not changed:
+        return
+    raise _refused(
+        f"metadata.version cannot be lowered from {current} to {level}: "
+        + (
+            "unsafe downgrades are not supported"
+            if kind == UNSAFE_DOWNGRADE
+            else f"version {changed[0]} changed the metadata records, which might be lost"
+        )
+    )
 
 
 def _elr_changes(image: MetadataImage, level: int, min_insync_replicas: int) -> Iterator[Message]:

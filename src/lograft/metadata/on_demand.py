@@ -7,6 +7,7 @@ from lograft.metadata.image import MetadataImage
 from lograft.metadata.types import ON_DEMAND_MAX, ResourceType
 from lograft.model.broker_configs import BrokerConfig
 from lograft.model.errors import ErrorCode
+from lograft.model.types import INTERNAL_TOPICS
 from lograft.wire.messages.create_partitions import CreatePartitionsRequest, CreatePartitionsTopic
 from lograft.wire.messages.create_topics import (
     CreatableTopic,
@@ -37,11 +38,18 @@ def creation_request(
     )
 
 
+def on_demand_max(image: MetadataImage, topic_name: str) -> int | None:
+    """Up to how many partitions a topic grows when producers write to them; None: it does not.
+    Internal topics never do, since their number of partitions says who coordinates what."""
+    text = image.config_of(ResourceType.topic, topic_name).get(ON_DEMAND_MAX)
+    return None if text is None or topic_name in INTERNAL_TOPICS else int(text)
+
+
 def growth_request(
     image: MetadataImage, topic_name: str, index: int, *, timeout_ms: int
 ) -> CreatePartitionsRequest | None:
-    """Someone produces to partition `index` of a topic that was created on demand: it grows up to
-    that partition, if its own limit (a topic setting) allows it. None: the partition is there."""
+    """The request that lets a topic grow up to partition `index`, to which a producer writes. None:
+    the partition exists. Raises Refused where the topic's setting does not allow it."""
     topic = image.topic(topic_name)
     if topic is None or index < 0:
         raise Refused(
@@ -49,17 +57,18 @@ def growth_request(
         )
     if index < len(topic.partitions):
         return None
-    limit = image.config_of(ResourceType.topic, topic_name).get(ON_DEMAND_MAX)
+    limit = on_demand_max(image, topic_name)
     if limit is None:
         raise Refused(
             ErrorCode.unknown_topic_or_partition,
-            f"There is no partition {topic_name}-{index}, and the topic was not created on demand.",
+            f"There is no partition {topic_name}-{index}, and the topic does not create partitions"
+            f" on demand: add it with CreatePartitions, or set {ON_DEMAND_MAX} of the topic.",
         )
-    if index >= int(limit):
+    if index >= limit:
         raise Refused(
             ErrorCode.invalid_partitions,
-            f"Partition {topic_name}-{index} is beyond the {limit} that are created on demand"
-            f" ({ON_DEMAND_MAX}): create it with CreatePartitions, or raise the limit.",
+            f"Partition {topic_name}-{index} is beyond the {limit} that the topic creates on"
+            f" demand: add it with CreatePartitions, or raise {ON_DEMAND_MAX} of the topic.",
         )
     return CreatePartitionsRequest(
         topics=[CreatePartitionsTopic(name=topic_name, count=index + 1, assignments=None)],

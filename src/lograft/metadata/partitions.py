@@ -1,7 +1,7 @@
 """Decisions about partitions: new ones for a topic that exists."""
 
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Container, Sequence
 from typing import Final
 from uuid import UUID
 
@@ -69,8 +69,14 @@ def create_partitions(
 
 
 def placed(
-    image: MetadataImage, topic_name: str, indexes: range, *, replication_factor: int
+    image: MetadataImage,
+    topic_name: str,
+    indexes: range,
+    *,
+    replication_factor: int,
+    holders: Container[int] = (),
 ) -> list[tuple[int, ...]]:
+    """A broker whose log dirs are all cordoned takes no new replica; `holders` have theirs."""
     topic = image.topic(topic_name)
     led = Counter(p.leader for p in topic.partitions.values()) if topic is not None else None
     return place_partitions(
@@ -86,6 +92,7 @@ def placed(
                 len(image.held_by.get(broker.broker_id, ())),
             )
             for broker in image.brokers.values()
+            if broker.takes_replicas or broker.broker_id in holders
         ],
         topic_leaders=led,
     )

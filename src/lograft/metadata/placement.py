@@ -6,17 +6,13 @@ its own share only. Two rules bend the walk: replicas go to different racks whil
 and a broker that has its fair share of leaders, or of replicas, is passed by.
 """
 
-from bisect import bisect_right
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Mapping
 from functools import lru_cache
-from hashlib import blake2b
-from itertools import chain, islice
-from typing import Final, Generic, NamedTuple, TypeVar
+from typing import Final, NamedTuple
 
 from lograft.metadata.errors import Refused
 from lograft.model.errors import ErrorCode
-
-N = TypeVar("N", int, str)
+from lograft.model.hash_ring import Ring, ring_places
 
 VIRTUAL_NODES: Final = 128
 #: How far above the cluster's average a broker may lead before the ring passes it by.
@@ -34,34 +30,6 @@ class Candidate(NamedTuple):
     #: What it leads and holds already, in all topics.
     leaders: int = 0
     replicas: int = 0
-
-
-class Ring(Generic[N]):
-    """Nodes at many points each: brokers here, consumers in `coordination/assignors_consistent`."""
-
-    __slots__ = ("_nodes", "_points")
-
-    def __init__(self, places: Iterable[tuple[int, N]]) -> None:
-        ordered = sorted(places)
-        self._points = [point for point, _ in ordered]
-        self._nodes: list[N] = [node for _, node in ordered]
-
-    def clockwise(self, key: str) -> Iterator[N]:
-        """Once around from the key on; a node comes as often as it has points."""
-        start = bisect_right(self._points, _hash(key))
-        return chain(islice(self._nodes, start, None), islice(self._nodes, start))
-
-    def walk(self, key: str) -> list[N]:
-        """All nodes, each once, in the order in which they stand clockwise of the key."""
-        return list(dict.fromkeys(self.clockwise(key)))
-
-
-def _hash(key: str) -> int:
-    return int.from_bytes(blake2b(key.encode(), digest_size=8).digest())
-
-
-def ring_places(kind: str, node: N, count: int) -> tuple[tuple[int, N], ...]:
-    return tuple((_hash(f"{kind} {node} {n}"), node) for n in range(count))
 
 
 @lru_cache(maxsize=4096)
@@ -100,9 +68,12 @@ def _check_factor(replication_factor: int, known: int, active: int) -> None:
     if replication_factor < 1:
         problem = "it must be at least 1"
     elif active == 0:
-        problem = f"all {known} registered brokers are fenced or shutting down"
+        problem = "all registered brokers are fenced, shut down or have all their log dirs cordoned"
     elif replication_factor > known:
-        problem = f"only {known} broker(s) are registered; start more, or ask for fewer replicas"
+        problem = (
+            f"only {known} registered broker(s) take new replicas; start more, uncordon log dirs,"
+            " or ask for fewer replicas"
+        )
     else:
         return
     raise Refused(

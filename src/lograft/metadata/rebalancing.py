@@ -92,7 +92,9 @@ def rebalance(image: MetadataImage, *, config: BrokerConfig) -> Outcome[bool]:
 
 def is_uneven(image: MetadataImage) -> bool:
     """Whether some broker holds far less than its share; False while one is down."""
-    if not image.brokers or not all(broker.is_active for broker in image.brokers.values()):
+    if not image.brokers or not all(
+        broker.is_active and broker.takes_replicas for broker in image.brokers.values()
+    ):
         return False
     held = [len(image.held_by.get(broker_id, ())) for broker_id in image.brokers]
     return min(held) + 1 < (1 - UNEVEN) * sum(held) / len(held)

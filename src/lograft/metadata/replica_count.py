@@ -64,6 +64,8 @@ def resize(
 def _replicas(image: MetadataImage, topic: TopicState, index: int, factor: int) -> list[int]:
     """Fewer: the first ones stay. More: those come that the ring would have chosen too."""
     now = target_of(topic.partitions[index])
-    (ring,) = placed(image, topic.name, range(index, index + 1), replication_factor=factor)
+    (ring,) = placed(
+        image, topic.name, range(index, index + 1), replication_factor=factor, holders=now
+    )
     wanted = [*now, *(broker for broker in ring if broker not in now)]
     return wanted[:factor]

@@ -11,6 +11,7 @@ from typing import Final
 from lograft.metadata.errors import Refused
 from lograft.model.broker_config_table import BROKER_CONFIGS
 from lograft.model.broker_configs import BrokerConfig
+from lograft.model.config_effects import NO_SHARE_GROUPS, NO_STREAMS_GROUPS
 from lograft.model.config_keys import (
     Between,
     ConfigKey,
@@ -25,8 +26,10 @@ from lograft.model.config_resolution import (
     Synonym,
     broker_synonyms,
     describe_override,
+    with_effect,
 )
 from lograft.model.errors import ErrorCode, InvalidConfig
+from lograft.model.patterns import NoPattern, compiled
 
 INT, STRING, BOOLEAN, LIST = (
     ConfigType.INT,
@@ -35,27 +38,28 @@ INT, STRING, BOOLEAN, LIST = (
     ConfigType.LIST,
 )
 
-ISOLATION_LEVELS: Final = ("read_committed", "read_uncommitted")
+SHARE, STREAMS = NO_SHARE_GROUPS, NO_STREAMS_GROUPS
+ISOLATION: Final = ("read_committed", "read_uncommitted")
 
 # fmt: off
 GROUP_CONFIGS: Final = table_of((
     ConfigKey("consumer.assignment.interval.ms", INT, "1000", Between(0)),
     ConfigKey("consumer.heartbeat.interval.ms", INT, "5000", Between(1)),
     ConfigKey("consumer.session.timeout.ms", INT, "45000", Between(1)),
-    ConfigKey("share.assignment.interval.ms", INT, "1000", Between(0)),
-    ConfigKey("share.auto.offset.reset", STRING, "latest"),
-    ConfigKey("share.delivery.count.limit", INT, "5", Between(2)),
-    ConfigKey("share.heartbeat.interval.ms", INT, "5000", Between(1)),
-    ConfigKey("share.isolation.level", STRING, "read_uncommitted", OneOf(ISOLATION_LEVELS)),
-    ConfigKey("share.partition.max.record.locks", INT, "2000", Between(100)),
-    ConfigKey("share.record.lock.duration.ms", INT, "30000", Between(1000)),
-    ConfigKey("share.renew.acknowledge.enable", BOOLEAN, "true"),
-    ConfigKey("share.session.timeout.ms", INT, "45000", Between(1)),
-    ConfigKey("streams.assignment.interval.ms", INT, "1000", Between(0)),
-    ConfigKey("streams.heartbeat.interval.ms", INT, "5000", Between(1)),
-    ConfigKey("streams.initial.rebalance.delay.ms", INT, "3000", Between(0)),
-    ConfigKey("streams.num.standby.replicas", INT, "0", Between(0)),
-    ConfigKey("streams.session.timeout.ms", INT, "45000", Between(1)),
+    ConfigKey("share.assignment.interval.ms", INT, "1000", Between(0), effect=SHARE),
+    ConfigKey("share.auto.offset.reset", STRING, "latest", effect=SHARE),
+    ConfigKey("share.delivery.count.limit", INT, "5", Between(2), effect=SHARE),
+    ConfigKey("share.heartbeat.interval.ms", INT, "5000", Between(1), effect=SHARE),
+    ConfigKey("share.isolation.level", STRING, "read_uncommitted", OneOf(ISOLATION), effect=SHARE),
+    ConfigKey("share.partition.max.record.locks", INT, "2000", Between(100), effect=SHARE),
+    ConfigKey("share.record.lock.duration.ms", INT, "30000", Between(1000), effect=SHARE),
+    ConfigKey("share.renew.acknowledge.enable", BOOLEAN, "true", effect=SHARE),
+    ConfigKey("share.session.timeout.ms", INT, "45000", Between(1), effect=SHARE),
+    ConfigKey("streams.assignment.interval.ms", INT, "1000", Between(0), effect=STREAMS),
+    ConfigKey("streams.heartbeat.interval.ms", INT, "5000", Between(1), effect=STREAMS),
+    ConfigKey("streams.initial.rebalance.delay.ms", INT, "3000", Between(0), effect=STREAMS),
+    ConfigKey("streams.num.standby.replicas", INT, "0", Between(0), effect=STREAMS),
+    ConfigKey("streams.session.timeout.ms", INT, "45000", Between(1), effect=STREAMS),
 ))
 CLIENT_METRICS_CONFIGS: Final = table_of((
     ConfigKey("interval.ms", INT, "300000"),
@@ -63,6 +67,12 @@ CLIENT_METRICS_CONFIGS: Final = table_of((
     ConfigKey("metrics", LIST, "", ListOf()),
 ))
 # fmt: on
+
+CLIENT_METRICS_DOCS: Final = {
+    "interval.ms": "How often a client pushes its metrics.",
+    "match": "Clients of the subscription: <name>=<regular expression>; all entries must match.",
+    "metrics": "Prefixes of the names of metrics to push; * is every metric, empty is none.",
+}
 
 INTERVAL_MS_MIN: Final = 100
 INTERVAL_MS_MAX: Final = 3_600_000
@@ -140,6 +150,17 @@ def describe_client_metrics(
     ]
 
 
+def group_documentation(name: str) -> str | None:
+    """A group's setting has the meaning of the broker's setting that it overrides."""
+    from lograft.model.broker_config_docs import BROKER_DOCS
+
+    return with_effect(BROKER_DOCS.get(f"group.{name}"), GROUP_CONFIGS.get(name))
+
+
+def client_metrics_documentation(name: str) -> str | None:
+    return with_effect(CLIENT_METRICS_DOCS.get(name), CLIENT_METRICS_CONFIGS.get(name))
+
+
 def _parsed(key: ConfigKey, text: str) -> object:
     try:
         return key.parse(text)
@@ -159,15 +180,23 @@ def _check_limits(name: str, value: int, config: BrokerConfig) -> None:
             )
 
 
-def _check_match(pattern: str) -> None:
-    name, equals, expression = pattern.partition("=")
-    try:
-        re.compile(expression)
-    except re.error:
-        equals = ""
-    if not equals or name.strip() not in MATCH_KEYS:
+def _check_match(text: str) -> None:
+    if text.count("=") != 1 or (split := split_match(text))[0] not in MATCH_KEYS:
         raise Refused(
             ErrorCode.invalid_config,
-            f"'{pattern}' does not match clients: write <one of {', '.join(sorted(MATCH_KEYS))}>"
+            f"'{text}' does not match clients: write <one of {', '.join(sorted(MATCH_KEYS))}>"
             "=<regular expression>.",
         )
+    try:
+        compiled(split[1])
+    except NoPattern as error:
+        raise Refused(
+            ErrorCode.invalid_config,
+            f"'{text}' does not match clients: {error}. The regular expressions are those of RE2,"
+            " without look-ahead and back-references.",
+        ) from None
+
+
+def split_match(text: str) -> tuple[str, str]:
+    name, _, expression = text.partition("=")
+    return name.strip(), expression.strip()

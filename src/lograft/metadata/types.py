@@ -27,8 +27,8 @@ ELR_VERSION: Final = "eligible.leader.replicas.version"
 GROUP_VERSION: Final = "group.version"
 TRANSACTION_VERSION: Final = "transaction.version"
 
-#: Topic setting: up to how many partitions the topic grows when someone produces beyond its last.
-#: Only topics that were created on demand have it.
+#: Topic setting: up to how many partitions the topic grows when a producer writes beyond its last.
+#: Topics that are created automatically may get it from the broker's settings.
 ON_DEMAND_MAX: Final = "auto.create.partitions.max"
 #: Topic settings: which groups may read it, and which one where it is one (metadata/claims.py).
 SUBSCRIPTION_MODE: Final = "subscription.mode"
@@ -146,6 +146,14 @@ class BrokerState:
         if is_reserved_directory(directory):
             return directory != LOST_DIRECTORY
         return not self.log_dirs  # a broker from before there were ids
+
+    @property
+    def takes_replicas(self) -> bool:
+        """Whether new replicas may be placed on it: not where all its log dirs are cordoned
+        (KIP-1066)."""
+        if not self.log_dirs or self.cordoned_log_dirs is None:
+            return True
+        return any(directory not in self.cordoned_log_dirs for directory in self.log_dirs)
 
     @property
     def default_directory(self) -> UUID:

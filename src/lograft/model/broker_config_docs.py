@@ -7,7 +7,7 @@ _TEXT: Final = """\
 add.partitions.to.txn.retry.backoff.max.ms: Longest time the broker retries adding partitions to a transaction while the previous one ends.
 add.partitions.to.txn.retry.backoff.ms: Pause between those retries.
 advertised.listeners: Addresses that clients and other nodes are told to use; listeners by default.
-alter.config.policy.class.name: Policy class that judges changes of settings; Lograft loads no Java classes.
+alter.config.policy.class.name: Policy class that judges changes of settings.
 alter.log.dirs.replication.quota.window.num: Samples kept for the quota of moves between log dirs.
 alter.log.dirs.replication.quota.window.size.seconds: Length of one such sample.
 authorizer.class.name: Who decides what a principal may do; empty allows everything.
@@ -18,12 +18,12 @@ broker.heartbeat.interval.ms: How often a broker tells the controller that it is
 broker.id: Older name of node.id.
 broker.rack: Rack or zone of this broker, used to spread replicas.
 broker.session.timeout.ms: How long a broker may be silent before the controller fences it.
-client.quota.callback.class: Class that computes quotas; Lograft loads no Java classes.
+client.quota.callback.class: Class that computes quotas.
 compression.gzip.level: Level used when the broker itself compresses with gzip.
 compression.lz4.level: Level used when the broker itself compresses with lz4.
 compression.type: Codec of stored batches; 'producer' keeps what the producer chose.
 compression.zstd.level: Level used when the broker itself compresses with zstd.
-config.providers: Names of providers that resolve variables in settings; Lograft resolves none.
+config.providers: Names of the providers that resolve variables in the configuration file: file, directory and environment.
 connection.failed.authentication.delay.ms: How long a failed login is kept waiting for its answer.
 connections.max.idle.ms: A connection without traffic for this long is closed.
 connections.max.reauth.ms: Longest life of a SASL session before it must log in again; 0 is for ever.
@@ -46,17 +46,17 @@ controller.quota.window.num: Samples kept for the quota of controller mutations.
 controller.quota.window.size.seconds: Length of one such sample.
 controller.socket.timeout.ms: How long requests to the controller may take.
 cordoned.log.dirs: Log dirs that take no new partitions.
-create.topic.policy.class.name: Policy class that judges new topics; Lograft loads no Java classes.
+create.topic.policy.class.name: Policy class that judges new topics.
 default.replication.factor: Replicas of topics that are created without a number.
 delegation.token.expiry.check.interval.ms: How often expired delegation tokens are looked for.
 delegation.token.expiry.time.ms: How long a delegation token lives between renewals.
 delegation.token.max.lifetime.ms: How long a delegation token can live with renewals.
 delegation.token.secret.key: Secret that signs delegation tokens; the same on every broker.
-delete.records.purgatory.purge.interval.requests: Has no effect in Lograft, which keeps no purgatory.
+delete.records.purgatory.purge.interval.requests: How many finished requests are kept in a purgatory before it is purged.
 delete.topic.enable: Whether topics can be deleted.
 early.start.listeners: Listeners that open before the authorizer is ready.
 fetch.max.bytes: Most bytes that one fetch answer may carry.
-fetch.purgatory.purge.interval.requests: Has no effect in Lograft, which keeps no purgatory.
+fetch.purgatory.purge.interval.requests: How many finished requests are kept in a purgatory before it is purged.
 follower.fetch.last.tiered.offset.enable: Whether an empty follower starts at the last tiered offset.
 group.consumer.assignment.interval.ms: Shortest time between two assignments of a consumer group.
 group.consumer.assignors: Server-side assignors for consumer groups, the default first.
@@ -100,7 +100,7 @@ group.share.min.partition.max.record.locks: Smallest number of locks per partiti
 group.share.min.record.lock.duration.ms: Shortest lock of a record a share group may set.
 group.share.min.session.timeout.ms: Smallest session timeout a share group may set.
 group.share.partition.max.record.locks: Most records of a partition that are locked at a time.
-group.share.persister.class.name: Class that keeps share state; Lograft has its own.
+group.share.persister.class.name: Class that keeps share state.
 group.share.record.lock.duration.ms: How long a member of a share group holds a record.
 group.share.session.timeout.ms: A share consumer silent for this long leaves its group.
 group.streams.assignment.interval.ms: Shortest time between two assignments of a streams group.
@@ -122,7 +122,7 @@ internal.metadata.delete.delay.millis: How long removed files of the metadata lo
 internal.metadata.log.segment.bytes: Segment size of the metadata log, for tests.
 internal.metadata.max.batch.size.in.bytes: Largest batch of the metadata log.
 kafka.metrics.polling.interval.secs: How often the metrics reporters below are asked.
-kafka.metrics.reporters: Reporter classes for Yammer metrics; Lograft loads no Java classes.
+kafka.metrics.reporters: Reporter classes for Yammer metrics.
 leader.imbalance.check.interval.seconds: How often the controller looks for leaders that should go home.
 listener.security.protocol.map: How each listener talks, as NAME:PROTOCOL pairs.
 listeners: Addresses to listen on, as NAME://host:port.
@@ -132,14 +132,14 @@ log.cleaner.delete.retention.ms: How long tombstones stay after compaction.
 log.cleaner.enable: Whether logs are compacted at all.
 log.cleaner.io.buffer.load.factor: How full the cleaners' tables may get.
 log.cleaner.io.buffer.size: Memory for the cleaners' reads and writes, all threads together.
-log.cleaner.io.max.bytes.per.second: Most bytes a second that cleaners read and write.
+log.cleaner.io.max.bytes.per.second: Most bytes a second that the cleaner reads and writes together; 0 stops it.
 log.cleaner.max.compaction.lag.ms: Longest time a record may stay uncompacted.
 log.cleaner.min.cleanable.ratio: Share of a log that must be dirty before it is compacted.
 log.cleaner.min.compaction.lag.ms: Shortest time a record stays uncompacted.
 log.cleaner.threads: Workers that compact logs.
 log.cleanup.policy: What happens to old segments: delete, compact, both or nothing.
 log.dir: Data folder, used when log.dirs is not set.
-log.dir.failure.timeout.ms: A broker that cannot report a failed log dir for this long stops.
+log.dir.failure.timeout.ms: A broker that led replicas in a failed log dir and cannot report that for this long stops.
 log.dirs: Data folders; new partitions go to the least loaded one.
 log.flush.interval.messages: Records after which a log is fsynced.
 log.flush.interval.ms: Time after which a log with new records is fsynced.
@@ -154,7 +154,7 @@ log.local.retention.ms: Time kept locally when older segments are tiered; -2 fol
 log.message.timestamp.after.max.ms: How far a record's timestamp may lie in the future.
 log.message.timestamp.before.max.ms: How far a record's timestamp may lie in the past.
 log.message.timestamp.type: Whether records keep the producer's time or get the broker's.
-log.preallocate: Accepted for compatibility; without effect, segment files grow as needed.
+log.preallocate: Whether disk space for a whole segment is allocated when it begins; the rest is given back when it is rolled.
 log.retention.bytes: Size of a partition beyond which old segments go; -1 is no limit.
 log.retention.check.interval.ms: How often retention is applied.
 log.retention.hours: Age beyond which segments go, in hours; the weakest of the three.
@@ -181,18 +181,18 @@ metadata.log.segment.ms: Segment age of the metadata log.
 metadata.max.idle.interval.ms: How often an idle leader of several voters writes a no-op record; 0 is never.
 metadata.max.retention.bytes: Size of metadata log and snapshots beyond which old ones go.
 metadata.max.retention.ms: Age of metadata log and snapshots beyond which old ones go.
-metric.reporters: Reporter classes for metrics; Lograft loads no Java classes.
+metric.reporters: Reporter classes for metrics.
 metrics.num.samples: Samples kept for each metric.
 metrics.recording.level: How detailed metrics are.
 metrics.sample.window.ms: Length of one sample.
 min.insync.replicas: Replicas that must hold a record before acks=all is answered.
 node.id: Number of this node, unique in the cluster.
-num.io.threads: Kafka's request threads; Lograft serves requests on its loop.
-num.network.threads: Kafka's network threads; Lograft serves sockets on its loop.
+num.io.threads: Threads that process requests.
+num.network.threads: Threads that read requests and write responses.
 num.partitions: Partitions of topics that are created without a number.
 num.recovery.threads.per.data.dir: Workers per log dir for recovery at the start and flushing at the stop.
 num.replica.alter.log.dirs.threads: Workers that move replicas between log dirs.
-num.replica.fetchers: Fetch streams from each other broker.
+num.replica.fetchers: Fetch streams to each other broker.
 offset.metadata.max.bytes: Longest text that may be committed with an offset.
 offsets.commit.timeout.ms: How long a commit waits for its replicas.
 offsets.load.buffer.size: Batch size when committed offsets are loaded.
@@ -202,11 +202,11 @@ offsets.topic.compression.codec: Codec of the offsets topic, by number.
 offsets.topic.num.partitions: Partitions of the offsets topic; must not change once it exists.
 offsets.topic.replication.factor: Replicas of the offsets topic.
 offsets.topic.segment.bytes: Segment size of the offsets topic.
-principal.builder.class: Class that names who is connected; Lograft loads no Java classes.
+principal.builder.class: Class that names who is connected.
 process.roles: What this node is: broker, controller, or both.
 producer.id.expiration.check.interval.ms: How often idle producer ids are looked for.
 producer.id.expiration.ms: How long the state of an idle producer is kept.
-producer.purgatory.purge.interval.requests: Has no effect in Lograft, which keeps no purgatory.
+producer.purgatory.purge.interval.requests: How many finished requests are kept in a purgatory before it is purged.
 queued.max.request.bytes: Most bytes of requests in work before the broker stops reading; -1 is no limit.
 queued.max.requests: Most requests in work before the broker stops reading.
 quota.window.num: Samples kept for client quotas.
@@ -230,16 +230,16 @@ remote.log.manager.task.retry.backoff.ms: First pause before a failed task runs 
 remote.log.manager.task.retry.jitter: Random part of that pause.
 remote.log.manager.thread.pool.size: Workers for the tier's tasks.
 remote.log.metadata.custom.metadata.max.bytes: Largest custom metadata of a tiered segment.
-remote.log.metadata.manager.class.name: Class that keeps the tier's metadata; Lograft loads no Java classes.
+remote.log.metadata.manager.class.name: Class that keeps the tier's metadata.
 remote.log.metadata.manager.class.path: Where that class is found.
 remote.log.metadata.manager.impl.prefix: Prefix of its own settings.
 remote.log.metadata.manager.listener.name: Listener it uses to reach the brokers.
 remote.log.reader.max.pending.tasks: Most reads from the tier that may wait.
 remote.log.reader.threads: Workers that read from the tier.
-remote.log.storage.manager.class.name: Class that stores tiered segments; Lograft loads no Java classes.
+remote.log.storage.manager.class.name: Class that stores tiered segments.
 remote.log.storage.manager.class.path: Where that class is found.
 remote.log.storage.manager.impl.prefix: Prefix of its own settings.
-remote.log.storage.system.enable: Whether tiered storage is on; Lograft has none.
+remote.log.storage.system.enable: Whether tiered storage is on.
 replica.fetch.backoff.ms: Pause after a failed fetch from a leader.
 replica.fetch.max.bytes: Most bytes of a partition in one fetch from a leader.
 replica.fetch.min.bytes: Bytes a leader waits for before it answers a follower.
@@ -253,7 +253,7 @@ replica.socket.timeout.ms: How long a request to a leader may take.
 replication.quota.window.num: Samples kept for replication quotas.
 replication.quota.window.size.seconds: Length of one such sample.
 request.timeout.ms: How long a request to another node may take.
-sasl.client.callback.handler.class: Callback class of SASL clients; Lograft loads no Java classes.
+sasl.client.callback.handler.class: Callback class of SASL clients.
 sasl.enabled.mechanisms: SASL mechanisms that clients may use.
 sasl.jaas.config: Login of a SASL listener in JAAS form.
 sasl.kerberos.kinit.cmd: Path of kinit.
@@ -262,8 +262,8 @@ sasl.kerberos.principal.to.local.rules: Rules that shorten Kerberos names.
 sasl.kerberos.service.name: Kerberos name of the brokers.
 sasl.kerberos.ticket.renew.jitter: Random part of the time of a ticket's renewal.
 sasl.kerberos.ticket.renew.window.factor: Part of a ticket's life after which it is renewed.
-sasl.login.callback.handler.class: Callback class of logins; Lograft loads no Java classes.
-sasl.login.class: Login class; Lograft loads no Java classes.
+sasl.login.callback.handler.class: Callback class of logins.
+sasl.login.class: Login class.
 sasl.login.connect.timeout.ms: How long connecting to the identity provider may take.
 sasl.login.read.timeout.ms: How long the identity provider may take to answer.
 sasl.login.refresh.buffer.seconds: A token is renewed this long before it ends.
@@ -294,13 +294,13 @@ sasl.oauthbearer.jwks.endpoint.refresh.ms: How often the provider's keys are fet
 sasl.oauthbearer.jwks.endpoint.retry.backoff.max.ms: Longest pause before a failed fetch of the keys is tried again.
 sasl.oauthbearer.jwks.endpoint.retry.backoff.ms: First pause before it is tried again.
 sasl.oauthbearer.jwks.endpoint.url: Where the provider's keys are found.
-sasl.oauthbearer.jwt.retriever.class: Class that fetches tokens; Lograft loads no Java classes.
-sasl.oauthbearer.jwt.validator.class: Class that checks tokens; Lograft loads no Java classes.
+sasl.oauthbearer.jwt.retriever.class: Class that fetches tokens.
+sasl.oauthbearer.jwt.validator.class: Class that checks tokens.
 sasl.oauthbearer.scope: Scope asked for when a token is fetched.
 sasl.oauthbearer.scope.claim.name: Claim in which the scope stands.
 sasl.oauthbearer.sub.claim.name: Claim in which the subject stands.
 sasl.oauthbearer.token.endpoint.url: Where tokens are fetched.
-sasl.server.callback.handler.class: Callback class of SASL servers; Lograft loads no Java classes.
+sasl.server.callback.handler.class: Callback class of SASL servers.
 sasl.server.max.receive.size: Largest SASL message before a client is known.
 security.inter.broker.protocol: Protocol between brokers, where no listener is named for it.
 security.providers: Java security providers; they have no meaning here.
@@ -318,10 +318,10 @@ share.coordinator.state.topic.replication.factor: Replicas of the share state to
 share.coordinator.state.topic.segment.bytes: Segment size of the share state topic.
 share.coordinator.threads: Threads of the share coordinator.
 share.coordinator.write.timeout.ms: How long a write of share state waits for its replicas.
-share.fetch.purgatory.purge.interval.requests: Has no effect in Lograft, which keeps no purgatory.
+share.fetch.purgatory.purge.interval.requests: How many finished requests are kept in a purgatory before it is purged.
 socket.connection.setup.timeout.max.ms: Longest time to set up a connection after several failures.
 socket.connection.setup.timeout.ms: Time to set up a connection.
-socket.listen.backlog.size: Connections that may wait to be accepted.
+socket.listen.backlog.size: Connections that may wait to be accepted; Lograft uses 1024 unless the file sets it.
 socket.receive.buffer.bytes: Receive buffer of sockets; -1 leaves it to the system.
 socket.request.max.bytes: Largest request that is read.
 socket.send.buffer.bytes: Send buffer of sockets; -1 leaves it to the system.
@@ -331,7 +331,7 @@ ssl.cipher.suites: Cipher suites that are allowed; empty allows the library's.
 ssl.client.auth: Whether clients must, may or need not show a certificate.
 ssl.enabled.protocols: TLS versions that are allowed.
 ssl.endpoint.identification.algorithm: How host names are compared with certificates; empty does not compare.
-ssl.engine.factory.class: Class that makes TLS engines; Lograft loads no Java classes.
+ssl.engine.factory.class: Class that makes TLS engines.
 ssl.key.password: Password of the private key.
 ssl.keymanager.algorithm: Java's name for the way keys are chosen.
 ssl.keystore.certificate.chain: Certificate chain as PEM text.
@@ -340,7 +340,7 @@ ssl.keystore.location: File with key and certificates.
 ssl.keystore.password: Password of that file.
 ssl.keystore.type: Format of that file.
 ssl.principal.mapping.rules: Rules that turn certificate names into principals.
-ssl.protocol: TLS version that is preferred.
+ssl.protocol: TLSv1.2 keeps connections that the node opens from using TLS 1.3.
 ssl.provider: Java security provider for TLS; it has no meaning here.
 ssl.secure.random.implementation: Java's source of randomness; it has no meaning here.
 ssl.trustmanager.algorithm: Java's name for the way trust is checked.
@@ -367,14 +367,15 @@ unstable.feature.versions.enable: Whether feature levels that may still change a
 follower.replication.throttled.rate: Most bytes a second that throttled followers fetch.
 leader.replication.throttled.rate: Most bytes a second that throttled leaders send to followers.
 replica.alter.log.dirs.io.max.bytes.per.second: Most bytes a second that moves between log dirs take.
-auto.create.partitions.enable: Whether producing to a missing partition of an auto-created topic adds it.
-auto.create.partitions.max: Most partitions that come into being that way.
-auto.rebalance.check.interval.ms: How often the controller looks whether replicas should move.
-auto.rebalance.enable: Whether replicas move by themselves to a broker that has joined.
-default.replication.mode: How partitions of new topics are replicated where nobody says.
-internal.topics.replication.mode: The same of the brokers' own topics.
-partition.raft.election.timeout.ms: How long voters of a raft partition wait for a leader before one stands.
-partition.raft.fetch.timeout.ms: How long a follower of a raft partition hears nothing before it stands.
+auto.create.partitions.enable: Whether topics that are created automatically get the topic setting auto.create.partitions.max.
+auto.create.partitions.max: The value that they get.
+auto.rebalance.check.interval.ms: How often the controller checks whether replicas should move.
+auto.rebalance.enable: Whether the controller moves replicas to a broker that has joined.
+default.replication.mode: Replication mode of new topics that do not set replication.mode.
+internal.topics.replication.mode: Replication mode of the internal topics.
+lograft.client.telemetry: Whether clients learn that they can push metrics (KIP-714) also while no client-metrics subscription exists.
+partition.raft.election.timeout.ms: How long a voter of a raft partition waits for a leader before it becomes a candidate.
+partition.raft.fetch.timeout.ms: How long a follower of a raft partition waits for its leader before it becomes a candidate.
 """
 
 BROKER_DOCS: Final[dict[str, str]] = {

@@ -1,19 +1,19 @@
 """`BrokerConfig`: all settings of a node, parsed, checked against each other and typed.
 
 `broker_config(properties)` makes one from the texts of a .properties file; `with_dynamic` lays the
-cluster's dynamic settings over it. A BrokerConfig never changes: a change is a new object, and who
-keeps a setting must ask the current one.
+cluster's dynamic settings over it (`dynamic_configs` decides which of them apply). A BrokerConfig
+never changes: a change is a new object, and code that keeps a setting must read the current one.
 """
 
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import fields
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 from lograft.model.broker_config_table import BROKER_CONFIGS as BROKER_CONFIGS
 from lograft.model.broker_config_table import DYNAMIC_BROKER_CONFIGS
-from lograft.model.config_keys import ConfigValue, Secret, UpdateMode, split_list
-from lograft.model.errors import InvalidConfig, InvalidInput
+from lograft.model.config_keys import ConfigKey, ConfigValue, Secret, UpdateMode, split_list
+from lograft.model.errors import InvalidConfig
 from lograft.model.listeners import Endpoint, SecurityProtocol, Voter
 from lograft.model.node_layout import NodeLayout, node_layout
 from lograft.model.seams import Address
@@ -22,6 +22,8 @@ from lograft.model.types import NodeId
 
 LISTENER_PREFIX: Final = "listener.name."
 LOG_CLEANER_BUFFER_MIN: Final = 1 << 20
+#: Dynamic settings from which the listeners of a node follow.
+_DYNAMIC_LAYOUT: Final = ("listeners", "listener.security.protocol.map")
 
 
 class BrokerConfig:
@@ -118,6 +120,7 @@ class BrokerConfig:
     log_flush_start_offset_checkpoint_interval_ms: int
     log_initial_task_delay_ms: int
     log_retention_check_interval_ms: int
+    lograft_client_telemetry: bool
     max_connection_creation_rate: int
     max_connections: int
     max_connections_per_ip: int
@@ -222,6 +225,10 @@ class BrokerConfig:
         key = BROKER_CONFIGS.get(name)
         return key.default if key is not None else None
 
+    def own_text(self, name: str, *, listener: str) -> str | None:
+        """The explicit text under the prefix of a listener, None where there is none."""
+        return self.text(f"{LISTENER_PREFIX}{listener.lower()}.{name}")
+
     def value(self, name: str, *, listener: str | None = None) -> ConfigValue:
         """The typed value of any setting of the table."""
         return BROKER_CONFIGS[name].parse(self.text(name, listener=listener))
@@ -272,23 +279,49 @@ def broker_config(properties: Mapping[str, str]) -> BrokerConfig:
 def with_dynamic(
     config: BrokerConfig, *, default: Mapping[str, str], broker: Mapping[str, str]
 ) -> BrokerConfig:
-    """The same node with the dynamic settings of the cluster and of this broker in force."""
-    default = {name: text for name, text in default.items() if name in DYNAMIC_BROKER_CONFIGS}
-    broker = {
-        name: text for name, text in broker.items() if base_name(name) in DYNAMIC_BROKER_CONFIGS
-    }
-    changed = BrokerConfig(
+    """The same node with the dynamic settings of the cluster and of this broker in force. They are
+    not checked against each other. Settings that are not dynamic have no effect; names that no
+    setting has are kept, since DescribeConfigs shows them."""
+    default = {name: text for name, text in default.items() if _may_be_dynamic(name)}
+    broker = {name: text for name, text in broker.items() if _may_be_dynamic(name)}
+    values = {**config.raw, **default, **broker}
+    layout: dict[str, Any] = {}
+    if any(name in _DYNAMIC_LAYOUT for name in (*default, *broker)):
+        # What the node advertises is registered at its start and does not follow.
+        changed = node_layout(values)
+        layout = {"listeners": changed.listeners, "listener_security": changed.listener_security}
+    return BrokerConfig(
         config.__dict__
-        | _settable({**config.raw, **default, **broker})
+        | layout
+        | _settable(values)
         | {"dynamic_default": default, "dynamic_broker": broker}
     )
-    _check_together(changed)
-    return changed
+
+
+def _may_be_dynamic(name: str) -> bool:
+    key = BROKER_CONFIGS.get(base_name(name))
+    return key is None or key.mode is not UpdateMode.READ_ONLY
 
 
 def unknown_settings(properties: Mapping[str, str]) -> tuple[str, ...]:
     """Names that no setting has, in order: worth a warning, since they do nothing."""
-    return tuple(sorted(name for name in properties if base_name(name) not in BROKER_CONFIGS))
+    return tuple(
+        sorted(
+            name
+            for name in properties
+            if base_name(name) not in BROKER_CONFIGS and not name.startswith("config.providers.")
+        )
+    )
+
+
+def keys_of(names: Iterable[str]) -> dict[str, ConfigKey]:
+    """The rows of those names that are settings, with or without the prefix of a listener."""
+    rows = ((name, base_name(name)) for name in names)
+    return {
+        name: key
+        for name, base in rows
+        if (key := BROKER_CONFIGS.get(base) or DYNAMIC_BROKER_CONFIGS.get(base)) is not None
+    }
 
 
 def base_name(name: str) -> str:
@@ -306,40 +339,15 @@ def base_name(name: str) -> str:
 def check_values(properties: Mapping[str, str]) -> None:
     """Each setting by itself."""
     for name, text in properties.items():
-        key = BROKER_CONFIGS.get(base_name(name)) or DYNAMIC_BROKER_CONFIGS.get(base_name(name))
-        if key is not None:
-            key.parse(text)
+        check_value(name, text)
 
 
-def validate_dynamic(
-    changes: Mapping[str, str], *, changed_names: Iterable[str], whole_cluster: bool
-) -> None:
-    """What IncrementalAlterConfigs may leave behind for a broker, or for all (`whole_cluster`).
-    Raises InvalidInput: for brokers Kafka answers INVALID_REQUEST."""
-    fixed, per_broker = [], []
-    for name in changed_names:
-        key = BROKER_CONFIGS.get(base_name(name))
-        if key is not None and key.mode is UpdateMode.READ_ONLY:
-            fixed.append(name)
-        elif whole_cluster and (
-            name.startswith(LISTENER_PREFIX) or (key and key.mode is UpdateMode.PER_BROKER)
-        ):
-            per_broker.append(name)
-    if fixed:
-        raise InvalidInput(
-            f"Cannot update these configs dynamically: [{', '.join(fixed)}];"
-            " change the node's configuration file and restart it"
-        )
-    if per_broker:
-        raise InvalidInput(
-            "Cannot update these configs at default cluster level, broker id must be specified:"
-            f" [{', '.join(per_broker)}]"
-        )
-    try:
-        check_values(changes)
-        _check_times(changes)
-    except InvalidConfig as error:
-        raise InvalidInput(str(error)) from None
+def check_value(name: str, text: str) -> None:
+    key = BROKER_CONFIGS.get(base_name(name)) or DYNAMIC_BROKER_CONFIGS.get(base_name(name))
+    if key is not None:
+        key.parse(text)
+    if name == "max.connections.per.ip.overrides":
+        _ip_overrides(text)
 
 
 def _settable(values: Mapping[str, str]) -> dict[str, Any]:
@@ -367,7 +375,7 @@ def _ip_overrides(text: str) -> dict[str, int]:
     return result
 
 
-def _check_times(values: Mapping[str, str]) -> None:
+def check_times(values: Mapping[str, str]) -> None:
     if values.get("log.retention.ms", "-1").strip() == "0":
         raise InvalidConfig("log.retention.ms must be unlimited (-1) or at least 1")
     if int(values.get("log.roll.ms", "1")) < 1:
@@ -376,7 +384,52 @@ def _check_times(values: Mapping[str, str]) -> None:
         raise InvalidConfig("log.roll.jitter.ms must be at least 0")
 
 
-def _check_group_bounds(config: BrokerConfig, given: Iterable[str]) -> None:
+class Violation(NamedTuple):
+    """Settings that contradict each other."""
+
+    names: tuple[str, ...]
+    message: str
+
+
+def violations(config: BrokerConfig) -> Iterator[Violation]:
+    """Settings that are valid by themselves but not together."""
+    given = {**config.raw, **config.dynamic_default, **config.dynamic_broker}
+    yield from _group_bounds(config, given)
+    if config.controller_quorum_auto_join_enable and not config.is_controller:
+        yield Violation(
+            ("controller.quorum.auto.join.enable",),
+            "controller.quorum.auto.join.enable=true makes sense only when process.roles has"
+            " controller",
+        )
+    threads = config.log_cleaner_threads
+    if not threads or config.log_cleaner_dedupe_buffer_size // threads <= LOG_CLEANER_BUFFER_MIN:
+        yield Violation(
+            ("log.cleaner.dedupe.buffer.size", "log.cleaner.threads"),
+            "log.cleaner.threads must be at least 1, and log.cleaner.dedupe.buffer.size more than"
+            f" 1 MiB for each of the {threads} log.cleaner.threads",
+        )
+    missing = [path for path in config.cordoned_log_dirs if path not in ("*", *config.log_dirs)]
+    if missing:
+        yield Violation(
+            ("cordoned.log.dirs",),
+            f"cordoned.log.dirs has {', '.join(missing)}, which is not in log.dirs",
+        )
+    yield from _replica_times(config)
+    if 0 < config.queued_max_request_bytes < config.socket_request_max_bytes:
+        yield Violation(
+            ("queued.max.request.bytes",),
+            "queued.max.request.bytes must be at least socket.request.max.bytes"
+            f" ({config.socket_request_max_bytes}), or 0 or less for no limit",
+        )
+    if config.max_connections_per_ip == 0 and not config.max_connections_per_ip_overrides:
+        yield Violation(
+            ("max.connections.per.ip", "max.connections.per.ip.overrides"),
+            "max.connections.per.ip=0 lets nobody in: give some addresses in"
+            " max.connections.per.ip.overrides",
+        )
+
+
+def _group_bounds(config: BrokerConfig, given: Iterable[str]) -> Iterator[Violation]:
     """group.x.y must lie between group.x.min.y and group.x.max.y; the defaults do."""
     for name in given:
         family = re.fullmatch(r"(group\.(?:consumer|share|streams))\.(?:(?:min|max)\.)?(.+)", name)
@@ -387,48 +440,30 @@ def _check_group_bounds(config: BrokerConfig, given: Iterable[str]) -> None:
         )
         if middle not in BROKER_CONFIGS or lowest not in BROKER_CONFIGS:
             continue
-        low, value, high = (int(config.text(one) or 0) for one in (lowest, middle, highest))
+        low, value, high = (int(config.text(name) or 0) for name in (lowest, middle, highest))
         if not low <= value <= high:
-            raise InvalidConfig(
-                f"{middle} ({value}) must lie between {lowest} ({low}) and {highest} ({high})"
+            yield Violation(
+                (middle, lowest, highest),
+                f"{middle} ({value}) must lie between {lowest} ({low}) and {highest} ({high})",
             )
 
 
-def _check_together(config: BrokerConfig) -> None:
-    given = {**config.raw, **config.dynamic_default, **config.dynamic_broker}
-    _check_times(given)
-    _check_group_bounds(config, given)
-    if config.controller_quorum_auto_join_enable and not config.is_controller:
-        raise InvalidConfig(
-            "controller.quorum.auto.join.enable=true makes sense only when process.roles has"
-            " controller"
-        )
-    if (
-        config.log_cleaner_threads
-        and config.log_cleaner_dedupe_buffer_size // config.log_cleaner_threads
-        <= LOG_CLEANER_BUFFER_MIN
-    ):
-        raise InvalidConfig(
-            "log.cleaner.dedupe.buffer.size must be more than 1 MiB for each of the"
-            f" {config.log_cleaner_threads} log.cleaner.threads"
-        )
+def _replica_times(config: BrokerConfig) -> Iterator[Violation]:
     if config.replica_fetch_wait_max_ms > config.replica_socket_timeout_ms:
-        raise InvalidConfig(
+        yield Violation(
+            ("replica.fetch.wait.max.ms", "replica.socket.timeout.ms"),
             "replica.socket.timeout.ms must be at least replica.fetch.wait.max.ms, or replicas"
-            " reconnect all the time"
+            " reconnect all the time",
         )
     if config.replica_fetch_wait_max_ms > config.replica_lag_time_max_ms:
-        raise InvalidConfig(
+        yield Violation(
+            ("replica.fetch.wait.max.ms", "replica.lag.time.max.ms"),
             "replica.fetch.wait.max.ms must be at most replica.lag.time.max.ms, or replicas leave"
-            " the in-sync set all the time"
+            " the in-sync set all the time",
         )
-    if 0 < config.queued_max_request_bytes < config.socket_request_max_bytes:
-        raise InvalidConfig(
-            "queued.max.request.bytes must be at least socket.request.max.bytes"
-            f" ({config.socket_request_max_bytes}), or 0 or less for no limit"
-        )
-    if config.max_connections_per_ip == 0 and not config.max_connections_per_ip_overrides:
-        raise InvalidConfig(
-            "max.connections.per.ip=0 lets nobody in: give some addresses in"
-            " max.connections.per.ip.overrides"
-        )
+
+
+def _check_together(config: BrokerConfig) -> None:
+    check_times({**config.raw, **config.dynamic_default, **config.dynamic_broker})
+    for violation in violations(config):
+        raise InvalidConfig(violation.message)

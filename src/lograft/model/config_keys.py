@@ -171,6 +171,29 @@ class PartitionModes(NamedTuple):
         return None
 
 
+class Used(NamedTuple):
+    """Production code reads the setting."""
+
+
+class NoEffect(NamedTuple):
+    """The setting is accepted, but nothing depends on it."""
+
+    #: A clause without capital letter and full stop: it follows "No effect in Lograft:".
+    reason: str
+
+
+class Unsupported(NamedTuple):
+    """The setting is rejected unless it is off: ignoring it would harm the operator, who relies on
+    the protection or the placement of data that it promises."""
+
+    #: A clause without capital letter and full stop: it follows "Not supported by Lograft:".
+    reason: str
+
+
+Effect: TypeAlias = Used | NoEffect | Unsupported
+USED: Final = Used()
+
+
 class ConfigKey(NamedTuple):
     name: str
     type: ConfigType
@@ -181,10 +204,15 @@ class ConfigKey(NamedTuple):
     mode: UpdateMode = UpdateMode.READ_ONLY
     #: Not shown by DescribeConfigs; for tests and for emergencies.
     internal: bool = False
+    #: What the setting does in Lograft; tests/tidy compares it with the code that reads settings.
+    effect: Effect = USED
 
     @property
     def is_sensitive(self) -> bool:
         return self.type is ConfigType.PASSWORD
+
+    def is_default(self, text: str | None) -> bool:
+        return self.parse(text) == self.parse(self.default)
 
     def parse(self, text: str | None) -> ConfigValue:
         if text is None:

@@ -10,7 +10,9 @@ from typing import Final
 
 from lograft.model.broker_config_table import BROKER_CONFIGS, DYNAMIC_BROKER_CONFIGS
 from lograft.model.broker_configs import BrokerConfig, base_name
+from lograft.model.config_effects import describe_effect
 from lograft.model.config_keys import ConfigKey, ConfigSource, ConfigType
+from lograft.model.dynamic_configs import value_problem
 from lograft.model.topic_configs import TOPIC_CONFIGS, TOPIC_SYNONYMS, broker_text_for_topic
 
 #: Broker settings that mean the same in several units, the stronger first.
@@ -102,7 +104,8 @@ def describe_override(
 def describe_broker(
     broker: BrokerConfig, *, names: Collection[str] | None = None
 ) -> list[ConfigEntry]:
-    """All settings of this broker, with the names of its file that nobody knows."""
+    """All settings of this broker, with the names of its file and of the dynamic settings that no
+    setting has."""
     values = _effective(broker)
     known = [key.name for key in BROKER_CONFIGS.values() if not key.internal]
     extra = sorted(set(values) - set(known))
@@ -116,15 +119,21 @@ def describe_broker(
 def describe_cluster_default(
     dynamic_default: Mapping[str, str], *, names: Collection[str] | None = None
 ) -> list[ConfigEntry]:
-    """The dynamic settings that hold for all brokers (the broker resource with the empty name)."""
+    """The dynamic settings that hold for all brokers (the broker resource with the empty name), as
+    they were written. Like Kafka, without those that no broker can apply."""
     return [
-        _broker_entry(
-            name,
-            dynamic_default,
-            (_synonym(name, dynamic_default[name], ConfigSource.DYNAMIC_DEFAULT_BROKER),),
+        ConfigEntry(
+            name=name,
+            value=None if _is_sensitive(_key(name)) else text,
+            source=ConfigSource.DYNAMIC_DEFAULT_BROKER,
+            synonyms=(_synonym(name, text, ConfigSource.DYNAMIC_DEFAULT_BROKER),),
+            is_sensitive=_is_sensitive(_key(name)),
+            read_only=name not in DYNAMIC_BROKER_CONFIGS,
+            type=key.type if (key := _key(name)) else ConfigType.UNKNOWN,
         )
-        for name in sorted(dynamic_default)
-        if names is None or name in names
+        for name, text in sorted(dynamic_default.items())
+        if (names is None or name in names)
+        and value_problem(name, text, whole_cluster=True) is None
     ]
 
 
@@ -138,15 +147,23 @@ def describe_loggers(
     ]
 
 
-def documentation(name: str, *, of_topic: bool) -> str | None:
-    """One sentence about a setting; the texts are loaded with the first question."""
-    if of_topic:
-        from lograft.model.topic_config_docs import TOPIC_DOCS
+def topic_documentation(name: str) -> str | None:
+    """What a topic setting means, and whether it has no effect; loads the texts on first use."""
+    from lograft.model.topic_config_docs import TOPIC_DOCS
 
-        return TOPIC_DOCS.get(name)
+    return with_effect(TOPIC_DOCS.get(name), TOPIC_CONFIGS.get(name))
+
+
+def broker_documentation(name: str) -> str | None:
+    """The same for a broker setting, with or without the prefix of a listener."""
     from lograft.model.broker_config_docs import BROKER_DOCS
 
-    return BROKER_DOCS.get(base_name(name))
+    return with_effect(BROKER_DOCS.get(base_name(name)), _key(name))
+
+
+def with_effect(text: str | None, key: ConfigKey | None) -> str | None:
+    note = describe_effect(key.effect) if key is not None else None
+    return " ".join(part for part in (text, note) if part) or None
 
 
 def _effective(broker: BrokerConfig) -> dict[str, str]:
@@ -159,7 +176,7 @@ def _key(name: str) -> ConfigKey | None:
 
 
 def _is_sensitive(key: ConfigKey | None) -> bool:
-    """What nobody knows may be a password."""
+    """An unknown setting may be a password."""
     return key is None or key.is_sensitive
 
 
@@ -178,7 +195,7 @@ def _broker_entry(
         source=synonyms[0].source if synonyms else ConfigSource.DEFAULT,
         synonyms=synonyms,
         is_sensitive=_is_sensitive(key),
-        read_only=base_name(name) not in DYNAMIC_BROKER_CONFIGS,
+        read_only=name not in DYNAMIC_BROKER_CONFIGS,
         type=key.type if key else ConfigType.UNKNOWN,
     )
 

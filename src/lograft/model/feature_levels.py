@@ -40,6 +40,8 @@ METADATA_VERSIONS: Final = {
     30: "4.3-IV0",
 }
 LATEST_METADATA_VERSION: Final = max(METADATA_VERSIONS)
+#: Versions that brought new metadata records or fields.
+METADATA_CHANGES: Final = (7, 8, 11, 13, 14, 15, 17, 23, 30)
 #: From this version on SCRAM users live in the metadata log.
 SCRAM_SINCE: Final = 11
 

@@ -55,7 +55,12 @@ class File(Protocol):
 
     def pwrite(self, data: Buffer, position: int) -> None: ...
 
-    def truncate(self, size: int) -> None: ...
+    def truncate(self, size: int) -> None:
+        """Gives back what was reserved beyond that size, too."""
+
+    def reserve(self, size: int) -> bool:
+        """Allocates disk space for a file of that size; its size stays what it is. False: the file
+        system cannot do that, or has not enough space."""
 
     def fsync(self) -> None:
         """Blocks: call it in a worker's job, or before the node serves."""
@@ -200,6 +205,11 @@ class Listener(Protocol):
     @property
     def address(self) -> Address:
         """With the real port where 0 was asked for."""
+
+    def pause_accepting(self) -> None:
+        """Connections wait in the backlog; a few that came before may still be handed over."""
+
+    def resume_accepting(self) -> None: ...
 
     def close(self) -> None: ...
 

@@ -9,6 +9,11 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, fields, replace
 from typing import TYPE_CHECKING, Any, Final
 
+from lograft.model.config_effects import (
+    NO_TIERED_STORAGE,
+    TIERED_STORAGE,
+    check_supported,
+)
 from lograft.model.config_keys import (
     LONG_MAX,
     Between,
@@ -40,8 +45,8 @@ HOUR_MS: Final = 3_600_000
 
 # fmt: off
 TOPIC_CONFIGS: Final = table_of((
-    # Lograft's own: topics that were created on demand grow on demand, up to this.
-    ConfigKey("auto.create.partitions.max", INT, None, Between(1), internal=True),
+    # Lograft's own: up to how many partitions the topic grows on demand.
+    ConfigKey("auto.create.partitions.max", INT, None, Between(1)),
     ConfigKey("cleanup.policy", LIST, "delete", ListOf(("compact", "delete"))),
     ConfigKey("compression.gzip.level", INT, "-1", BetweenOr(1, 9, -1)),
     ConfigKey("compression.lz4.level", INT, "9", Between(1, 17)),
@@ -55,8 +60,8 @@ TOPIC_CONFIGS: Final = table_of((
     ConfigKey("index.interval.bytes", INT, "4096", Between(0)),
     ConfigKey("internal.segment.bytes", INT, None, None, internal=True),
     ConfigKey("leader.replication.throttled.replicas", LIST, "", ThrottledReplicas()),
-    ConfigKey("local.retention.bytes", LONG, "-2", Between(-2)),
-    ConfigKey("local.retention.ms", LONG, "-2", Between(-2)),
+    ConfigKey("local.retention.bytes", LONG, "-2", Between(-2), effect=NO_TIERED_STORAGE),
+    ConfigKey("local.retention.ms", LONG, "-2", Between(-2), effect=NO_TIERED_STORAGE),
     ConfigKey("max.compaction.lag.ms", LONG, "9223372036854775807", Between(1)),
     ConfigKey("max.message.bytes", INT, "1048588", Between(0)),
     ConfigKey("message.timestamp.after.max.ms", LONG, "3600000", Between(0)),
@@ -66,9 +71,9 @@ TOPIC_CONFIGS: Final = table_of((
     ConfigKey("min.compaction.lag.ms", LONG, "0", Between(0)),
     ConfigKey("min.insync.replicas", INT, "1", Between(1)),
     ConfigKey("preallocate", BOOLEAN, "false"),
-    ConfigKey("remote.log.copy.disable", BOOLEAN, "false"),
-    ConfigKey("remote.log.delete.on.disable", BOOLEAN, "false"),
-    ConfigKey("remote.storage.enable", BOOLEAN, "false"),
+    ConfigKey("remote.log.copy.disable", BOOLEAN, "false", effect=NO_TIERED_STORAGE),
+    ConfigKey("remote.log.delete.on.disable", BOOLEAN, "false", effect=NO_TIERED_STORAGE),
+    ConfigKey("remote.storage.enable", BOOLEAN, "false", effect=TIERED_STORAGE),
     # Lograft's own: who elects the leader and when a record is committed, and the exceptions.
     ConfigKey("replication.mode", STRING, "isr", OneOf(REPLICATION_MODES)),
     ConfigKey("replication.mode.partitions", LIST, "", PartitionModes()),
@@ -132,7 +137,7 @@ class TopicConfig:
     """All settings of a topic, resolved. A field is the setting's name with _ for the dots; the
     few that are not are computed from the setting named beside them."""
 
-    #: None: the topic was not created on demand and does not grow on demand.
+    #: None: the topic does not grow on demand.
     auto_create_partitions_max: int | None = None
     cleanup_compact: bool = False  # cleanup.policy
     cleanup_delete: bool = True  # cleanup.policy
@@ -221,10 +226,10 @@ def broker_text_for_topic(name: str, broker_values: Mapping[str, str]) -> str | 
     for synonym, factor in TOPIC_SYNONYMS.get(name, ()):
         text = broker_values.get(synonym)
         if text is not None:
-            if factor == 1:
+            if factor == 1 and name != "retention.ms":
                 return text
             amount = int(text)
-            # Any negative time means "for ever", whatever its unit.
+            # Any negative time means "unlimited", whatever its unit.
             return str(amount * factor if amount >= 0 else -1)
     return None
 
@@ -244,6 +249,7 @@ def validate_topic_configs(overrides: Mapping[str, str], broker: "BrokerConfig")
     for name in overrides:
         if name not in TOPIC_CONFIGS:
             raise InvalidConfig(f"Unknown topic config name: {name}")
+    check_supported(TOPIC_CONFIGS, overrides)
     config = resolve_topic_config(overrides, broker)
     if config.min_compaction_lag_ms > config.max_compaction_lag_ms:
         raise InvalidConfig(
@@ -254,9 +260,5 @@ def validate_topic_configs(overrides: Mapping[str, str], broker: "BrokerConfig")
     if config.subscription_group is not None and config.subscription_mode != "ptp":
         raise InvalidConfig(
             "subscription.group is for topics that one group reads: set subscription.mode=ptp"
-        )
-    if config.remote_storage_enable:
-        raise InvalidConfig(
-            "remote.storage.enable=true is refused: this broker has no tiered storage"
         )
     return config

@@ -12,6 +12,7 @@ When to read is the whole of the flow control:
     a request waits, a whole frame behind it     | no
     too many answers under way, or unsent bytes  | no
     muted (client above its quota)               | no
+    queued.max.request.bytes are in use          | no
 
 So a peer can make us hold: one incomplete frame (bounded by the handler's limit), one read of the
 socket, `answers_max` answers under way and `unsent_bytes_max` plus one answer.
@@ -32,6 +33,7 @@ from lograft.model.printable import printable
 from lograft.model.seams import Channel, Clock, FileSlice, Part, Spawn, Task
 from lograft.net.errors import HandshakeTimedOut
 from lograft.net.frame_memory import FrameBudget
+from lograft.net.repeated_warnings import RepeatedWarnings
 from lograft.wire.errors import WireError
 from lograft.wire.frames import FrameBuffer
 
@@ -113,6 +115,7 @@ class Connection:
         "_swept_ms",
         "_unmute",
         "_unsent_seen",
+        "_warnings",
     )
 
     def __init__(
@@ -126,7 +129,9 @@ class Connection:
         limits: FlowLimits,
         budget: FrameBudget,
         on_ended: Callable[["Connection"], None],
+        warnings: RepeatedWarnings,
     ) -> None:
+        """`budget` and `warnings` are shared with other connections."""
         self._channel = channel
         self._handler = handler
         self._name = name
@@ -134,6 +139,7 @@ class Connection:
         self._spawn = spawn
         self._limits = limits
         self._on_ended = on_ended
+        self._warnings = warnings
         self._buffer = FrameBuffer(handler.frame_bytes_max)
         self._budget = budget
         #: Of the buffer, as the budget knows it.
@@ -167,6 +173,10 @@ class Connection:
     @property
     def active_ms(self) -> int:
         return self._active_ms
+
+    @property
+    def is_closing(self) -> bool:
+        return self._closing
 
     def start(self) -> None:
         self._channel.start(self)
@@ -209,6 +219,18 @@ class Connection:
         # The channel may linger to send its last answers, the memory may not.
         self._buffer = FrameBuffer(self._buffer.limit)
 
+    def on_memory_free(self) -> None:
+        self._decide_reading()
+
+    def _lacks_memory(self) -> bool:
+        """Whether the request that is coming in must wait for others to be handled."""
+        size = self._buffer.incomplete_frame_bytes
+        if size:
+            return not self._budget.admit(self, size)
+        if self._held is None and not self._buffer.pending_bytes:
+            self._budget.dismiss(self)
+        return False
+
     def _report_capacity(self) -> None:
         capacity = self._buffer.capacity
         if capacity != self._capacity:
@@ -249,6 +271,8 @@ class Connection:
             self._unmute.cancel()
             self._unmute = None
         self._budget.changed(self, 0)
+        if self._budget.request_bytes_max > 0:
+            self._budget.dismiss(self)
         self._handler.on_closed()
         self._on_ended(self)
 
@@ -311,6 +335,10 @@ class Connection:
 
     def _decide_reading(self) -> None:
         if self._closing:
+            return
+        lacks_memory = self._budget.request_bytes_max > 0 and self._lacks_memory()
+        if lacks_memory:
+            self._channel.pause_reading()
             return
         if not self._is_held_back():
             self._channel.resume_reading()
@@ -458,7 +486,7 @@ class Connection:
 
     def _log_bad(self, reason: str) -> None:
         if reason:
-            logger.warning(
+            self._warnings.warn(
                 "%s: closed the connection of %s: %s",
                 self._name,
                 self._channel.peer,

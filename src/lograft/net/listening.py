@@ -11,12 +11,14 @@ from lograft.model.seams import Address, Channel
 from lograft.net.channels import BufferSizes, SocketChannel, address_of, prepare
 from lograft.net.overtaking import Overtaking
 
-_BACKLOG: Final = 1024
+#: Connections that may wait to be accepted, unless the settings say otherwise.
+BACKLOG: Final = 1024
 #: A connection storm may not keep the loop from the connections that are there.
 _ACCEPTS_PER_WAKE: Final = 64
 #: Out of descriptors or memory: the pending connection stays readable, so trying at once would
 #: spin. It waits in the backlog instead.
 _ACCEPT_PAUSE_S: Final = 0.5
+_WARNING_PAUSE_S: Final = 10.0
 _GONE_BEFORE_ACCEPT: Final = frozenset(
     {errno.ECONNABORTED, errno.EINTR, errno.ECONNRESET, errno.EPROTO, errno.EPERM}
 )
@@ -26,7 +28,16 @@ logger = logging.getLogger(__name__)
 
 
 class SocketListener:
-    __slots__ = ("_buffers", "_loop", "_on_channel", "_overtaking", "_pauses", "_sockets")
+    __slots__ = (
+        "_buffers",
+        "_is_paused",
+        "_loop",
+        "_on_channel",
+        "_overtaking",
+        "_pauses",
+        "_sockets",
+        "_warned_at",
+    )
 
     def __init__(
         self,
@@ -41,6 +52,9 @@ class SocketListener:
         self._buffers = buffers
         self._sockets = sockets
         self._on_channel = on_channel
+        self._is_paused = False
+        self._warned_at: float | None = None
+        #: Of sockets that could not accept for want of descriptors or memory.
         self._pauses: dict[int, asyncio.TimerHandle] = {}
         for listening in sockets:
             self._watch(listening)
@@ -53,23 +67,40 @@ class SocketListener:
         on_channel: Callable[[Channel], None],
         buffers: BufferSizes,
         overtaking: Overtaking,
+        *,
+        backlog: int = BACKLOG,
     ) -> "SocketListener":
         if address.host in ("", "::"):
-            return cls(loop, [_bind_everywhere(address)], on_channel, buffers, overtaking)
+            bound = _bind_everywhere(address, backlog)
+            return cls(loop, [bound], on_channel, buffers, overtaking)
         found = await loop.getaddrinfo(address.host, address.port, type=socket.SOCK_STREAM)
         # A name may have both families. IPv4 first: it is the one that must work.
         targets = sorted({(family, raw) for family, _, _, _, raw in found}, key=_ipv4_first)
-        return cls(loop, _bind_all(targets), on_channel, buffers, overtaking)
+        return cls(loop, _bind_all(targets, backlog), on_channel, buffers, overtaking)
 
     @property
     def address(self) -> Address:
         return address_of(self._sockets[0].getsockname())
 
+    def pause_accepting(self) -> None:
+        if not self._is_paused:
+            self._is_paused = True
+            for listening in self._sockets:
+                if listening.fileno() not in self._pauses:
+                    self._loop.remove_reader(listening.fileno())
+
+    def resume_accepting(self) -> None:
+        if self._is_paused:
+            self._is_paused = False
+            for listening in self._sockets:
+                if listening.fileno() not in self._pauses:
+                    self._watch(listening)
+
     def close(self) -> None:
         for pause in self._pauses.values():
             pause.cancel()
         for listening in self._sockets:
-            if listening.fileno() not in self._pauses:
+            if listening.fileno() not in self._pauses and not self._is_paused:
                 self._loop.remove_reader(listening.fileno())
             listening.close()
         self._sockets = self._sockets[:0]
@@ -77,6 +108,8 @@ class SocketListener:
 
     def _watch(self, listening: socket.socket) -> None:
         self._pauses.pop(listening.fileno(), None)
+        if self._is_paused:
+            return
         self._loop.add_reader(listening.fileno(), self._on_acceptable, listening)
 
     def _on_acceptable(self, listening: socket.socket) -> None:
@@ -98,16 +131,19 @@ class SocketListener:
                 accepted.close()
                 continue
             self._on_channel(channel)
-            if listening.fileno() < 0:
+            if listening.fileno() < 0 or self._is_paused:
                 return
 
     def _pause(self, listening: socket.socket, error: OSError) -> None:
-        logger.warning(
-            "%s accepts no connection for %.1f s: %s",
-            address_of(listening.getsockname()),
-            _ACCEPT_PAUSE_S,
-            error,
-        )
+        now = self._loop.time()
+        if self._warned_at is None or now - self._warned_at >= _WARNING_PAUSE_S:
+            self._warned_at = now
+            logger.warning(
+                "%s accepts no connections, and tries again every %.1f s: %s",
+                address_of(listening.getsockname()),
+                _ACCEPT_PAUSE_S,
+                error,
+            )
         descriptor = listening.fileno()
         self._loop.remove_reader(descriptor)
         self._pauses[descriptor] = self._loop.call_later(_ACCEPT_PAUSE_S, self._watch, listening)
@@ -117,17 +153,17 @@ def _ipv4_first(target: tuple[int, Any]) -> tuple[bool, Any]:
     return (target[0] != socket.AF_INET, target[1])
 
 
-def _bind_everywhere(address: Address) -> socket.socket:
+def _bind_everywhere(address: Address, backlog: int) -> socket.socket:
     """All interfaces, one socket for both families where the machine has IPv6."""
     try:
-        return _bind(socket.AF_INET6, ("::", address.port), both_families=True)
+        return _bind(socket.AF_INET6, ("::", address.port), backlog, both_families=True)
     except OSError as error:
         if address.host == "::" or error.errno in (errno.EADDRINUSE, errno.EACCES):
             raise
-        return _bind(socket.AF_INET, ("0.0.0.0", address.port))
+        return _bind(socket.AF_INET, ("0.0.0.0", address.port), backlog)
 
 
-def _bind_all(targets: Sequence[tuple[int, Any]]) -> list[socket.socket]:
+def _bind_all(targets: Sequence[tuple[int, Any]], backlog: int) -> list[socket.socket]:
     """Every address on the same port. Where the port is free to choose, the first socket's choice
     may be taken on the next address: then all choose again."""
     any_port = targets[0][1][1] == 0
@@ -137,7 +173,7 @@ def _bind_all(targets: Sequence[tuple[int, Any]]) -> list[socket.socket]:
             for family, raw in targets:
                 port = sockets[0].getsockname()[1] if sockets else raw[1]
                 try:
-                    sockets.append(_bind(family, (raw[0], port, *raw[2:])))
+                    sockets.append(_bind(family, (raw[0], port, *raw[2:]), backlog))
                 except OSError as error:
                     # The name has an IPv6 address, the machine has not.
                     if not sockets or error.errno not in (
@@ -155,7 +191,9 @@ def _bind_all(targets: Sequence[tuple[int, Any]]) -> list[socket.socket]:
     raise AssertionError("the last try returns or raises")
 
 
-def _bind(family: int, raw: tuple[Any, ...], *, both_families: bool = False) -> socket.socket:
+def _bind(
+    family: int, raw: tuple[Any, ...], backlog: int, *, both_families: bool = False
+) -> socket.socket:
     listening = socket.socket(family, socket.SOCK_STREAM)
     try:
         listening.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
@@ -163,7 +201,7 @@ def _bind(family: int, raw: tuple[Any, ...], *, both_families: bool = False) -> 
             listening.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_V6ONLY, int(not both_families))
         listening.setblocking(False)
         listening.bind(raw)
-        listening.listen(_BACKLOG)
+        listening.listen(backlog)
     except OSError as error:
         listening.close()
         error.filename = error.filename or str(address_of(raw))

@@ -6,21 +6,22 @@ would cost more than the request's own bookkeeping.
 
 import asyncio
 import logging
-from collections.abc import Mapping
+from collections import deque
+from collections.abc import Iterable
 from dataclasses import dataclass, field
 from typing import Final
 
 from lograft.model.exchange import HandlerFactory
 from lograft.model.seams import Address, Channel, Listener, Runtime, Task, Transport
 from lograft.net.connection import Connection, FlowLimits
+from lograft.net.connection_limits import UNTIL_RELEASED, ConnectionQuota
 from lograft.net.frame_memory import FrameBudget
+from lograft.net.repeated_warnings import RepeatedWarnings
 
 _SWEEPS_PER_IDLE_TIME: Final = 4
 _SWEEP_MS_MAX: Final = 30_000
 #: Connections that may wait for the node to become ready; more are refused.
 _EARLY_MAX: Final = 1024
-#: At most one line in this time says that connections are refused.
-_REFUSAL_LOG_MS: Final = 5_000
 
 logger = logging.getLogger(__name__)
 
@@ -32,55 +33,13 @@ class ServerLimits:
     flow: FlowLimits = field(default_factory=FlowLimits)
 
 
-class ConnectionQuota:
-    """Counts the connections of all listeners: max.connections, max.connections.per.ip and its
-    overrides. A limit may be changed at any time; it holds for new connections."""
-
-    __slots__ = ("_per_ip", "_total", "connections_max", "overrides", "per_ip_max")
-
-    def __init__(
-        self,
-        *,
-        connections_max: int = 2**31 - 1,
-        per_ip_max: int = 2**31 - 1,
-        overrides: Mapping[str, int] | None = None,
-    ) -> None:
-        self.connections_max = connections_max
-        self.per_ip_max = per_ip_max
-        self.overrides: Mapping[str, int] = overrides or {}
-        self._total = 0
-        self._per_ip: dict[str, int] = {}
-
-    @property
-    def total(self) -> int:
-        return self._total
-
-    def take(self, host: str) -> str | None:
-        """None, or why there is no room."""
-        held = self._per_ip.get(host, 0)
-        if self._total >= self.connections_max:
-            return f"max.connections={self.connections_max} is reached"
-        limit = self.overrides.get(host, self.per_ip_max)
-        if held >= limit:
-            return f"max.connections.per.ip={limit} is reached for {host}"
-        self._total += 1
-        self._per_ip[host] = held + 1
-        return None
-
-    def give_back(self, host: str) -> None:
-        self._total -= 1
-        held = self._per_ip[host] - 1
-        if held:
-            self._per_ip[host] = held
-        else:
-            del self._per_ip[host]
-
-
 class Server:
     """One listener and its connections."""
 
     __slots__ = (
+        "_accept_timer",
         "_accepted",
+        "_bad_connections",
         "_budget",
         "_connections",
         "_early",
@@ -90,11 +49,12 @@ class Server:
         "_listener",
         "_name",
         "_quota",
-        "_refusal_logged_ms",
+        "_refusals",
         "_refused",
         "_runtime",
         "_sweep",
         "_transport",
+        "_waiting",
     )
 
     def __init__(
@@ -122,11 +82,17 @@ class Server:
         self._connections: dict[Connection, None] = {}
         #: Came before the node was ready: nothing is read from them yet. None once it is.
         self._early: list[Channel] | None = []
+        #: Accepted, but beyond a limit of connections: the listener is paused meanwhile.
+        self._waiting: deque[Channel] = deque()
+        self._accept_timer: asyncio.TimerHandle | None = None
         self._empty = asyncio.Event()
         self._sweep: Task | None = None
         self._accepted = 0
         self._refused = 0
-        self._refusal_logged_ms: int | None = None
+        self._refusals = RepeatedWarnings(logger, runtime.clock, lines_max=1)
+        self._bad_connections = RepeatedWarnings(
+            logging.getLogger(Connection.__module__), runtime.clock
+        )
 
     @property
     def address(self) -> Address:
@@ -136,6 +102,7 @@ class Server:
     async def start(self, address: Address) -> None:
         """Binds; connections are accepted but wait until `serve` is called."""
         self._listener = await self._transport.listen(address, self._on_channel)
+        self._quota.add(self._name, self)
         self._sweep = self._runtime.spawn(self._close_idle(), name=f"idle-sweep-{self._name}")
 
     def serve(self) -> None:
@@ -148,10 +115,14 @@ class Server:
         """Accepts and reads no more, sends what is ready, then cuts."""
         if self._listener is not None:
             self._listener.close()
+        self._quota.remove(self._name)
         if self._sweep is not None:
             self._sweep.cancel()
-        for channel in self._early or ():
+        if self._accept_timer is not None:
+            self._accept_timer.cancel()
+        for channel in (*(self._early or ()), *self._waiting):
             channel.abort()
+        self._waiting.clear()
         for end in (Connection.close, Connection.abort):
             for connection in list(self._connections):
                 end(connection)
@@ -181,8 +152,37 @@ class Server:
                 self._early.append(channel)
             else:
                 self._refuse(channel, "the node is still starting")
+        elif len(self._waiting) < _EARLY_MAX:
+            self._waiting.append(channel)
+            self.accept_waiting()
+        else:
+            self._refuse(channel, "too many connections wait for others to end")
+
+    def accept_waiting(self) -> None:
+        """Accepts as many connections as the limits allow, and pauses the listener at a limit."""
+        if self._early is not None or self._listener is None:
             return
-        refusal = self._quota.take(channel.peer.host)
+        if self._accept_timer is not None:
+            self._accept_timer.cancel()
+            self._accept_timer = None
+        while self._waiting:
+            wait_ms = self._quota.wait_ms(self._name, self._runtime.clock.mono_ms())
+            if wait_ms:
+                self._listener.pause_accepting()
+                if wait_ms != UNTIL_RELEASED:
+                    self._accept_timer = asyncio.get_running_loop().call_later(
+                        wait_ms / 1000, self.accept_waiting
+                    )
+                return
+            self._accept(self._waiting.popleft())
+        self._listener.resume_accepting()
+
+    def open_connections(self) -> Iterable[Connection]:
+        return [connection for connection in self._connections if not connection.is_closing]
+
+    def _accept(self, channel: Channel) -> None:
+        now_ms = self._runtime.clock.mono_ms()
+        refusal = self._quota.take(self._name, channel.peer.host, now_ms)
         if refusal is not None:
             self._refuse(channel, refusal)
             return
@@ -196,6 +196,7 @@ class Server:
             limits=self._limits.flow,
             budget=self._budget,
             on_ended=self._on_ended,
+            warnings=self._bad_connections,
         )
         self._connections[connection] = None
         connection.start()
@@ -203,15 +204,11 @@ class Server:
     def _refuse(self, channel: Channel, reason: str) -> None:
         self._refused += 1
         channel.abort()
-        now_ms = self._runtime.clock.mono_ms()
-        last_ms = self._refusal_logged_ms
-        if last_ms is None or now_ms - last_ms >= _REFUSAL_LOG_MS:
-            self._refusal_logged_ms = now_ms
-            logger.warning("%s: refused a connection: %s", self._name, reason)
+        self._refusals.warn("%s: refused a connection: %s", self._name, reason)
 
     def _on_ended(self, connection: Connection) -> None:
         self._connections.pop(connection, None)
-        self._quota.give_back(connection.channel.peer.host)
+        self._quota.release(self._name, connection.channel.peer.host)
         if not self._connections:
             self._empty.set()
 

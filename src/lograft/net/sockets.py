@@ -7,14 +7,16 @@ from collections.abc import Callable
 
 from lograft.model.seams import Address, Channel, Listener
 from lograft.net.channels import BufferSizes, SocketChannel, address_of, prepare
-from lograft.net.listening import SocketListener
+from lograft.net.listening import BACKLOG, SocketListener
 from lograft.net.overtaking import Overtaking
 
 
 class SocketTransport:
-    __slots__ = ("_buffers", "_overtaking")
+    __slots__ = ("_backlog", "_buffers", "_overtaking")
 
-    def __init__(self, buffers: BufferSizes | None = None) -> None:
+    def __init__(self, buffers: BufferSizes | None = None, *, backlog: int | None = None) -> None:
+        """`backlog`: connections to a listener that may wait to be accepted."""
+        self._backlog = backlog or BACKLOG
         self._buffers = buffers or BufferSizes()
         self._overtaking = Overtaking()
 
@@ -22,7 +24,12 @@ class SocketTransport:
         """A name with several addresses listens on all of them; an empty host means all
         interfaces, with both families."""
         return await SocketListener.open(
-            asyncio.get_running_loop(), address, on_channel, self._buffers, self._overtaking
+            asyncio.get_running_loop(),
+            address,
+            on_channel,
+            self._buffers,
+            self._overtaking,
+            backlog=self._backlog,
         )
 
     async def connect(self, address: Address, *, timeout_ms: int) -> Channel:

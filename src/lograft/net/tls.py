@@ -6,7 +6,6 @@ when the channel below has room, so a slow peer costs no more memory than with p
 
 import asyncio
 import ssl
-import tempfile
 from collections import deque
 from collections.abc import Callable, Sequence
 from typing import Final, cast
@@ -30,6 +29,7 @@ class TlsChannel:
         "_below",
         "_buffer",
         "_closing",
+        "_context",
         "_decrypts_later",
         "_failure",
         "_handshake_deadline",
@@ -40,6 +40,8 @@ class TlsChannel:
         "_queue",
         "_queued_bytes",
         "_receiver",
+        "_server_hostname",
+        "_server_side",
         "_shaken",
         "_timeout_ms",
         "_tls",
@@ -48,21 +50,21 @@ class TlsChannel:
     def __init__(
         self,
         below: Channel,
-        context: ssl.SSLContext,
+        context: Callable[[], ssl.SSLContext],
         *,
         server_side: bool,
         server_hostname: str | None = None,
         handshake_timeout_ms: int = HANDSHAKE_TIMEOUT_MS,
     ) -> None:
+        """`context` is called once, by `start`: connections that a node accepts before it is ready
+        wait, and then get the certificate of that time."""
         self._below = below
+        self._context = context
+        self._server_side = server_side
+        self._server_hostname = server_hostname
         self._incoming = ssl.MemoryBIO()
         self._outgoing = ssl.MemoryBIO()
-        self._tls = context.wrap_bio(
-            self._incoming,
-            self._outgoing,
-            server_side=server_side,
-            server_hostname=server_hostname,
-        )
+        self._tls: ssl.SSLObject
         self._loop = asyncio.get_running_loop()
         self._timeout_ms = handshake_timeout_ms
         self._handshake_deadline: asyncio.TimerHandle | None = None
@@ -97,6 +99,12 @@ class TlsChannel:
 
     def start(self, receiver: Receiver) -> None:
         self._receiver = receiver
+        self._tls = self._context().wrap_bio(
+            self._incoming,
+            self._outgoing,
+            server_side=self._server_side,
+            server_hostname=self._server_hostname,
+        )
         self._handshake_deadline = self._loop.call_later(
             self._timeout_ms / 1000, self._on_handshake_late
         )
@@ -288,9 +296,12 @@ class TlsChannel:
 
 class TlsTransport:
     """Every channel of the transport below, with TLS. A transport that only listens or only
-    connects needs only one of the contexts."""
+    connects needs only one of the contexts.
 
-    __slots__ = ("_below", "_client", "_server")
+    A context may be replaced at any time: connections whose handshake has begun keep theirs.
+    """
+
+    __slots__ = ("_below", "client", "server")
 
     def __init__(
         self,
@@ -300,76 +311,31 @@ class TlsTransport:
         client: ssl.SSLContext | None = None,
     ) -> None:
         self._below = below
-        self._server = server
-        self._client = client
+        self.server = server
+        self.client = client
 
     async def listen(self, address: Address, on_channel: Callable[[Channel], None]) -> Listener:
-        context = self._server
-        assert context is not None, "this transport cannot listen"
+        assert self.server is not None, "this transport cannot listen"
 
         def on_plain_channel(channel: Channel) -> None:
-            on_channel(TlsChannel(channel, context, server_side=True))
+            on_channel(TlsChannel(channel, self._server_context, server_side=True))
 
         return await self._below.listen(address, on_plain_channel)
 
     async def connect(self, address: Address, *, timeout_ms: int) -> Channel:
-        assert self._client is not None, "this transport cannot connect"
         channel = await self._below.connect(address, timeout_ms=timeout_ms)
         return TlsChannel(
             channel,
-            self._client,
+            self._client_context,
             server_side=False,
             server_hostname=address.host,
             handshake_timeout_ms=timeout_ms,
         )
 
+    def _server_context(self) -> ssl.SSLContext:
+        assert self.server is not None, "this transport cannot listen"
+        return self.server
 
-def server_context(
-    *,
-    certificate_file: str,
-    key_file: str | None = None,
-    key_password: str | None = None,
-    trust_file: str | None = None,
-    client_certificate: ssl.VerifyMode = ssl.CERT_NONE,
-) -> ssl.SSLContext:
-    """From PEM files, TLS 1.2 and newer. Without a key file the certificate's file has the key
-    too, as Kafka's PEM key stores do; `trust_file` has whoever may sign clients' certificates."""
-    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
-    context.minimum_version = ssl.TLSVersion.TLSv1_2
-    context.load_cert_chain(certificate_file, key_file, key_password)
-    if trust_file is not None:
-        context.load_verify_locations(trust_file)
-    context.verify_mode = client_certificate
-    return context
-
-
-def client_context(
-    *,
-    trust_file: str | None = None,
-    certificate_file: str | None = None,
-    key_password: str | None = None,
-    compares_hosts: bool = True,
-) -> ssl.SSLContext:
-    """For connecting. Without a trust file the system's authorities are trusted;
-    `certificate_file` is shown to servers that ask who we are."""
-    context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
-    context.minimum_version = ssl.TLSVersion.TLSv1_2
-    context.check_hostname = compares_hosts
-    if trust_file is None:
-        context.load_default_certs()
-    else:
-        context.load_verify_locations(trust_file)
-    if certificate_file is not None:
-        context.load_cert_chain(certificate_file, password=key_password)
-    return context
-
-
-def load_pem_text(
-    context: ssl.SSLContext, key: str, certificate_chain: str, password: str | None
-) -> None:
-    """OpenSSL reads private keys from files only: this one only we may read, and it is gone at
-    once."""
-    with tempfile.NamedTemporaryFile("w", suffix=".pem") as file:
-        file.write(f"{key}\n{certificate_chain}\n")
-        file.flush()
-        context.load_cert_chain(file.name, password=password)
+    def _client_context(self) -> ssl.SSLContext:
+        assert self.client is not None, "this transport cannot connect"
+        return self.client

@@ -226,6 +226,9 @@ class IsrLeader:
         propose = self._propose_expand(view) if view.is_known_prefix else None
         return NO_EFFECTS if propose is None else self._settle(propose)
 
+    def on_follower_alive(self, node_id: NodeId, *, now_ms: int) -> None:
+        """Only a follower that catches up stays in the ISR, however alive it is."""
+
     def _check_fetch(
         self,
         fetch: FollowerFetch,

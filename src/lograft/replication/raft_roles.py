@@ -225,6 +225,10 @@ class RaftLeader:
         self._replica.alive_ms[node_id] = now_ms
         return NO_EFFECTS
 
+    def on_follower_alive(self, node_id: NodeId, *, now_ms: int) -> None:
+        """For check-quorum: the offset of its last fetch, which commits records, stays as it is."""
+        self._replica.alive_ms[node_id] = now_ms
+
     # The ISR is not the leader's in raft mode.
 
     def tick(self, now_ms: int) -> Effects:

@@ -96,6 +96,10 @@ class LeaderRole(Watermarked, Protocol):
     ) -> Effects:
         """The follower asks for what it asked for last: it is alive, and its end is the same."""
 
+    def on_follower_alive(self, node_id: NodeId, *, now_ms: int) -> None:
+        """The follower still follows this leader, but has not said yet whether what it was sent is
+        on its disk. Proves life and nothing else."""
+
     def tick(self, now_ms: int) -> Effects:
         """At least every half replica.lag.time.max.ms."""
 

@@ -9,6 +9,7 @@ import fcntl
 import os
 import shutil
 import stat
+import sys
 from collections.abc import Callable
 from typing import Final
 
@@ -23,6 +24,25 @@ _BOOT_ID: Final = "/proc/sys/kernel/random/boot_id"
 
 #: fdatasync also makes the new size of the file durable, which is all that a log needs.
 _sync_data: Callable[[int], None] = getattr(os, "fdatasync", os.fsync)
+
+
+#: Of Linux's fallocate: the size of the file stays.
+_KEEP_SIZE: Final = 1
+
+
+def _allocate(descriptor: int, size: int) -> bool:
+    """Python only has posix_fallocate, which makes the file longer."""
+    if not sys.platform.startswith("linux"):
+        return False
+    from ctypes import CDLL, c_int, c_int64
+
+    try:
+        fallocate = CDLL(None).fallocate
+    except AttributeError:
+        return False
+    fallocate.argtypes = (c_int, c_int, c_int64, c_int64)
+    done: int = fallocate(descriptor, _KEEP_SIZE, 0, size)
+    return done == 0
 
 
 class RealFile:
@@ -93,6 +113,9 @@ class RealFile:
     def truncate(self, size: int) -> None:
         os.ftruncate(self._descriptor, size)
         self._size = size
+
+    def reserve(self, size: int) -> bool:
+        return _allocate(self._descriptor, size)
 
     def fsync(self) -> None:
         _sync_data(self._descriptor)

@@ -62,7 +62,7 @@ class SimulatedClient:
         self, message: Message, version: int, answer: type[R], *, timeout_ms: int
     ) -> R:
         try:
-            return await self._lane.request(message, version, answer, timeout_ms=timeout_ms)
+            return await self._lane.request_in(message, version, answer, timeout_ms=timeout_ms)
         except PeerUnreachable as error:
             raise NotSent(str(error)) from None
         except PeerLost as error:

@@ -50,6 +50,18 @@ def draw_producer_settings(random: Random, *, idempotent: bool) -> dict[str, Any
     }
 
 
+class CrashingProducer(Producer):
+    """Ends with its simulated machine: a process that was killed runs no finalizers."""
+
+    def __del__(self) -> None:
+        pass
+
+
+class CrashingConsumer(Consumer):
+    def __del__(self) -> None:
+        pass
+
+
 class ProducerLoad:
     """Sends records to some partitions, each named after the producer and its number."""
 
@@ -75,7 +87,9 @@ class ProducerLoad:
         self._is_over = asyncio.Event()
 
     async def run(self, servers: str, runtime: Runtime) -> None:
-        producer = Producer({"bootstrap.servers": servers, **self._settings}, runtime=runtime)
+        producer = CrashingProducer(
+            {"bootstrap.servers": servers, **self._settings}, runtime=runtime
+        )
         await producer.start()
         while not self._is_over.is_set():
             await asyncio.sleep(self._random.choice(self._pace_ms) / 1000)
@@ -157,7 +171,7 @@ class ConsumerLoad:
 
     async def run(self, servers: str, runtime: Runtime) -> None:
         settings = {"bootstrap.servers": servers, **self._settings()}
-        consumer = Consumer(settings, runtime=runtime)
+        consumer = CrashingConsumer(settings, runtime=runtime)
         await consumer.start()
         consumer.assign(list(self._places))
         for place in self._places:

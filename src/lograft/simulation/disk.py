@@ -28,7 +28,16 @@ from lograft.simulation.platter import (
 from lograft.simulation.trace import Trace
 
 Operation: TypeAlias = Literal[
-    "read", "write", "truncate", "fsync", "create", "rename", "unlink", "make_dir", "fsync_dir"
+    "read",
+    "write",
+    "truncate",
+    "reserve",
+    "fsync",
+    "create",
+    "rename",
+    "unlink",
+    "make_dir",
+    "fsync_dir",
 ]
 
 #: Virtual cost of each operation, ns: drawn between the two, now and then a hundred times more.
@@ -49,10 +58,12 @@ class DiskFault:
                one succeeds
     lose       the write is acknowledged and seen in the cache, but never reaches the metal
     misdirect  the write reaches the metal at another position
+    delay      the operation takes `delay_ms` longer, then succeeds
     """
 
     operation: Operation
-    effect: Literal["fail", "lose", "misdirect"] = "fail"
+    effect: Literal["fail", "lose", "misdirect", "delay"] = "fail"
+    delay_ms: int = 0
     error: int = errno.EIO
     #: Matches paths that contain it.
     path_part: str = ""
@@ -108,11 +119,20 @@ class SimulatedFile:
 
     def truncate(self, size: int) -> None:
         self._disk.begin("truncate", self._path, size)
-        growth = size - len(self._node.live)
-        self._disk.reserve(growth, self._path)
+        self._disk.reserve(size - self._node.occupied, self._path)
+        self._node.reserved = 0
         self._node.resize(size)
         self._size = size
         self._node.modified_ms = self._disk.wall_ms()
+
+    def reserve(self, size: int) -> bool:
+        self._disk.begin("reserve", self._path, size)
+        try:
+            self._disk.reserve(max(0, size - self._node.occupied), self._path)
+        except OSError:
+            return False
+        self._node.reserved = max(self._node.reserved, size)
+        return True
 
     def fsync(self) -> None:
         try:
@@ -205,6 +225,9 @@ class SimulatedDisk:
             self.trace.event("fault", fault.effect, operation, path)
             if fault.effect == "fail":
                 raise failure(fault.error, path)
+            if fault.effect == "delay":
+                self.spent_ns += fault.delay_ms * 1_000_000
+                return None
             return fault
         return None
 
@@ -221,7 +244,7 @@ class SimulatedDisk:
             if crash.countdown <= 0:
                 node.write(data[: self._random.randint(0, len(data))], position)
                 self._die()
-        growth = max(0, position + len(data) - len(node.live))
+        growth = max(0, position + len(data) - node.occupied)
         room = self.platter.capacity_bytes - self.platter.used_bytes
         if growth > room:
             # As the kernel does: what fits is written, then the next write fails.
@@ -303,14 +326,14 @@ class SimulatedDisk:
         if replaced is node:
             return
         if isinstance(replaced, FileNode):
-            self.platter.used_bytes -= len(replaced.live)
+            self.platter.used_bytes -= replaced.occupied
         target_folder.change(Move(source_folder, source_name, target_name, node))
 
     def unlink(self, path: str) -> None:
         folder, name = self._parent(path)
         node = self.platter.file(path)
         self.begin("unlink", path)
-        self.platter.used_bytes -= len(node.live)
+        self.platter.used_bytes -= node.occupied
         folder.change(Unlink(name))
 
     def remove_tree(self, path: str) -> None:

@@ -20,6 +20,7 @@ from lograft.node import Node
 from lograft.simulation.loop import SimulatedLoop
 from lograft.simulation.machine import Life, Machine
 from lograft.simulation.network import Network
+from lograft.wire.apis import ApiRanges
 
 #: How long a supervisor waits before it starts the node again.
 RESTART_SECONDS: Final = (0.01, 0.5, 2)
@@ -55,6 +56,8 @@ class Host:
         self._damage: list[tuple[str, int, int]] = []
         #: What stands between the node's connections and its router.
         self.interpose: Callable[[Router], HandlerFactory] = lambda router: router
+        #: Narrower than this build's: the node behaves as an older one from its next start on.
+        self.api_ranges: ApiRanges | None = None
         self.starts = 0
         self.node: Node | None = None
         #: Set while the node serves.
@@ -137,6 +140,7 @@ class Host:
             halt=self._on_halt,
             host_name=self.name,
             interpose=self.interpose,
+            api_ranges=self.api_ranges,
         )
         self.node = node
         await node.start()

@@ -413,12 +413,27 @@ class SimulatedListener:
         self._address = address
         self._on_channel = on_channel
         self._context = contextvars.copy_context()
+        self._is_paused = False
+        #: Connected while the listener was paused.
+        self._backlog: list[SimulatedChannel] = []
 
     @property
     def address(self) -> Address:
         return self._address
 
+    def pause_accepting(self) -> None:
+        self._is_paused = True
+
+    def resume_accepting(self) -> None:
+        self._is_paused = False
+        backlog, self._backlog = self._backlog, []
+        for channel in backlog:
+            self.accept(channel)
+
     def accept(self, channel: SimulatedChannel) -> None:
+        if self._is_paused:
+            self._backlog.append(channel)
+            return
         self._network.loop.call_soon(self._on_channel, channel, context=self._context)
 
     def close(self) -> None:

@@ -48,15 +48,21 @@ class Move(NamedTuple):
 
 
 class FileNode:
-    __slots__ = ("durable", "is_suspect", "live", "modified_ms", "pending")
+    __slots__ = ("durable", "is_suspect", "live", "modified_ms", "pending", "reserved")
 
     def __init__(self, modified_ms: int) -> None:
         self.live = bytearray()
+        #: Space that is allocated, whatever the size; a power loss gives it back.
+        self.reserved = 0
         self.durable = bytearray()
         self.pending: list[Write | Resize] = []
         self.modified_ms = modified_ms
         #: The cache holds bytes that will never reach the metal (failed fsync, lost write).
         self.is_suspect = False
+
+    @property
+    def occupied(self) -> int:
+        return max(len(self.live), self.reserved)
 
     def write(self, data: bytes, position: int) -> None:
         put(self.live, Write(position, data), None)
@@ -203,7 +209,9 @@ class Platter:
         mood = random.choice(MOODS)
         _settle_folder(self.root, random, mood)
         _reload_folder(self.root)
-        self.used_bytes = sum(len(node.live) for _, node in self.files())
+        for _, node in self.files():
+            node.reserved = 0
+        self.used_bytes = sum(node.occupied for _, node in self.files())
 
     def flip_bit(self, path: str, position: int, bit: int) -> None:
         """Bit rot: both what is cached and what is on the metal."""

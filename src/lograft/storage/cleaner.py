@@ -9,6 +9,7 @@ A stop before the rename to `.log.swap` leaves the old segments, one after it is
 log is opened (`leftovers.py`).
 """
 
+from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
@@ -122,10 +123,12 @@ class Cleaning:
         "_sources",
         "_tracker_for_map",
         "_truncations",
+        "_work",
         "cleanable",
         "cleaned",
         "directory",
         "first_dirty",
+        "is_done",
         "now_ms",
     )
 
@@ -146,6 +149,9 @@ class Cleaning:
         self._log_dir = log.log_dir
         self._config = log.config
         self._truncations = log.truncations
+        self._work: Iterator[int] | None = None
+        #: Everything is written.
+        self.is_done = False
         self._sources: list[Segment] = []
         self._group_ends: dict[int, int] = {}
         for slot, segment in enumerate(log.segments[:-1]):
@@ -181,18 +187,36 @@ class Cleaning:
 
     def run(self) -> None:
         """In a worker: reads, decides, writes the new segments and fsyncs them."""
+        while not self.is_done:
+            self.run_part(LONG_MAX)
+
+    def run_part(self, bytes_max: int) -> int:
+        """In a worker: as `run`, but only until this many bytes were read and written, or a batch
+        more; how many it were. Again until `is_done`."""
+        if self._work is None:
+            self._work = self._do_all()
+        moved = 0
         try:
-            self._build_map()
-            self.first_dirty = Offset(max(self._latest.latest + 1, self.cleanable.first_dirty))
-            for group in self._grouped():
-                self._clean_group(group)
-            self._disk.fsync_dir(self.directory)
+            for size_bytes in self._work:
+                moved += size_bytes
+                if moved >= bytes_max:
+                    return moved
         except OSError as error:
             raise DiskFailed(self._log_dir, error) from error
+        self.is_done = True
+        return moved
 
     # ── in the worker ────────────────────────────────────────────────────────────────────────
 
-    def _build_map(self) -> None:
+    def _do_all(self) -> Iterator[int]:
+        """Yields how many bytes were read or written since the last time."""
+        yield from self._build_map()
+        self.first_dirty = Offset(max(self._latest.latest + 1, self.cleanable.first_dirty))
+        for group in self._grouped():
+            yield from self._clean_group(group)
+        self._disk.fsync_dir(self.directory)
+
+    def _build_map(self) -> Iterator[int]:
         tracker = self._tracker_for_map
         bytes_max = unpacked_bytes_max(self._config)
         for source in self._sources:
@@ -201,6 +225,7 @@ class Cleaning:
                 if last_offset >= self.cleanable.upto:
                     return
                 batch = source.read_batch(position, fields[1] + LENGTH_OVERHEAD)
+                yield len(batch)
                 if fields[5] & CONTROL_FLAG:
                     tracker.is_spent_marker(fields, batch)
                 elif (
@@ -235,7 +260,7 @@ class Cleaning:
                 size = source.size
         return groups
 
-    def _clean_group(self, group: list[Segment]) -> None:
+    def _clean_group(self, group: list[Segment]) -> Iterator[int]:
         target = Segment(
             self._disk, self.directory, group[0].base_offset, fresh=True, suffix=CLEANED_SUFFIX
         )
@@ -255,6 +280,7 @@ class Cleaning:
                     timestamp = int.from_bytes(kept[35:43], "big", signed=True)
                     interval = self._config.index_interval_bytes
                     target.append(kept, fields[0] + fields[6], timestamp, interval)
+                yield size if kept is None else size + len(kept)
         files = [target.file, *target.seal()]
         for file in files:
             file.fsync()

@@ -1,5 +1,7 @@
 """What can be wrong with a batch that somebody wants to append, or with a log on disk."""
 
+from typing import NamedTuple
+
 from lograft.model.errors import LograftError
 from lograft.model.types import Offset
 
@@ -28,7 +30,24 @@ class RecordListTooLarge(StorageError):
     """Above `segment.bytes`: no segment could hold it."""
 
 
-class InvalidRecord(StorageError):
+class RecordError(NamedTuple):
+    """Why one record of a batch was rejected."""
+
+    #: Position of the record in its batch.
+    batch_index: int
+    message: str
+
+
+class RejectedRecords(StorageError):
+    """A batch was rejected, possibly because of single records in it. The whole batch is not
+    appended; `record_errors` names the records that caused this (KIP-467)."""
+
+    def __init__(self, message: str, record_errors: tuple[RecordError, ...] = ()) -> None:
+        super().__init__(message)
+        self.record_errors = record_errors
+
+
+class InvalidRecord(RejectedRecords):
     """The batch is sound, its content is not allowed here."""
 
 
@@ -45,7 +64,7 @@ class UnsupportedCompression(StorageError):
     """A codec that does not exist."""
 
 
-class InvalidTimestamp(StorageError):
+class InvalidTimestamp(RejectedRecords):
     """Outside of `message.timestamp.before.max.ms` / `message.timestamp.after.max.ms`."""
 
 

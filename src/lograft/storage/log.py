@@ -338,7 +338,8 @@ class Log:
 
     def begin_segment(self, base_offset: int, now_ms: int) -> Segment:
         segment = Segment(self.disk, self.directory, base_offset, fresh=True)
-        segment.create(now_ms)
+        config = self._config
+        segment.create(now_ms, reserve_bytes=config.segment_bytes if config.preallocate else 0)
         segment.offset_index.write()
         segment.time_index.write()
         self.segments.append(segment)

@@ -46,6 +46,7 @@ class Segment:
     __slots__ = (
         "_disk",
         "_file",
+        "_is_reserved",
         "_size",
         "base_offset",
         "bytes_since_index",
@@ -70,6 +71,8 @@ class Segment:
         self.path = stem + LOG_SUFFIX + suffix
         self.base_offset = base_offset
         self._file: File | None = None
+        #: Whether more disk space is allocated than the segment may use in the end.
+        self._is_reserved = False
         #: -1: not asked yet.
         self._size = -1
         self.offset_index = OffsetIndex(
@@ -110,12 +113,15 @@ class Segment:
             self._size = (self._file or self._disk.open(self.path)).size
         return self._size
 
-    def create(self, now_ms: int) -> None:
+    def create(self, now_ms: int, *, reserve_bytes: int = 0) -> None:
+        """`reserve_bytes`: disk space for so many bytes is allocated now, as far as it can be."""
         self._file = self._disk.open(self.path, create=True)
         if self._file.size:
             self._file.truncate(0)
         self._size = 0
         self.created_ms = now_ms
+        if reserve_bytes:
+            self._is_reserved = self._file.reserve(reserve_bytes)
 
     def use(self, file: File, size: int) -> None:
         """Tells what recovery has found, so that nobody needs to ask the disk again."""
@@ -171,6 +177,9 @@ class Segment:
     def seal(self) -> list[File]:
         """Writes the indexes to their files: the segment gets no more batches, or the log closes.
         Returns what is to be fsynced beside the log file."""
+        if self._is_reserved:
+            self._is_reserved = False
+            self.truncate_file(self.size)
         self.load_max_timestamp()
         if self.size and self.max_timestamp is not None and self.max_timestamp >= 0:
             self.time_index.append(self.max_timestamp, self.max_timestamp_offset)

@@ -28,6 +28,8 @@ class LogConfig(Protocol):
     @property
     def segment_bytes(self) -> int: ...
     @property
+    def preallocate(self) -> bool: ...
+    @property
     def segment_ms(self) -> int: ...
     @property
     def segment_jitter_ms(self) -> int: ...
@@ -80,6 +82,7 @@ class FixedLogConfig:
     """A LogConfig with Kafka's defaults, for logs without a topic and for tests."""
 
     segment_bytes: int = 1 << 30
+    preallocate: bool = False
     segment_ms: int = 604_800_000
     segment_jitter_ms: int = 0
     segment_index_bytes: int = 10 << 20

@@ -12,6 +12,7 @@ from lograft.storage.errors import (
     CorruptBatch,
     InvalidRecord,
     InvalidTimestamp,
+    RecordError,
     UnsupportedCompression,
 )
 from lograft.storage.types import LONG_MAX, LogConfig, Origin
@@ -43,6 +44,11 @@ LOOKED_AT_MAX: Final = 250_000
 #: about 2 µs a record, and up to 15 ns a byte.
 LOOKED_AT_ON_LOOP_MAX: Final = 2_000
 REPACKED_ON_LOOP_BYTES_MAX: Final = 64 << 10
+#: A response names at most this many rejected records of a batch. A small compressed batch can hold
+#: millions of records, real producers send some thousands.
+RECORD_ERRORS_MAX: Final = 10_000
+#: The error message of a batch repeats at most this many of them.
+RECORD_ERRORS_SHOWN: Final = 3
 CODEC_OF_NAME: Final = {
     "producer": -1,
     "uncompressed": Codec.none,
@@ -174,31 +180,74 @@ def check_records(
             f"a batch of {header.record_count} records; where records are looked at one by one,"
             f" {LOOKED_AT_MAX} is the most"
         )
+    rejections = Rejections()
     try:
         payload = unpack_records(batch, bytes_max=rules.unpacked_bytes_max)
         for delta, record in enumerate(parse_records(payload, header)):
             if not header.is_control:
                 if record.offset != header.base_offset + delta:
                     raise InvalidRecord(f"record {delta} of a batch has another offset delta")
-                _check_record(record, rules, now_ms)
+                _check_record(delta, record, rules, now_ms, rejections)
     except MalformedMessage as error:
         raise CorruptBatch(str(error)) from None
+    if rejections.count:
+        raise rejections.as_error()
     codec = header.compression if rules.codec < 0 else rules.codec
     if codec == header.compression or header.is_control or origin is not Origin.CLIENT:
         return None
     return repack(batch, payload, codec, level=rules.level)
 
 
-def _check_record(record: Record, rules: AppendRules, now_ms: int) -> None:
-    if rules.keys_required and record.key is None:
-        raise InvalidRecord("a compacted topic takes only records with a key")
-    if record.timestamp == NO_TIMESTAMP:
-        return
-    if now_ms - record.timestamp > rules.timestamp_before_max_ms:
-        raise InvalidTimestamp(
-            f"timestamp {record.timestamp} is more than {rules.timestamp_before_max_ms} ms ago"
+class Rejections:
+    """The records of one batch that must be rejected."""
+
+    __slots__ = ("_errors", "_has_timestamp_error", "count")
+
+    def __init__(self) -> None:
+        self.count = 0
+        self._errors: list[RecordError] = []
+        self._has_timestamp_error = False
+
+    def add(self, index: int, message: str, *, is_timestamp_error: bool = False) -> None:
+        self.count += 1
+        self._has_timestamp_error |= is_timestamp_error
+        if self.count <= RECORD_ERRORS_MAX:
+            self._errors.append(RecordError(index, message))
+
+    def as_error(self) -> InvalidRecord | InvalidTimestamp:
+        """As in Kafka, one bad timestamp makes INVALID_TIMESTAMP the error of the whole batch."""
+        shown = "; ".join(
+            f"record {error.batch_index}: {error.message}"
+            for error in self._errors[:RECORD_ERRORS_SHOWN]
         )
-    if record.timestamp - now_ms > rules.timestamp_after_max_ms:
-        raise InvalidTimestamp(
-            f"timestamp {record.timestamp} is more than {rules.timestamp_after_max_ms} ms ahead"
+        more = self.count - RECORD_ERRORS_SHOWN
+        message = f"rejected {self.count} of the batch's records: {shown}"
+        if more > 0:
+            message += f"; and {more} more"
+        kind = InvalidTimestamp if self._has_timestamp_error else InvalidRecord
+        return kind(message, tuple(self._errors))
+
+
+def _check_record(
+    index: int, record: Record, rules: AppendRules, now_ms: int, rejections: Rejections
+) -> None:
+    if rules.keys_required and record.key is None:
+        rejections.add(index, "a compacted topic requires a key")
+        return
+    timestamp = record.timestamp
+    if timestamp == NO_TIMESTAMP:
+        return
+    if now_ms - timestamp > rules.timestamp_before_max_ms:
+        rejections.add(
+            index,
+            f"timestamp {timestamp} is more than {rules.timestamp_before_max_ms} ms in the past"
+            " (message.timestamp.before.max.ms)",
+            is_timestamp_error=True,
+        )
+    elif timestamp - now_ms > rules.timestamp_after_max_ms:
+        rejections.add(
+            index,
+            f"timestamp {timestamp} is more than {rules.timestamp_after_max_ms} ms in the future"
+            " (message.timestamp.after.max.ms)",
+            is_timestamp_error=True,
         )

@@ -32,6 +32,7 @@ from lograft.testing.faults import FailingRequests
 from lograft.testing.links import CLIENTS, Links
 from lograft.testing.node_thread import NodeFailed, NodeThread
 from lograft.testing.settings import internal_topics
+from lograft.wire.apis import Versions
 from lograft.wire.messages.create_topics import (
     CreatableTopic,
     CreatableTopicConfig,
@@ -41,7 +42,7 @@ from lograft.wire.messages.create_topics import (
 
 HOST: Final = "127.0.0.1"
 CLUSTER_ID: Final = "lograft-test-cluster-1"
-CREATE_TOPICS_VERSION: Final = 7
+CREATE_TOPICS_VERSIONS: Final = Versions(7, 7)
 #: Small, soon there, and quick to notice: a test waits for all of it.
 PROPERTIES: Final = {
     "process.roles": "broker,controller",
@@ -305,7 +306,7 @@ class Cluster(FailingRequests):
         answer: CreateTopicsResponse = self.ask(
             running[0],
             lambda node: node.broker.link.request(
-                request, CREATE_TOPICS_VERSION, CreateTopicsResponse
+                request, CREATE_TOPICS_VERSIONS, CreateTopicsResponse
             ),
         )
         told = answer.topics[0]

@@ -3,6 +3,7 @@
 The table is Kafka 4.3.1's. What a node advertises is the part of it that has a handler.
 """
 
+from collections.abc import Mapping
 from importlib import import_module
 from typing import Final, NamedTuple
 
@@ -13,6 +14,22 @@ from lograft.wire.messages.index import APIS
 PRODUCE_KEY: Final = 0
 FETCH_KEY: Final = 1
 API_VERSIONS_KEY: Final = 18
+
+
+class Versions(NamedTuple):
+    """Versions of one API, both ends included."""
+
+    oldest: int
+    newest: int
+
+    def common(self, other: "Versions") -> int | None:
+        """The newest version in both ranges; None: there is none."""
+        newest = min(self.newest, other.newest)
+        return newest if newest >= max(self.oldest, other.oldest) else None
+
+
+#: Ranges by API key.
+ApiRanges = Mapping[int, Versions]
 
 
 class ApiSpec(NamedTuple):

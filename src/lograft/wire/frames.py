@@ -48,6 +48,16 @@ class FrameBuffer:
         """Received, but not yet a whole frame."""
         return self._end - self._start
 
+    @property
+    def incomplete_frame_bytes(self) -> int:
+        """The size of the frame of which a part has been received; 0 where there is none, where
+        its size is not known yet, or where whole frames come before it."""
+        pending = self._end - self._start
+        if pending < 4:
+            return 0
+        size: int = 4 + _SIZE.unpack_from(self._data, self._start)[0]
+        return size if size > pending else 0
+
     def get_buffer(self) -> memoryview:
         """Where the next bytes go; never empty. Frames handed out before are void from now on.
 

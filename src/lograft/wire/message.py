@@ -39,6 +39,10 @@ class _Fresh:
 FRESH: Final = _Fresh()
 
 
+#: Tags from here on are Lograft's own.
+OWN_TAGS_SINCE: Final = 10_000
+
+
 class Field:
     """One field of a message: its type and the versions in which it is there or may be null."""
 
@@ -198,6 +202,17 @@ class Message(metaclass=MessageType):
             if (value := getattr(self, field.name)) != field.new_default()
         )
         return f"{type(self).__name__}({', '.join(said)})"
+
+
+def has_own_tags(message: Message) -> bool:
+    """Whether the message itself says something in a tag of Lograft's own: other servers would step
+    over it and do what the rest says."""
+    return any(
+        field.tag is not None
+        and field.tag >= OWN_TAGS_SINCE
+        and getattr(message, field.name) != field.new_default()
+        for field in message.FIELDS
+    )
 
 
 def _compile_constructor(kind: type[Message]) -> Callable[..., None]:

@@ -7,7 +7,10 @@ import pytest
 
 from lograft.api.context import Api
 from lograft.api.router import Route, served_apis
+from lograft.model.errors import ErrorCode
 from lograft.wire.apis import ApiSpec
+from lograft.wire.codec import write
+from lograft.wire.messages.find_coordinator import FindCoordinatorRequest
 
 SERVED = sorted({*served_apis("broker"), *served_apis("controller")})
 
@@ -32,3 +35,25 @@ def test_a_route_can_be_made(spec: ApiSpec) -> None:
     route = Route(spec)
     assert route.request_kind.__name__ == f"{spec.name}Request"
     assert route.response_kind.__name__ == f"{spec.name}Response"
+
+
+#: Their handlers report the errors of each partition; nothing else is expected to fail.
+WITHOUT_ERROR_RESPONSE = {"Produce", "ListOffsets", "OffsetForLeaderEpoch"}
+
+
+@pytest.mark.parametrize("spec", SERVED, ids=lambda spec: spec.name)
+def test_a_failed_request_gets_a_response(spec: ApiSpec) -> None:
+    """Without one the connection would be closed, and the client would not learn why."""
+    route = Route(spec)
+    if spec.name in WITHOUT_ERROR_RESPONSE:
+        assert route.error_response is None
+        return
+    assert route.error_response is not None
+    request = (
+        FindCoordinatorRequest(coordinator_keys=["group"])
+        if spec.name == "FindCoordinator"
+        else route.request_kind()
+    )
+    response = route.error_response(request, ErrorCode.unknown_server_error, "why")
+    assert type(response) is route.response_kind
+    write(response, spec.max_version)

@@ -6,17 +6,20 @@ from typing import cast
 import pytest
 
 from lograft.api import api_versions
-from lograft.api.context import ANONYMOUS, Context
+from lograft.api.context import ANONYMOUS, ClientSoftware, Context
 from lograft.api.router import served_apis
 from lograft.broker.broker import Broker
+from lograft.broker.client_telemetry import ClientTelemetry
 from lograft.metadata.features import SUPPORTED
 from lograft.metadata.image import MetadataImage
-from lograft.metadata.types import VersionRange
+from lograft.metadata.types import ResourceType, VersionRange
 from lograft.model.errors import ErrorCode
 from lograft.model.seams import Address
 from lograft.model.types import Offset
 from lograft.wire.codec import read_all, write
 from lograft.wire.messages.api_versions import ApiVersionsRequest, ApiVersionsResponse
+from lograft.wire.records.config_record import ConfigRecord
+from tests.unit.broker.bench import Bench, run
 
 REQUEST = ApiVersionsRequest(client_software_name="librdkafka", client_software_version="2.12.0")
 
@@ -26,7 +29,15 @@ def context(version: int, role: str = "broker") -> Context:
     features = {"metadata.version": 30, "feature.of.tomorrow": 1}
     image = MetadataImage(offset=Offset(42), features=features)
     return Context(
-        cast(Broker, SimpleNamespace(image=image, kraft_version=1)),
+        cast(
+            Broker,
+            SimpleNamespace(
+                image=image,
+                kraft_version=1,
+                telemetry=ClientTelemetry(),
+                config=SimpleNamespace(lograft_client_telemetry=False),
+            ),
+        ),
         api_key=18,
         api_version=version,
         client_id=None,
@@ -35,6 +46,7 @@ def context(version: int, role: str = "broker") -> Context:
         peer=Address("127.0.0.1", 1),
         principal=ANONYMOUS,
         served=served_apis(role),
+        software=ClientSoftware(),
     )
 
 
@@ -48,9 +60,33 @@ def test_advertises_what_is_served(version: int, role: str) -> None:
         # Produce from 0 on, for old librdkafka's sake (KAFKA-18659).
         spec.key: (spec.min_version if spec.key else 0, spec.max_version)
         for spec in served_apis(role)
+        if spec.key not in api_versions.TELEMETRY_KEYS
     }
     assert offered[18] == (0, 4)
     assert read_all(ApiVersionsResponse, version, write(response, version)).api_keys
+
+
+def test_telemetry_is_advertised_while_it_is_wanted() -> None:
+    async def scenario(bench: Bench) -> None:
+        async def is_advertised() -> bool:
+            response = await bench.ask(REQUEST, 4, ApiVersionsResponse)
+            return {each.api_key for each in response.api_keys} >= api_versions.TELEMETRY_KEYS
+
+        def set_config(kind: int, resource: str, name: str, value: str | None) -> None:
+            record = ConfigRecord(
+                resource_type=kind, resource_name=resource, name=name, value=value
+            )
+            bench.controller.append((record,))
+
+        assert not await is_advertised()
+        set_config(ResourceType.client_metrics, "all", "metrics", "*")
+        assert await is_advertised()
+        set_config(ResourceType.client_metrics, "all", "metrics", None)
+        assert not await is_advertised()
+        set_config(ResourceType.broker, "", "lograft.client.telemetry", "true")
+        assert await is_advertised()
+
+    run(scenario)
 
 
 def test_features() -> None:

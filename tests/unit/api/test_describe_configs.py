@@ -89,6 +89,47 @@ def test_only_the_keys_asked_for_with_synonyms_and_documentation() -> None:
     run(scenario)
 
 
+@pytest.mark.parametrize(
+    ("resource_type", "name"),
+    [(TOPIC, "a"), (BROKER, "1"), (LOGGER, "1"), (METRICS, "m"), (GROUP, "g")],
+)
+def test_an_empty_list_of_keys_selects_all_settings(resource_type: int, name: str) -> None:
+    async def scenario(bench: Bench) -> None:
+        await bench.create_topic("a")
+        all_settings = await describe(bench, resource_type, name, None)
+        assert all_settings.configs
+        assert await describe(bench, resource_type, name, []) == all_settings
+
+    run(scenario)
+
+
+@pytest.mark.parametrize(
+    ("resource_type", "name", "setting", "note"),
+    [
+        (
+            TOPIC,
+            "a",
+            "local.retention.ms",
+            "No effect in Lograft: tiered storage is not built yet.",
+        ),
+        (TOPIC, "a", "remote.storage.enable", "Not supported by Lograft: tiered storage"),
+        (BROKER, "1", "num.io.threads", "No effect in Lograft: one event loop serves"),
+        (BROKER, "1", "authorizer.class.name", "Not supported by Lograft: authorization"),
+        (GROUP, "g", "share.session.timeout.ms", "No effect in Lograft: share groups"),
+    ],
+)
+def test_the_documentation_names_settings_that_do_not_work(
+    resource_type: int, name: str, setting: str, note: str
+) -> None:
+    async def scenario(bench: Bench) -> None:
+        await bench.create_topic("a")
+        result = await describe(bench, resource_type, name, [setting], documentation=True)
+        (config,) = result.configs
+        assert note in (config.documentation or "")
+
+    run(scenario)
+
+
 def test_a_broker_and_the_defaults_of_all() -> None:
     async def scenario(bench: Bench) -> None:
         await alter(bench, BROKER, "", "log.retention.ms", "5000")

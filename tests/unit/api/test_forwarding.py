@@ -12,8 +12,9 @@ from lograft.metadata.types import ResourceType
 from lograft.model.config_keys import AlterOperation
 from lograft.model.errors import ErrorCode, InvalidInput
 from lograft.model.seams import Address
+from lograft.net.connection_limits import ConnectionQuota
 from lograft.net.frame_memory import FrameBudget
-from lograft.net.serving import ConnectionQuota, Server
+from lograft.net.serving import Server
 from lograft.simulation.loop import SimulatedLoop
 from lograft.simulation.machine import Machine
 from lograft.simulation.network import Network

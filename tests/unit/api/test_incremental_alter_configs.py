@@ -1,8 +1,11 @@
 import logging
+from collections.abc import Collection
 
 import pytest
 
-from lograft.model.errors import ErrorCode
+from lograft.metadata.types import ResourceType
+from lograft.model.broker_configs import BrokerConfig
+from lograft.model.errors import ErrorCode, InvalidConfig
 from lograft.wire.messages.incremental_alter_configs import (
     AlterableConfig,
     AlterConfigsResource,
@@ -21,6 +24,7 @@ async def alter(
     *changes: tuple[str, int, str | None],
     version: int = 1,
     validate_only: bool = False,
+    role: str = "broker",
 ) -> int:
     request = IncrementalAlterConfigsRequest(
         resources=[
@@ -35,7 +39,7 @@ async def alter(
         ],
         validate_only=validate_only,
     )
-    response = await bench.ask(request, version, IncrementalAlterConfigsResponse)
+    response = await bench.ask(request, version, IncrementalAlterConfigsResponse, role=role)
     return response.responses[0].error_code
 
 
@@ -84,6 +88,71 @@ def test_brokers_settings_reach_their_topics() -> None:
         assert partition.config.retention_ms == 88000
         refused = await alter(bench, (BROKER, "1"), ("node.id", SET, "5"))
         assert refused == ErrorCode.invalid_request
+
+    run(scenario)
+
+
+@pytest.mark.parametrize("role", ["broker", "controller"])
+def test_a_node_checks_the_files_that_its_own_settings_name(role: str) -> None:
+    """Also on the listener of the active controller."""
+
+    async def scenario(bench: Bench) -> None:
+        checked: list[tuple[str, ...]] = []
+
+        def reject(config: BrokerConfig, named: Collection[str]) -> None:
+            checked.append(tuple(named))
+            raise InvalidConfig("no such file")
+
+        bench.broker.file_checks.append(reject)
+        name = "listener.name.x.ssl.keystore.location"
+        change = (name, SET, "/nowhere")
+        assert await alter(bench, (BROKER, "1"), change, role=role) == ErrorCode.invalid_request
+        assert set(checked) == {(name,)}
+        assert bench.broker.image.config_of(ResourceType.broker, "1") == {}
+
+    run(scenario)
+
+
+def test_a_broker_reports_settings_without_effect_in_one_warning(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    async def scenario(bench: Bench) -> None:
+        changes = [
+            ("num.io.threads", SET, "16"),
+            ("background.threads", SET, "12"),
+            ("log.retention.ms", SET, "5000"),
+        ]
+        assert await alter(bench, (BROKER, ""), *changes, validate_only=True) == 0
+        assert not caplog.records
+        assert await alter(bench, (BROKER, ""), *changes) == 0
+        (warning,) = (record.getMessage() for record in caplog.records)
+        assert "background.threads, num.io.threads" in warning
+        assert "log.retention.ms" not in warning
+        # What stays as it is does not warn again.
+        assert await alter(bench, (BROKER, ""), ("log.retention.ms", SET, "6000")) == 0
+        assert len(caplog.records) == 1
+
+    with caplog.at_level(logging.WARNING):
+        run(scenario)
+
+
+@pytest.mark.parametrize(
+    ("resource", "setting", "code"),
+    [
+        ((TOPIC, "a"), ("remote.storage.enable", "true"), ErrorCode.invalid_config),
+        ((BROKER, "1"), ("principal.builder.class", "x.Y"), ErrorCode.invalid_request),
+        ((BROKER, "1"), ("sasl.kerberos.service.name", "${env:X}"), ErrorCode.invalid_request),
+        ((BROKER, ""), ("config.providers", "env"), ErrorCode.invalid_request),
+        ((TOPIC, "a"), ("remote.storage.enable", "false"), ErrorCode.none),
+    ],
+)
+def test_an_unsupported_setting_is_rejected(
+    resource: tuple[int, str], setting: tuple[str, str], code: ErrorCode
+) -> None:
+    async def scenario(bench: Bench) -> None:
+        await bench.create_topic("a")
+        name, value = setting
+        assert await alter(bench, resource, (name, SET, value)) == code
 
     run(scenario)
 

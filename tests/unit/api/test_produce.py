@@ -314,6 +314,25 @@ def test_partitions_grow_on_demand_up_to_the_limit() -> None:
     run(scenario, auto_create_partitions_enable="true", auto_create_partitions_max="4")
 
 
+def test_a_topic_grows_once_it_has_the_setting() -> None:
+    """Also where automatically created topics do not."""
+
+    async def scenario(bench: Bench) -> None:
+        await bench.create_topic("a", auto_create_partitions_max="2")
+
+        async def send(index: int) -> PartitionProduceResponse:
+            request = request_of(bench, "a", batch_of(b"1"), index=index)
+            response = await bench.ask(request, 13, ProduceResponse)
+            return response.responses[0].partition_responses[0]
+
+        assert (await send(1)).error_code == 0
+        beyond = await send(2)
+        assert beyond.error_code == ErrorCode.invalid_partitions
+        assert "auto.create.partitions.max" in (beyond.error_message or "")
+
+    run(scenario)
+
+
 def test_deleted_records_do_not_come_back() -> None:
     async def scenario(bench: Bench) -> None:
         (partition,) = await bench.create_topic("a")
@@ -359,6 +378,7 @@ def test_a_worker_looks_at_many_records() -> None:
             assert partition.log.end_offset == sequence + LOOKED_AT_ON_LOOP_MAX + 1
         (refused,) = await produce(bench, "a", big_batch(LOOKED_AT_ON_LOOP_MAX + 1, None))
         assert refused.error_code == ErrorCode.invalid_record
+        assert len(refused.record_errors) == LOOKED_AT_ON_LOOP_MAX + 1
         (few,) = await produce(bench, "a", big_batch(2, b"k"))
         assert few.error_code == 0
 
@@ -382,3 +402,22 @@ def stored_batch(partition: Partition) -> bytes:
     piece = partition.log.read(0, bytes_max=1)
     assert piece is not None
     return piece.file.pread(piece.size, piece.position)
+
+
+@pytest.mark.parametrize("version", VERSIONS)
+def test_a_response_names_the_rejected_records(version: int) -> None:
+    """The first request takes the general path, the later ones the fast path (KIP-467)."""
+
+    async def scenario(bench: Bench) -> None:
+        await bench.create_topic("a", cleanup_policy="compact")
+        mixed = [Record(number, NOW_MS, key, b"v") for number, key in enumerate((None, b"k", None))]
+        for _ in range(2):
+            (accepted,) = await produce(bench, "a", big_batch(2, b"k"), version=version)
+            assert (accepted.error_code, accepted.record_errors) == (0, [])
+            (refused,) = await produce(bench, "a", build_batch(mixed), version=version)
+            assert refused.error_code == ErrorCode.invalid_record
+            named = [error.batch_index for error in refused.record_errors]
+            assert named == ([0, 2] if version >= 8 else [])
+            assert bool(refused.error_message) == (version >= 8)
+
+    run(scenario)

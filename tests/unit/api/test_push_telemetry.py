@@ -3,39 +3,91 @@ from uuid import UUID
 import pytest
 
 from lograft.model.errors import ErrorCode
+from lograft.wire.compression import Codec, compress
 from lograft.wire.messages.push_telemetry import PushTelemetryRequest, PushTelemetryResponse
+from tests.unit.api.test_get_telemetry_subscriptions import ask, subscribe
 from tests.unit.broker.bench import Bench, run
+
+CLIENT = UUID(int=5)
+METRICS = bytes(range(200)) * 4
+MAX_BYTES = 1000
+
+
+async def push(bench: Bench, metrics: bytes, codec: int = Codec.none, client: UUID = CLIENT) -> int:
+    subscription = await ask(bench, client)
+    request = PushTelemetryRequest(
+        client_instance_id=client,
+        subscription_id=subscription.subscription_id,
+        compression_type=codec,
+        metrics=metrics,
+    )
+    return (await bench.ask(request, 0, PushTelemetryResponse)).error_code
+
+
+@pytest.mark.parametrize("codec", Codec)
+def test_the_last_push_is_kept(codec: Codec) -> None:
+    async def scenario(bench: Bench) -> None:
+        subscribe(bench, "all", metrics="*")
+        assert await push(bench, compress(codec, METRICS), codec) == 0
+        (kept,) = bench.broker.telemetry.pushes(bench.broker.clock.mono_ms())
+        assert kept.metrics() == METRICS
+        assert kept.client_instance_id == CLIENT
+        assert kept.client["client_id"] == "test"
+
+    run(scenario, telemetry_max_bytes=str(MAX_BYTES))
 
 
 @pytest.mark.parametrize(
-    ("request_", "code"),
+    ("metrics", "codec", "code"),
     [
-        (PushTelemetryRequest(client_instance_id=UUID(int=5), metrics=b"x" * 1000), 0),
-        (PushTelemetryRequest(metrics=b"x"), ErrorCode.invalid_request),
-        (
-            PushTelemetryRequest(client_instance_id=UUID(int=5), subscription_id=9),
-            ErrorCode.unknown_subscription_id,
-        ),
-        (
-            PushTelemetryRequest(client_instance_id=UUID(int=5), compression_type=9),
-            ErrorCode.unsupported_compression_type,
-        ),
-        (
-            PushTelemetryRequest(client_instance_id=UUID(int=5), metrics=b"x" * 1001),
-            ErrorCode.telemetry_too_large,
-        ),
-        # A bomb is as good as any other push: nobody opens it.
-        (
-            PushTelemetryRequest(
-                client_instance_id=UUID(int=5), compression_type=4, metrics=b"(\xb5/\xfd" * 100
-            ),
-            0,
-        ),
+        (b"", 0, ErrorCode.none),
+        (b"x" * MAX_BYTES, 0, ErrorCode.none),
+        (b"x" * (MAX_BYTES + 1), 0, ErrorCode.telemetry_too_large),
+        (compress(Codec.zstd, bytes(1 << 20)), 4, ErrorCode.telemetry_too_large),
+        (compress(Codec.gzip, bytes(500_000)), 1, ErrorCode.telemetry_too_large),
+        (b"no zstd at all", 4, ErrorCode.invalid_record),
+        (b"x", 9, ErrorCode.unsupported_compression_type),
     ],
 )
-def test_takes_bounds_and_drops(request_: PushTelemetryRequest, code: int) -> None:
+def test_pushes_are_bounded_before_and_after_decompression(
+    metrics: bytes, codec: int, code: ErrorCode
+) -> None:
     async def scenario(bench: Bench) -> None:
-        response = await bench.ask(request_, 0, PushTelemetryResponse)
-        assert response.error_code == code
+        assert await push(bench, metrics, codec) == code
+        kept = list(bench.broker.telemetry.pushes(bench.broker.clock.mono_ms()))
+        assert len(kept) == (code == ErrorCode.none and bool(metrics))
 
-    run(scenario, telemetry_max_bytes="1000")
+    run(scenario, telemetry_max_bytes=str(MAX_BYTES))
+
+
+@pytest.mark.parametrize("client", [UUID(int=0), UUID(int=1)])
+def test_reserved_ids_are_rejected(client: UUID) -> None:
+    async def scenario(bench: Bench) -> None:
+        request = PushTelemetryRequest(client_instance_id=client, metrics=b"x")
+        response = await bench.ask(request, 0, PushTelemetryResponse)
+        assert response.error_code == ErrorCode.invalid_request
+
+    run(scenario)
+
+
+def test_another_subscription_id_is_unknown_and_the_client_may_ask_at_once() -> None:
+    async def scenario(bench: Bench) -> None:
+        first = await ask(bench, CLIENT)
+        request = PushTelemetryRequest(
+            client_instance_id=CLIENT, subscription_id=first.subscription_id + 1, metrics=b"x"
+        )
+        response = await bench.ask(request, 0, PushTelemetryResponse)
+        assert response.error_code == ErrorCode.unknown_subscription_id
+        again = await ask(bench, CLIENT)
+        assert again.error_code == 0
+        assert again.subscription_id == first.subscription_id
+        # It has pushed in this interval.
+        request.subscription_id = first.subscription_id
+        response = await bench.ask(request, 0, PushTelemetryResponse)
+        assert response.error_code == ErrorCode.throttling_quota_exceeded
+        request.terminating = True
+        for code in (ErrorCode.none, ErrorCode.invalid_request):
+            response = await bench.ask(request, 0, PushTelemetryResponse)
+            assert response.error_code == code
+
+    run(scenario)

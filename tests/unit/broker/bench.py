@@ -66,7 +66,7 @@ class StandInController:
         self.log: list[tuple[Offset, tuple[Message, ...]]] = []
         self.down = False
         self.disconnected: list[tuple[int, int]] = []
-        self.hand_over: Callable[[TopicIdPartition], Awaitable[ErrorCode]] | None = None
+        self.hand_over: Callable[[TopicIdPartition, NodeId], Awaitable[ErrorCode]] | None = None
 
     async def register_broker(
         self, request: BrokerRegistrationRequest

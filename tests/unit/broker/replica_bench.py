@@ -25,11 +25,13 @@ from lograft.metadata.types import Outcome, PartitionState
 from lograft.model.broker_configs import BrokerConfig
 from lograft.model.seams import Address
 from lograft.model.types import BrokerEpoch, Epoch, Offset
+from lograft.net.connection_limits import ConnectionQuota
 from lograft.net.frame_memory import FrameBudget
-from lograft.net.serving import ConnectionQuota, Server, ServerLimits
+from lograft.net.serving import Server, ServerLimits
 from lograft.simulation.loop import SimulatedLoop
 from lograft.simulation.machine import Life, Machine
 from lograft.simulation.network import Network
+from lograft.wire.apis import Versions
 from lograft.wire.message import Message
 from lograft.wire.messages.alter_partition import AlterPartitionRequest
 from lograft.wire.messages.broker_heartbeat import BrokerHeartbeatRequest
@@ -90,13 +92,19 @@ class Controller:
         return outcome.reply
 
     async def request(
-        self, message: Message, version: int, answer: type[T], *, timeout_ms: int | None = None
+        self,
+        message: Message,
+        versions: Versions,
+        answer: type[T],
+        *,
+        timeout_ms: int | None = None,
+        lograft_only: bool = False,
     ) -> T:
         await asyncio.sleep(0.002)
         if self.unreachable:
             raise ControllerUnreachable("cut off")
         assert isinstance(message, AlterPartitionRequest)
-        outcome = alter_partition(self.image, message, version, config=self.config)
+        outcome = alter_partition(self.image, message, versions.newest, config=self.config)
         return cast(T, self.decide(outcome))
 
 
@@ -316,7 +324,11 @@ class Cluster:
     ) -> M:
         """As a client of that node."""
         return await self.client.request(
-            Address(f"n{number}", PORT), request, version, kind, timeout_ms=timeout_ms
+            Address(f"n{number}", PORT),
+            request,
+            Versions(version, version),
+            kind,
+            timeout_ms=timeout_ms,
         )
 
     def run(self, scenario: Callable[["Cluster"], Coroutine[Any, Any, None]]) -> None:

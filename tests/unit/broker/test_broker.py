@@ -1,11 +1,19 @@
 import asyncio
+import logging
+from uuid import UUID
+
+import pytest
 
 from lograft.broker.errors import NotLeader, PartitionMissing, UnknownPartition, UnknownTopicId
 from lograft.metadata.brokers import fence_broker
 from lograft.model.types import NodeId
+from lograft.wire.records.access_control_entry_record import AccessControlEntryRecord
+from lograft.wire.records.feature_level_record import FeatureLevelRecord
 from lograft.wire.records.partition_change_record import PartitionChangeRecord
 from lograft.wire.records.partition_record import PartitionRecord
+from lograft.wire.records.remove_access_control_entry_record import RemoveAccessControlEntryRecord
 from lograft.wire.records.topic_record import TopicRecord
+from lograft.wire.records.user_scram_credential_record import UserScramCredentialRecord
 from tests.unit.broker.bench import Bench, directory_id, run
 
 
@@ -88,3 +96,32 @@ def test_where_clients_reach_a_broker() -> None:
         assert bench.broker.statistics()["partitions"] == 0
 
     run(scenario)
+
+
+def test_state_that_is_not_enforced_is_named_at_start_and_when_it_changes(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    async def scenario(bench: Bench) -> None:
+        def warnings() -> list[str]:
+            found = [
+                record.getMessage().partition(":")[0]
+                for record in caplog.records
+                if record.name == "lograft.broker.broker"
+            ]
+            caplog.clear()
+            return found
+
+        append = bench.controller.append
+        append((AccessControlEntryRecord(id=UUID(int=1), principal="User:ann"),))
+        assert warnings() == []  # still starting: once, when all is loaded
+        bench.broker.warn_of_unenforced_state()
+        assert warnings() == ["1 ACL is stored but not enforced"]
+        append((FeatureLevelRecord(name="share.version", feature_level=1),))
+        assert warnings() == ["share.version 1"]
+        append((UserScramCredentialRecord(name="ann", mechanism=1),))
+        assert warnings() == ["1 SCRAM credential is stored but not used"]
+        append((RemoveAccessControlEntryRecord(id=UUID(int=1)),))
+        assert warnings() == []
+
+    with caplog.at_level(logging.WARNING):
+        run(scenario)

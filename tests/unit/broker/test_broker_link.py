@@ -2,6 +2,7 @@ import pytest
 
 from lograft.broker.errors import PeerUnreachable
 from lograft.model.types import NodeId
+from lograft.wire.apis import Versions
 from lograft.wire.message import Message
 from lograft.wire.messages.heartbeat import HeartbeatRequest, HeartbeatResponse
 from tests.unit.broker.bench import Bench, run
@@ -19,7 +20,7 @@ def test_itself_is_asked_without_a_connection() -> None:
         link.call_here = call_here
         request = HeartbeatRequest(group_id="g")
         response = await link.request(
-            NodeId(1), request, 4, HeartbeatResponse, timeout_ms=100, lane="x"
+            NodeId(1), request, Versions(3, 4), HeartbeatResponse, timeout_ms=100, lane="x"
         )
         assert response.error_code == 3
         assert asked == [(request, 4)]
@@ -31,7 +32,12 @@ def test_a_broker_that_nobody_knows_is_not_asked() -> None:
     async def scenario(bench: Bench) -> None:
         with pytest.raises(PeerUnreachable):
             await bench.broker.brokers.request(
-                NodeId(9), HeartbeatRequest(), 4, HeartbeatResponse, timeout_ms=100, lane="x"
+                NodeId(9),
+                HeartbeatRequest(),
+                Versions(3, 4),
+                HeartbeatResponse,
+                timeout_ms=100,
+                lane="x",
             )
 
     run(scenario)

@@ -18,12 +18,13 @@ from lograft.broker.registration import (
 from lograft.metadata.brokers import register_controller, unregister_broker
 from lograft.metadata.errors import Refused
 from lograft.metadata.image import MetadataImage
-from lograft.metadata.types import Endpoint, Outcome
+from lograft.metadata.types import Endpoint, Outcome, ResourceType
 from lograft.model.errors import ErrorCode
 from lograft.model.types import NodeId
 from lograft.simulation.machine import Life, Machine
 from lograft.wire.messages.unregister_broker import UnregisterBrokerRequest
 from lograft.wire.records.begin_transaction_record import BeginTransactionRecord
+from lograft.wire.records.config_record import ConfigRecord
 from lograft.wire.records.feature_level_record import FeatureLevelRecord
 from tests.unit.broker.metadata_nodes import ControlNode, decision, new_machine, node_config
 
@@ -75,6 +76,30 @@ def test_decisions_see_each_other_before_they_are_committed() -> None:
         assert list(node.image.topic_ids) == ["same"]
 
     run(work)
+
+
+def test_settings_without_effect_are_reported_in_one_warning(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    records = [
+        ConfigRecord(resource_type=owner, resource_name="a", name=name, value=value)
+        for owner, name, value in (
+            (ResourceType.topic, "local.retention.ms", "5"),
+            (ResourceType.topic, "retention.ms", "5"),
+            (ResourceType.group, "streams.session.timeout.ms", "50000"),
+        )
+    ]
+
+    async def work(life: Life) -> None:
+        node = await ControlNode.start(life)
+        await node.controller.submit(decision(*records))
+
+    with caplog.at_level("WARNING"):
+        run(work)
+    (warning,) = (record.getMessage() for record in caplog.records)
+    assert warning.endswith(
+        ": local.retention.ms of topic a, streams.session.timeout.ms of group a"
+    )
 
 
 def test_a_transaction_that_a_crash_left_open_is_aborted() -> None:

@@ -11,11 +11,13 @@ from lograft.broker.errors import ControllerUnreachable
 from lograft.broker.peers import Peers
 from lograft.model.errors import ErrorCode
 from lograft.model.seams import Address
+from lograft.net.connection_limits import ConnectionQuota
 from lograft.net.frame_memory import FrameBudget
-from lograft.net.serving import ConnectionQuota, Server
+from lograft.net.serving import Server
 from lograft.simulation.loop import SimulatedLoop
 from lograft.simulation.machine import Machine
 from lograft.simulation.network import Network
+from lograft.wire.apis import Versions
 from lograft.wire.message import Message
 from lograft.wire.messages.create_topics import (
     CreatableTopic,
@@ -76,7 +78,7 @@ class World:
         topic = CreatableTopic(name=name, num_partitions=1, replication_factor=1)
         reply = await self.link.request(
             CreateTopicsRequest(topics=[topic], timeout_ms=30_000),
-            7,
+            Versions(5, 7),
             CreateTopicsResponse,
             timeout_ms=timeout_ms,
         )

@@ -1,12 +1,13 @@
 import asyncio
 
 from lograft.broker.partition import Partition
+from lograft.model.broker_configs import BrokerConfig
 from lograft.model.seams import FileSlice
 from lograft.model.types import Offset
 from lograft.simulation.disk import DiskFault
 from lograft.storage.log_dirs import CLEANER_OFFSETS, read_checkpoint
 from lograft.wire.batches import Record, build_batch, iterate_headers, read_records
-from tests.unit.broker.bench import Bench, run
+from tests.unit.broker.bench import Bench, make_config, run
 
 COMPACTED = {
     "cleanup_policy": "compact",
@@ -104,3 +105,39 @@ def test_a_disk_that_fails_during_compaction_goes_offline() -> None:
         assert partition.offline
 
     run(scenario, log_dirs="/one,/two", metadata_log_dir="/two")
+
+
+def test_compaction_keeps_below_its_limit_and_hears_of_a_new_one() -> None:
+    async def scenario(bench: Bench) -> None:
+        (partition,) = await bench.create_topic("a", **COMPACTED)  # type: ignore[arg-type]
+        for number in range(400):
+            write(bench, partition, b"key%d" % (number % 3), b"value%d" % number)
+        logs = bench.broker.logs
+
+        def limited(rate: str) -> BrokerConfig:
+            return make_config(log_cleaner_io_max_bytes_per_second=rate)
+
+        logs.config = limited("1000.0")
+
+        def moved() -> int:
+            return int(bench.broker.statistics()["cleaner_moved_bytes"])
+
+        async with asyncio.timeout(60):
+            while not moved():
+                await asyncio.sleep(0.5)
+        before = moved()
+        await asyncio.sleep(10)
+        # A batch more than the limit at a time, and reads count as well as writes.
+        assert 9_000 <= moved() - before <= 11_000
+        assert bench.broker.statistics()["cleaner_passes"] == 0
+        logs.config = limited("0.0")
+        await asyncio.sleep(3)
+        before = moved()
+        await asyncio.sleep(60)
+        assert moved() == before
+        logs.config = limited("1e300")
+        await asyncio.sleep(5)
+        assert bench.broker.statistics()["cleaner_passes"] >= 1
+        assert read(partition)[-1] == (399, b"key0", b"value399")
+
+    run(scenario)

@@ -87,6 +87,7 @@ class FakeFollowed:
         self.role = FakeRole()
         self.end = 0
         self.ready = True
+        self.is_disk_busy = False
         self.is_over = False
         self.is_throttled = False
         self.retry_at_ms = 0
@@ -210,6 +211,71 @@ def test_what_is_not_ready_is_forgotten_and_interrupts_when_it_is() -> None:
         await turn()
         assert bench.told(3) == {2: 0}
         assert three.answers == two.answers == []
+
+    run(scenario)
+
+
+async def wait_for_request(bench: Bench, number: int) -> None:
+    async with asyncio.timeout(5):
+        while len(bench.peers.sent) <= number:
+            await asyncio.sleep(0.005)
+
+
+def test_a_partition_whose_disk_is_busy_stays_in_the_session() -> None:
+    async def scenario(bench: Bench) -> None:
+        one = bench.follow(0)
+        await turn()
+        one.ready, one.is_disk_busy = False, True
+        bench.peers.answer(data(0, records=b"x"))
+        await turn()
+        assert len(bench.peers.sent) == 1, "most flushes are done before the leader needs a sign"
+        followed = cast(Following, one)
+        assert bench.fetcher.heard_ms(followed) == -1
+        bench.clock.now_ms = 400
+        bench.fetcher.consider(followed)
+        await wait_for_request(bench, 1)
+        assert (bench.told(1), bench.peers.sent[1].forgotten_topics_data) == ({}, [])
+        bench.clock.now_ms = 900
+        bench.peers.answer()
+        assert bench.fetcher.heard_ms(followed) == 900
+        # The flush is done while the next poll is parked.
+        one.ready, one.is_disk_busy = True, False
+        bench.fetcher.consider(followed)
+        await wait_for_request(bench, 3)
+        assert bench.told(3) == {0: 1}
+
+    run(scenario)
+
+
+def test_an_empty_poll_goes_out_without_an_event_when_a_flush_takes_long() -> None:
+    async def scenario(bench: Bench) -> None:
+        one = bench.follow(0)
+        await turn()
+        one.ready, one.is_disk_busy = False, True
+        # Below a quarter of the fetch timeout, so that a timer has to bring the poll.
+        bench.clock.now_ms = 300
+        bench.peers.answer(data(0, records=b"x"))
+        bench.clock.now_ms = 400
+        await wait_for_request(bench, 1)
+        assert bench.told(1) == {}
+
+    run(scenario)
+
+
+def test_a_leader_that_is_none_any_more_is_not_heard() -> None:
+    async def scenario(bench: Bench) -> None:
+        one, two = bench.follow(0), bench.follow(1)
+        await turn()
+        one.ready, one.is_disk_busy = False, True
+        bench.peers.answer(data(0, records=b"x"))
+        bench.clock.now_ms = 100
+        bench.peers.answer(data(0, error=ErrorCode.not_leader_or_follower))
+        assert bench.fetcher.heard_ms(cast(Following, one)) == -1
+        assert bench.fetcher.heard_ms(cast(Following, two)) == 100
+        assert (one.answers, two.answers) == ([(0, 0)], [])
+        await turn()
+        bench.peers.answer()
+        assert any(request.forgotten_topics_data for request in bench.peers.sent)
 
     run(scenario)
 

@@ -52,6 +52,18 @@ def test_what_is_long_ago_does_not_count() -> None:
     assert not one.is_exceeded(now_ms=12_000)
 
 
+def test_the_settings_of_the_window_say_how_long_bytes_count() -> None:
+    config = with_dynamic(
+        make_config(replication_quota_window_num="2", replication_quota_window_size_seconds="2"),
+        default={LEADER_RATE: "1000"},
+        broker={},
+    )
+    short = ReplicationThrottle(LEADER_RATE, lambda: config)
+    short.record(10**9, now_ms=0)
+    assert short.is_exceeded(now_ms=4_000)
+    assert not short.is_exceeded(now_ms=4_001)
+
+
 def test_a_rate_of_zero_lets_nothing_through() -> None:
     assert throttle(default="0").is_exceeded(now_ms=0)
 

@@ -135,7 +135,7 @@ async def quorum(port: int) -> DescribeQuorumResponsePartitionData:
     )
     request = DescribeQuorumRequest(topics=[asked])
     try:
-        response = await lane.request(request, 2, DescribeQuorumResponse, timeout_ms=5_000)
+        response = await lane.request_in(request, 2, DescribeQuorumResponse, timeout_ms=5_000)
     finally:
         lane.disconnect()
     if not response.topics:
@@ -148,7 +148,7 @@ async def create(port: int, name: str) -> int:
     topic = CreatableTopic(name=name, num_partitions=1, replication_factor=1)
     request = CreateTopicsRequest(topics=[topic], timeout_ms=10_000)
     try:
-        response = await lane.request(request, 7, CreateTopicsResponse, timeout_ms=10_000)
+        response = await lane.request_in(request, 7, CreateTopicsResponse, timeout_ms=10_000)
     finally:
         lane.disconnect()
     return response.topics[0].error_code

@@ -5,12 +5,13 @@ import pytest
 from lograft.cli.metadata_shell import Shell, ShellError
 from lograft.cli.metadata_tree import Folder, metadata_tree
 from lograft.metadata.image import MetadataImage
-from lograft.model.types import Epoch, Offset
+from lograft.model.types import NO_EPOCH, Epoch, Offset, ReplicationMode
 from lograft.wire.message import Message
 from lograft.wire.records.access_control_entry_record import AccessControlEntryRecord
 from lograft.wire.records.client_quota_record import ClientQuotaRecord, EntityData
 from lograft.wire.records.config_record import ConfigRecord
 from lograft.wire.records.feature_level_record import FeatureLevelRecord
+from lograft.wire.records.partition_record import PartitionRecord
 from lograft.wire.records.topic_record import TopicRecord
 
 
@@ -75,6 +76,32 @@ def test_acls_quotas_and_settings() -> None:
     ]
     assert run(here, "ls /image/clientQuotas") == [r"clientId(x)_user(a\(b\)\\c)"]
     assert run(here, "ls /image/configs") == ["BROKER", "CLIENT_METRICS:sub"]
+
+
+@pytest.mark.parametrize(
+    ("mode", "life", "shown"),
+    [
+        (ReplicationMode.isr, NO_EPOCH, "partitionEpoch=0)"),
+        (ReplicationMode.raft, 3, "partitionEpoch=0, replicationMode=RAFT, raftLife=3)"),
+        (ReplicationMode.leaving, 3, "partitionEpoch=0, replicationMode=LEAVING, raftLife=3)"),
+        (ReplicationMode.isr, 3, "partitionEpoch=0, replicationMode=ISR, raftLife=3)"),
+    ],
+)
+def test_the_replication_mode_of_a_partition(mode: ReplicationMode, life: int, shown: str) -> None:
+    partition = PartitionRecord(
+        partition_id=0,
+        leader_epoch=0,
+        partition_epoch=0,
+        topic_id=TOPIC.topic_id,
+        replicas=[1],
+        isr=[1],
+        leader=1,
+        directories=[UUID(int=200)],
+        replication_mode=mode,
+        raft_life=life,
+    )
+    (line,) = run(shell(TOPIC, partition), "cat /image/topics/byName/t/0")
+    assert line.endswith(shown)
 
 
 def test_walking_around() -> None:

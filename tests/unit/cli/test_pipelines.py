@@ -2,6 +2,7 @@
 
 import json
 import os
+import signal
 import subprocess
 import sys
 from dataclasses import replace
@@ -109,3 +110,25 @@ def test_what_spark_says_is_kept_from_the_terminal(
     os.write(2, b"ours")
     assert (tmp_path / "log").read_text() == "noise"
     assert capfd.readouterr().err == "ours"
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP])
+def test_a_signal_asks_for_a_clean_stop(tmp_path: Path, number: signal.Signals) -> None:
+    journal = _Journal("lake", tmp_path)
+    before = signal.getsignal(number)
+    with journal.interruptible():
+        signal.raise_signal(number)
+    assert journal.is_interrupted
+    assert signal.getsignal(number) is before
+
+
+def test_a_signal_that_is_ignored_stays_so(tmp_path: Path) -> None:
+    journal = _Journal("lake", tmp_path)
+    before = signal.signal(signal.SIGHUP, signal.SIG_IGN)
+    try:
+        with journal.interruptible():
+            signal.raise_signal(signal.SIGHUP)
+        assert not journal.is_interrupted
+        assert signal.getsignal(signal.SIGHUP) is signal.SIG_IGN
+    finally:
+        signal.signal(signal.SIGHUP, before)

@@ -26,7 +26,10 @@ def test_partitions_are_there_or_come_on_demand_or_are_refused() -> None:
             async with Producer(bootstrap_servers=servers, runtime=runtime) as producer:
                 await producer.send("auto", b"v")
             await fresh.check(8)
-            with pytest.raises(InvalidInput, match=r"has 2 partitions and grows to 9, .* 9$"):
+            with pytest.raises(
+                InvalidInput,
+                match=r"grows to 9 on demand \(auto.create.partitions.max\), .* 9$",
+            ):
                 await fresh.check(9)
             await admin.create_topics([NewTopic("fixed", partitions=2)])
             fixed = Places(admin, "fixed")

@@ -1,17 +1,26 @@
 """`lograft topics`: what it makes of what a cluster tells."""
 
 import asyncio
+from collections import Counter
+from typing import Any
 from uuid import UUID
 
-from lograft.cli.topics import alter, describe_lines, list_lines
+import pytest
+
+from lograft.cli.topics import alter, describe_lines, groups_lines, list_lines
 from lograft.client.admin import (
     Admin,
     NewTopic,
     PartitionDescription,
+    PartitionReading,
     ReplicaState,
     TopicDescription,
+    TopicGroup,
+    TopicGroups,
     TopicListing,
+    TopicPartition,
 )
+from lograft.client.administering.calls import Calls
 from lograft.model.types import ReplicationMode
 from lograft.testing import VirtualCluster
 from tests.unit.client.administering.playing import play
@@ -37,8 +46,8 @@ def test_describe_shows_mode_reason_and_replicas() -> None:
     assert list(describe_lines({"t": topic})) == [
         "t-0  entering  leader 1 in epoch 7  in sync 1  committed 90",
         "    on its way to raft: 2 replicas are slow",
-        "    replica 1  0 to 100, lag 0  last fetch 0.0 s ago  had everything 1.5 s ago",
-        "    replica 2  ?  last fetch never  had everything never",
+        "    replica 1  0 to 100, lag 0  last fetch 0.0 s ago  caught up 1.5 s ago",
+        "    replica 2  ?  last fetch never  caught up never",
         "t-1  isr  leader -1 in epoch 7  in sync 1  eligible 2",
         "    replicas 1,2",
     ]
@@ -50,6 +59,62 @@ def test_list() -> None:
         "orders  3           AAAAAAAAAAAAAAAAAAAABw",
     ]
     assert "lograft topics create" in list_lines([])[0]
+
+
+def test_groups() -> None:
+    reading = PartitionReading(0, 4, 10, 6, "m")
+    found = {
+        "b": TopicGroups(
+            "b",
+            "psb",
+            None,
+            (
+                TopicGroup("billing", "classic", "Stable", "range", 1, (reading,)),
+                TopicGroup(
+                    "gone", "classic", "Empty", "", 0, (PartitionReading(0, None, 10, None, None),)
+                ),
+            ),
+        ),
+        "a": TopicGroups("a", "ptp", "billing", ()),
+        "c": TopicGroups("c", "ptp", None, ()),
+    }
+    assert list(groups_lines(found)) == [
+        "a  subscription mode ptp: group billing alone",
+        "No group has members or committed offsets in this topic.",
+        "",
+        "b  subscription mode psb: any number of groups",
+        "",
+        "GROUP    TYPE     STATE   MEMBERS  PARTITIONS  LAG  ASSIGNED BY",
+        "billing  classic  Stable  1        1           6    range",
+        "gone     classic  Empty   0        1           -    -",
+        "",
+        "c  subscription mode ptp: one group, the first that subscribes",
+        "No group has members or committed offsets in this topic.",
+    ]
+
+
+def test_the_groups_of_a_topic_take_one_request_of_a_kind_to_each_broker(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    asked: Counter[str] = Counter()
+    ask = Calls.ask
+
+    def counted(self: Calls, node: Any, request: Any, *rest: Any, **options: Any) -> Any:
+        asked[type(request).__name__] += 1
+        return ask(self, node, request, *rest, **options)
+
+    async def scenario(_cluster: VirtualCluster, admin: Admin) -> None:
+        await admin.create_topics([NewTopic("t", partitions=2, replicas=1)])
+        groups = [f"g{number:02d}" for number in range(30)]
+        for group in groups:
+            await admin.alter_group_offsets(group, {TopicPartition("t", 0): 0})
+        monkeypatch.setattr(Calls, "ask", counted)
+        found = await admin.list_topic_groups(["t"])
+        assert [one.group for one in found["t"].groups] == groups
+        for name in ("ListGroups", "OffsetFetch", "DescribeGroups", "ConsumerGroupDescribe"):
+            assert 1 <= asked[f"{name}Request"] <= 3, asked
+
+    play(scenario, nodes=3)
 
 
 def test_single_partitions_keep_the_others_exceptions() -> None:

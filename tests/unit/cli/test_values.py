@@ -1,15 +1,12 @@
 """What bytes look like, and what was meant by what was typed."""
 
-import io
 import json
 import re
-import sys
 
 import pytest
 
 from lograft.cli.consuming import Filter, json_of, line_of, moment_of, parse_where
-from lograft.cli.kafka import console_producer
-from lograft.cli.producing import Line, ProduceOptions, lines_of
+from lograft.cli.producing import Line, ProduceOptions, parse_line
 from lograft.cli.values import as_json, shown, typed
 from lograft.client.types import ConsumerRecord
 from lograft.model.errors import InvalidInput
@@ -92,21 +89,21 @@ def test_a_record_in_a_line_and_as_json() -> None:
 
 
 def test_what_consume_prints_is_what_produce_reads() -> None:
-    (line,) = lines_of([json_of(RECORD)], ProduceOptions(form="record"))
+    line = parse_line(json_of(RECORD), 1, ProduceOptions(form="record"))
     assert line == Line(b"k", b'{"a":{"b":2}}', (("h", b"x"), ("n", None)), 1, RECORD.timestamp_ms)
 
 
 def test_lines() -> None:
     options = ProduceOptions(key_separator="=>", null="NULL", headers=(("h", b"1"),), partition=2)
-    assert list(lines_of(["a=>b", "c=>NULL", "=>x"], options)) == [
+    assert [parse_line(text, 1, options) for text in ("a=>b", "c=>NULL", "=>x")] == [
         Line(b"a", b"b", (("h", b"1"),), 2, None),
         Line(b"c", None, (("h", b"1"),), 2, None),
         Line(b"", b"x", (("h", b"1"),), 2, None),
     ]
     with pytest.raises(InvalidInput, match="there is no '=>' between a key and a value in 'ab'"):
-        list(lines_of(["ab"], options))
+        parse_line("ab", 1, options)
     with pytest.raises(InvalidInput, match="line 2: "):
-        list(lines_of(["{}", "[]"], ProduceOptions(form="record")))
+        parse_line("[]", 2, ProduceOptions(form="record"))
 
 
 @pytest.mark.parametrize(
@@ -159,13 +156,13 @@ def test_what_json_shows_is_json_and_comes_back_as_it_was(value: bytes | None) -
         shown_as = json_of(record)
         json.loads(shown_as, parse_constant=pytest.fail)
         shown_as.encode("utf-8")
-        (line,) = lines_of([shown_as], ProduceOptions(form="record"))
+        line = parse_line(shown_as, 1, ProduceOptions(form="record"))
         assert line == Line(value, value, tuple(record.headers), 1, 7)
 
 
 def test_lines_that_are_no_utf8_are_sent_as_they_are() -> None:
     text = b"k\xff|v\xfe".decode("utf-8", "surrogateescape")
-    (line,) = lines_of([text], ProduceOptions(key_separator="|"))
+    line = parse_line(text, 1, ProduceOptions(key_separator="|"))
     assert (line.key, line.value) == (b"k\xff", b"v\xfe")
     assert Filter(key=text.partition("|")[0]).passes(RECORD._replace(key=b"k\xff"))
 
@@ -179,13 +176,3 @@ def test_a_header_that_comes_twice_passes_with_either_value() -> None:
 
 def test_moments_that_no_calendar_has() -> None:
     assert moment_of((1 << 63) - 1) == f"{(1 << 63) - 1} ms"
-
-
-def test_what_stdin_brings_that_is_no_utf8_is_sent_by_kafkas_tool_too(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    given = io.TextIOWrapper(io.BytesIO(b"h:\xfd\tk\xff|v\xfe\n"), encoding="ascii")
-    monkeypatch.setattr(sys, "stdin", given)
-    reader = {"parse.key": "true", "key.separator": "|", "parse.headers": "true"}
-    (line,) = console_producer._lines(reader)
-    assert line == Line(b"k\xff", b"v\xfe", (("h", b"\xfd"),), None, None)

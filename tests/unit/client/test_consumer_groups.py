@@ -24,7 +24,13 @@ ALL = {TopicPartition("t", i) for i in range(PARTITIONS)}
 EAGER: Settings = {"partition.assignment.strategy": "range"}
 COOPERATIVE: Settings = {"partition.assignment.strategy": "cooperative-sticky"}
 CONSUMER: Settings = {"group.protocol": "consumer"}
-PROTOCOLS = {"eager": EAGER, "cooperative": COOPERATIVE, "consumer": CONSUMER}
+CONSISTENT: Settings = {"partition.assignment.strategy": "consistent"}
+PROTOCOLS = {
+    "eager": EAGER,
+    "cooperative": COOPERATIVE,
+    "consistent": CONSISTENT,
+    "consumer": CONSUMER,
+}
 
 
 class Makes:
@@ -159,7 +165,7 @@ class Diary(RebalanceListener):
         (COOPERATIVE, [("assigned", 4), ("revoked", 2), ("assigned", 0), ("revoked", 2)]),
         (CONSUMER, [("assigned", 4), ("revoked", 2), ("assigned", 0), ("revoked", 2)]),
     ],
-    ids=list(PROTOCOLS),
+    ids=["eager", "cooperative", "consumer"],
 )
 def test_listeners_hear_what_goes_and_what_comes(
     settings: Settings, told: list[tuple[str, int]]

@@ -5,6 +5,7 @@ import contextlib
 import io
 import re
 import textwrap
+import warnings
 from pathlib import Path
 from typing import Any
 
@@ -36,7 +37,8 @@ def test_the_example_runs(code: str) -> None:
             names: dict[str, Any] = {"asyncio": asyncio}
             body = textwrap.indent(code.replace("localhost:9092", servers), "    ")
             exec(compile(f"async def example():\n{body}", "docs/client.md", "exec"), names)
-            with contextlib.redirect_stdout(io.StringIO()):
+            with contextlib.redirect_stdout(io.StringIO()), warnings.catch_warnings():
+                warnings.simplefilter("ignore", BytesWarning)  # readers print bytes
                 await names["example"]()
 
     with Cluster(nodes=1) as cluster:

@@ -45,8 +45,8 @@ DIFFERENT = {
     "value.serializer": "bytes and text need none",
     "key.deserializer": "bytes need none",
     "value.deserializer": "bytes need none",
-    "ssl.keystore.type": "only PEM is read",
-    "ssl.truststore.type": "only PEM is read",
+    "ssl.keystore.type": "PEM text needs no type; the content of a file decides how it is read",
+    "ssl.truststore.type": "PEM text needs no type; the content of a file decides how it is read",
 }
 KINDS: dict[str, tuple[Any, ...]] = {
     "INT": (int,),

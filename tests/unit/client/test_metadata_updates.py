@@ -7,6 +7,7 @@ from typing import Any
 from lograft.client.client_settings import ClientSettings
 from lograft.client.metadata_updates import Metadata
 from lograft.client.network import Broker, Network
+from lograft.model.errors import ErrorCode
 from lograft.simulation.cluster import SimulatedCluster
 from lograft.wire.messages.metadata import (
     MetadataResponse,
@@ -22,10 +23,14 @@ class Scripted(Network):
     def __init__(self, *answers: MetadataResponse) -> None:
         self.answers = list(answers)
         self.questions = 0
+        #: The topics that each request named.
+        self.asked: list[list[str] | None] = []
         self.learnt: list[int] = []
 
-    async def ask(self, *args: Any, **more: Any) -> Any:
+    async def ask(self, request: Any, *args: Any, **more: Any) -> Any:
         self.questions += 1
+        topics = request(12).topics
+        self.asked.append(None if topics is None else [topic.name for topic in topics])
         return self.answers.pop(0) if len(self.answers) > 1 else self.answers[0]
 
     def learn(self, brokers: Sequence[Broker]) -> None:
@@ -39,12 +44,12 @@ class Scripted(Network):
         return {}
 
 
-def described(leader: int, epoch: int) -> MetadataResponse:
+def described(leader: int, epoch: int, topic: str = "t") -> MetadataResponse:
     return MetadataResponse(
         brokers=[MetadataResponseBroker(node_id=leader, host=f"n{leader}", port=9092)],
         topics=[
             MetadataResponseTopic(
-                name="t",
+                name=topic,
                 partitions=[
                     MetadataResponsePartition(
                         partition_index=0, leader_id=leader, leader_epoch=epoch
@@ -53,6 +58,12 @@ def described(leader: int, epoch: int) -> MetadataResponse:
             )
         ],
     )
+
+
+def failed(topic: str, code: ErrorCode) -> MetadataResponse:
+    answer = described(1, 0, topic)
+    answer.topics[0].error_code = code
+    return answer
 
 
 def play(network: Scripted, scenario: Any) -> None:
@@ -112,5 +123,60 @@ def test_who_is_never_content_does_not_ask_without_a_pause() -> None:
         metadata.use("new")
         await asyncio.sleep(10)
         assert 90 < network.questions - before < 120
+
+    play(network, scenario)
+
+
+FAR_MS = 1 << 40
+
+
+def test_a_new_topic_needs_a_partial_update_only() -> None:
+    network = Scripted(described(1, 0), described(1, 0, "u"), described(1, 0, "v"))
+
+    async def scenario(metadata: Metadata) -> None:
+        for name in "tuv":
+            await metadata.topic(name, deadline_ms=FAR_MS)
+        assert network.asked == [["t"], ["u"], ["v"]]
+        assert sorted(metadata.cache.topics) == ["t", "u", "v"]
+        metadata.is_old()
+        await metadata.next_update(FAR_MS, "")
+        assert network.asked[3:] == [["t", "u", "v"]]
+
+    play(network, scenario)
+
+
+def test_a_new_topic_with_an_error_needs_a_full_update() -> None:
+    missing = failed("u", ErrorCode.unknown_topic_or_partition)
+    network = Scripted(described(1, 0), missing, described(1, 0, "u"))
+
+    async def scenario(metadata: Metadata) -> None:
+        await metadata.topic("t", deadline_ms=FAR_MS)
+        await metadata.topic("u", deadline_ms=FAR_MS)
+        assert network.asked == [["t"], ["u"], ["t", "u"]]
+
+    play(network, scenario)
+
+
+def test_a_partial_update_that_fails_is_tried_again() -> None:
+    network = Scripted(described(1, 0), MetadataResponse(), described(1, 0, "u"))
+
+    async def scenario(metadata: Metadata) -> None:
+        await metadata.topic("t", deadline_ms=FAR_MS)
+        await metadata.topic("u", deadline_ms=FAR_MS)
+        assert network.asked == [["t"], ["u"], ["u"]]
+
+    play(network, scenario)
+
+
+def test_partial_updates_do_not_put_off_the_full_one() -> None:
+    network = Scripted(described(1, 0))
+
+    async def scenario(metadata: Metadata) -> None:
+        await metadata.topic("t", deadline_ms=FAR_MS)
+        for number in range(40):  # metadata.max.age.ms is five minutes
+            await asyncio.sleep(10)
+            metadata.use(f"new {number}".replace(" ", "-"))
+        full = [asked for asked in network.asked if asked is not None and "t" in asked]
+        assert [len(asked) for asked in full] == [1, 31]
 
     play(network, scenario)

@@ -7,8 +7,10 @@ from typing import Any
 import pytest
 
 from lograft.client.errors import (
+    BatchRejected,
     BufferFull,
     ClientError,
+    RecordRejected,
     RecordTooLarge,
     SerializationFailed,
     TimedOut,
@@ -204,6 +206,28 @@ def test_a_batch_too_large_for_the_topic_goes_in_parts() -> None:
             await producer.send("small", b"v" * 700)
         await producer.send("small", b"after")
         assert await cluster.test_client("reader").read("small", 0) == [*values, b"after"]
+
+    play(scenario, {"linger.ms": 100})
+
+
+def test_only_the_rejected_records_of_a_batch_fail_as_rejected() -> None:
+    async def scenario(cluster: VirtualCluster, producer: Producer) -> None:
+        admin = cluster.test_client("second")
+        await admin.create_topic("compacted", configs={"cleanup.policy": "compact"})
+        keys = ["a", None, "b", None]
+        deliveries = [await producer.enqueue("compacted", b"v", key=key) for key in keys]
+        errors = await asyncio.gather(*deliveries, return_exceptions=True)
+        assert [type(error) for error in errors] == [
+            BatchRejected,
+            RecordRejected,
+            BatchRejected,
+            RecordRejected,
+        ]
+        assert "record 3 of its batch: a compacted topic requires a key" in str(errors[3])
+        sent = [await producer.send("compacted", b"v", key=key) for key in keys if key]
+        assert [one.offset for one in sent] == [0, 1]
+        with pytest.raises(RecordRejected, match="requires a key"):
+            await producer.send("compacted", b"v")
 
     play(scenario, {"linger.ms": 100})
 

@@ -79,7 +79,7 @@ def test_what_cannot_be_followed_is_refused_unless_it_is_the_default() -> None:
             {**SERVERS, "security.protocol": "SASL_SSL", "sasl.mechanism": "GSSAPI"},
             "sasl.mechanism is 'GSSAPI', but must be one of PLAIN",
         ),
-        ({**SERVERS, "ssl.truststore.type": "JKS"}, "only PEM is read"),
+        ({**SERVERS, "ssl.truststore.type": "BCFKS"}, "must be one of PEM, PKCS12, JKS"),
     ],
 )
 def test_rules_between_settings(given: dict[str, object], text: str) -> None:

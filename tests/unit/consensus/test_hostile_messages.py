@@ -3,7 +3,7 @@
 from collections.abc import Callable
 from uuid import UUID
 
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from lograft.consensus import messages as m
@@ -19,7 +19,7 @@ from lograft.consensus.types import (
     Voter,
     VoterSet,
 )
-from lograft.model.types import NO_EPOCH, Epoch, NodeId, Offset
+from lograft.model.types import NO_EPOCH, NO_NODE, Epoch, NodeId, Offset
 
 SMALL = st.integers(-1, 4) | st.sampled_from((-5, (1 << 31) - 1, (1 << 63) - 1))
 EPOCH = SMALL.map(Epoch)
@@ -169,6 +169,13 @@ class Obedient:
             self.do(self.core.step(value, self.now_ms))
 
 
+#: A leader without a number, for a voter that stands and has no leader either.
+NO_LEADER = m.BeginQuorumEpochRequest(
+    sender=ReplicaKey(NO_NODE), to=ReplicaKey(NodeId(1)), epoch=Epoch(2)
+)
+
+
+@example(1, LIVES[4], [("wait", 2_000), ("message", NO_LEADER)])
 @settings(max_examples=400, deadline=None)
 @given(st.integers(1, 4), st.sampled_from(LIVES), st.lists(STEP, max_size=40))
 def test_a_core_survives_whatever_it_is_told(

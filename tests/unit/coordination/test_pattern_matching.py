@@ -1,8 +1,8 @@
 import pytest
 
 from lograft.coordination.pattern_matching import STEPS_PER_PIECE, Matched, PatternMatching
-from lograft.coordination.patterns import NoPattern, compiled
 from lograft.coordination.types import TakesLong
+from lograft.model.patterns import NoPattern, compiled
 
 HOSTILE = r"(.*x[x-z.-]{0,20}){30}q"
 LONG_NAMES = [f"{number:04}" + "xyz.-" * 48 + "q" for number in range(300)]

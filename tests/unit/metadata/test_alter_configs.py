@@ -97,7 +97,7 @@ def test_subtract_takes_words_away(image: MetadataImage, config: BrokerConfig) -
         (TOPIC, "t", [("flush.ms", SET, None)], ErrorCode.invalid_request),
         (TOPIC, "t", [("flush.ms", 9, "1")], ErrorCode.invalid_request),
         (TOPIC, "t", [("flush.ms", SET, "1")] * 2, ErrorCode.invalid_request),
-        (BROKER, "7", [("log.cleaner.threads", SET, "1")], ErrorCode.invalid_request),
+        (BROKER, "7", [("log.cleaner.threads", SET, "1")], ErrorCode.broker_id_not_registered),
         (BROKER, "x", [("log.cleaner.threads", SET, "1")], ErrorCode.invalid_request),
         (BROKER, "1", [("process.roles", SET, "broker")], ErrorCode.invalid_request),
         (BROKER, "", [("listeners", SET, "PLAINTEXT://:1")], ErrorCode.invalid_request),

@@ -16,6 +16,7 @@ from lograft.metadata.brokers import (
 from lograft.metadata.directories import assign_directories
 from lograft.metadata.errors import Refused
 from lograft.metadata.image import MetadataImage
+from lograft.metadata.partitions import placed
 from lograft.metadata.sessions import BrokerSessions
 from lograft.metadata.types import RECORDS_PER_BATCH, LeaderRecovery, Outcome
 from lograft.model.errors import ErrorCode
@@ -28,6 +29,7 @@ from lograft.wire.messages.broker_registration import (
 )
 from lograft.wire.messages.controller_registration import ControllerRegistrationRequest
 from lograft.wire.messages.unregister_broker import UnregisterBrokerRequest
+from lograft.wire.records.broker_registration_change_record import BrokerRegistrationChangeRecord
 from lograft.wire.records.no_op_record import NoOpRecord
 from lograft.wire.records.partition_record import PartitionRecord
 from lograft.wire.records.register_broker_record import RegisterBrokerRecord
@@ -413,3 +415,38 @@ def test_a_broker_without_a_connection_is_suspect_until_it_speaks() -> None:
     assert not sessions.is_suspect(1, epoch=4, heard_before_ms=0)
     assert not sessions.is_suspect(2, epoch=6, heard_before_ms=0)
     assert sessions.is_suspect(2, epoch=6, heard_before_ms=1)
+
+
+def test_cordoned_log_dirs_are_noted_and_new_replicas_go_elsewhere(
+    cluster: Cluster, apply: Apply
+) -> None:
+    image = cluster(1, 2)
+    directories = list(image.brokers[1].log_dirs)
+    assert directories
+    outcome = beat(image, cordoned_log_dirs=directories)
+    (record,) = outcome.records
+    assert isinstance(record, BrokerRegistrationChangeRecord)
+    apply(image, outcome.records)
+    assert image.brokers[1].cordoned_log_dirs == tuple(directories)
+    assert not image.brokers[1].takes_replicas
+    # Said again, nothing changes; a heartbeat of an older broker says nothing.
+    assert beat(image, cordoned_log_dirs=directories).records == ()
+    assert beat(image).records == ()
+    assert placed(image, "t", range(20), replication_factor=1) == [(2,)] * 20
+    with pytest.raises(Refused, match="only 1 registered broker"):
+        placed(image, "t", range(1), replication_factor=2)
+    # One that holds a replica keeps it when the number grows.
+    ((first, second),) = placed(image, "t", range(1), replication_factor=2, holders=(1,))
+    assert {first, second} == {1, 2}
+    apply(image, beat(image, 2, cordoned_log_dirs=list(image.brokers[2].log_dirs)).records)
+    with pytest.raises(Refused, match="cordoned") as refusal:
+        placed(image, "t", range(1), replication_factor=1)
+    assert refusal.value.code == ErrorCode.invalid_replication_factor
+    apply(image, beat(image, cordoned_log_dirs=[]).records)
+    assert image.brokers[1].takes_replicas
+
+
+def test_cordoned_log_dirs_wait_for_the_metadata_version(cluster: Cluster) -> None:
+    image = cluster(1)
+    image.features["metadata.version"] = 29
+    assert beat(image, cordoned_log_dirs=list(image.brokers[1].log_dirs)).records == ()

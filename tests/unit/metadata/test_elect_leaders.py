@@ -53,10 +53,12 @@ def partition(index: int, replicas: list[int], **more: Any) -> PartitionRecord:
     return PartitionRecord(topic_id=T, partition_id=index, replicas=replicas, **(values | more))
 
 
-def elect(image: MetadataImage, kind: int, *indexes: int, topic: str = "t") -> dict[int, int]:
+def elect(
+    image: MetadataImage, kind: int, *indexes: int, topic: str = "t", leader: int = -1
+) -> dict[int, int]:
     """Codes by partition; the records are applied."""
     asked = [TopicPartitions(topic=topic, partitions=list(indexes))] if indexes else None
-    request = ElectLeadersRequest(election_type=kind, topic_partitions=asked)
+    request = ElectLeadersRequest(election_type=kind, topic_partitions=asked, leader=leader)
     outcome = elect_leaders(image, request, config=CONFIG)
     append(image, outcome.records)
     return {
@@ -82,6 +84,36 @@ def test_preferred_elections_by_name(image: MetadataImage) -> None:
     assert leaders(image) == [1, 1, 1, -1, -1, 2]
     nowhere = elect(image, PREFERRED, 0, topic="nope")
     assert nowhere == {0: ErrorCode.unknown_topic_or_partition}
+
+
+def test_a_certain_broker_is_elected_if_it_is_in_sync_and_alive(image: MetadataImage) -> None:
+    assert elect(image, PREFERRED, 0, 1, 2, 3, 5, 9, leader=2) == {
+        0: 0,
+        1: ErrorCode.election_not_needed,
+        2: ErrorCode.invalid_replica_assignment,
+        3: ErrorCode.preferred_leader_not_available,
+        5: ErrorCode.election_not_needed,
+        9: ErrorCode.unknown_topic_or_partition,
+    }
+    assert leaders(image) == [2, 2, 1, -1, -1, 2]
+    assert image.topics[T].partitions[0].leader_epoch == 1
+    # Down; a replica of a raft partition that its leader can be asked to hand over to.
+    assert elect(image, PREFERRED, 2, leader=3) == {2: ErrorCode.preferred_leader_not_available}
+    assert elect(image, PREFERRED, 5, leader=1) == {5: ErrorCode.invalid_request}
+    assert leaders(image) == [2, 2, 1, -1, -1, 2]
+
+
+def test_a_broker_that_is_not_in_sync_is_not_elected_by_name(image: MetadataImage) -> None:
+    append(image, [partition(6, [1, 2], leader=1, isr=[1])])
+    assert elect(image, PREFERRED, 6, leader=2) == {6: ErrorCode.preferred_leader_not_available}
+    assert leaders(image)[6] == 1
+
+
+def test_a_certain_broker_needs_partitions_and_no_unclean_election(image: MetadataImage) -> None:
+    for kind, indexes in ((PREFERRED, []), (UNCLEAN, [0])):
+        with pytest.raises(Refused) as refusal:
+            elect(image, kind, *indexes, leader=2)
+        assert refusal.value.code == ErrorCode.invalid_request
 
 
 def test_preferred_elections_for_all(image: MetadataImage) -> None:

@@ -10,6 +10,7 @@ from lograft.metadata.partitions import create_partitions
 from lograft.metadata.topics import create_topics
 from lograft.model.broker_configs import BrokerConfig
 from lograft.model.errors import ErrorCode
+from lograft.wire.records.config_record import ConfigRecord
 from lograft.wire.records.partition_record import PartitionRecord
 from lograft.wire.records.topic_record import TopicRecord
 
@@ -48,6 +49,40 @@ def test_a_topic_on_demand_grows_on_demand_up_to_its_limit(
     with pytest.raises(Refused, match=r"beyond the 10 .*auto\.create\.partitions\.max") as refusal:
         growth_request(image, "t", 10, timeout_ms=100)
     assert refusal.value.code == ErrorCode.invalid_partitions
+
+
+def test_the_setting_can_be_changed_on_an_existing_topic(cluster: Cluster, apply: Apply) -> None:
+    image = cluster(1)
+    for number, name in enumerate(("t", "__consumer_offsets"), 7):
+        topic_id = UUID(int=number)
+        apply(
+            image,
+            [
+                TopicRecord(name=name, topic_id=topic_id),
+                PartitionRecord(topic_id=topic_id, replicas=[1], isr=[1], leader=1),
+            ],
+        )
+
+    def set_limit(name: str, value: str | None) -> None:
+        record = ConfigRecord(
+            resource_type=2, resource_name=name, name="auto.create.partitions.max", value=value
+        )
+        apply(image, [record])
+
+    set_limit("t", "2")
+    request = growth_request(image, "t", 1, timeout_ms=100)
+    assert request is not None
+    assert request.topics[0].count == 2
+    with pytest.raises(Refused, match=r"beyond the 2 .*raise auto\.create\.partitions\.max"):
+        growth_request(image, "t", 2, timeout_ms=100)
+    set_limit("t", None)
+    with pytest.raises(Refused, match=r"set auto\.create\.partitions\.max"):
+        growth_request(image, "t", 1, timeout_ms=100)
+    # The number of their partitions decides who coordinates what.
+    set_limit("__consumer_offsets", "9")
+    with pytest.raises(Refused) as refusal:
+        growth_request(image, "__consumer_offsets", 1, timeout_ms=100)
+    assert refusal.value.code == ErrorCode.unknown_topic_or_partition
 
 
 def test_other_topics_do_not_grow_on_demand(cluster: Cluster, apply: Apply) -> None:

@@ -88,9 +88,9 @@ def test_fenced_brokers_hold_replicas_only_without_a_choice() -> None:
     ("factor", "candidates", "words"),
     [
         (0, [Candidate(1)], "at least 1"),
-        (2, [Candidate(1)], r"only 1 broker\(s\) are registered"),
-        (1, [], "all 0 registered"),
-        (1, [Candidate(1, active=False)], "all 1 registered brokers are fenced"),
+        (2, [Candidate(1)], r"only 1 registered broker\(s\)"),
+        (1, [], "all registered brokers"),
+        (1, [Candidate(1, active=False)], "all registered brokers are fenced"),
     ],
 )
 def test_what_cannot_be_placed_is_refused(

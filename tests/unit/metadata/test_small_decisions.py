@@ -9,12 +9,12 @@ import pytest
 from lograft.metadata.activation import activation_records
 from lograft.metadata.conditions import MIN_ISR
 from lograft.metadata.errors import Refused
-from lograft.metadata.features import effective_levels, update_features
+from lograft.metadata.features import SUPPORTED, Controller, effective_levels, update_features
 from lograft.metadata.image import MetadataImage
 from lograft.metadata.image_records import broker_record
 from lograft.metadata.producer_ids import allocate_producer_ids
 from lograft.metadata.record_versions import version_of
-from lograft.metadata.types import ELR_VERSION, VersionRange
+from lograft.metadata.types import ELR_VERSION, REPLICATION_VERSION, VersionRange
 from lograft.model.errors import ErrorCode
 from lograft.wire.message import Message
 from lograft.wire.messages.allocate_producer_ids import AllocateProducerIdsRequest
@@ -47,21 +47,94 @@ def update(
         feature=name, max_version_level=level, upgrade_type=kind, allow_downgrade=kind > 1
     )
     request = UpdateFeaturesRequest(feature_updates=[key])
-    outcome = update_features(image, request, version=version)
+    outcome = update_features(image, request, version=version, controller=Controller())
     return outcome.reply.error_code, len(outcome.reply.results), outcome.records
 
 
-def test_metadata_version_goes_up_and_with_force_down(cluster: Cluster, apply: Apply) -> None:
+def register_lograft(image: MetadataImage, apply: Apply) -> None:
+    """Its only broker supports what this release does."""
+    (broker,) = image.brokers.values()
+    apply(image, [broker_record(replace(broker, features=SUPPORTED))])
+
+
+def test_metadata_version_goes_down_only_where_the_records_did_not_change(
+    cluster: Cluster, apply: Apply
+) -> None:
     image = cluster(1)
     assert update(image, "metadata.version", 30) == (0, 1, ())
     bad = int(ErrorCode.invalid_update_version)
-    assert update(image, "metadata.version", 29) == (bad, 0, ())
-    assert update(image, "metadata.version", 29, 2) == (bad, 0, ())
-    code, _, records = update(image, "metadata.version", 29, 3)
-    assert (code, records) == (0, (FeatureLevelRecord(name="metadata.version", feature_level=29),))
-    apply(image, records)
+    for level in (29, 7):
+        for kind in (1, 2, 3):
+            assert update(image, "metadata.version", level, kind) == (bad, 0, ())
+    apply(image, [FeatureLevelRecord(name="metadata.version", feature_level=29)])
+    assert update(image, "metadata.version", 22, 2) == (bad, 0, ())  # 23 changed the records
+    for kind in (2, 3):
+        code, _, records = update(image, "metadata.version", 23, kind)
+        assert code == 0
+        assert records == (FeatureLevelRecord(name="metadata.version", feature_level=23),)
     assert update(image, "metadata.version", 30, 3)[0] == bad
     assert update(image, "metadata.version", 30)[0] == 0
+
+
+def test_levels_of_unbuilt_features_are_stored_and_not_finalised(
+    cluster: Cluster, apply: Apply
+) -> None:
+    image = cluster(1)
+    register_lograft(image, apply)
+    for name in ("share.version", "streams.version"):
+        code, _, records = update(image, name, 1)
+        assert (code, records) == (0, (FeatureLevelRecord(name=name, feature_level=1),))
+        apply(image, records)
+        assert image.features[name] == 1
+        assert name not in effective_levels(image)
+        assert update(image, name, 2)[0] == ErrorCode.invalid_update_version
+        code, _, records = update(image, name, 0, 2)
+        assert (code, records) == (0, (FeatureLevelRecord(name=name, feature_level=0),))
+
+
+def test_kafka_brokers_must_support_a_feature_that_is_only_stored(
+    cluster: Cluster, apply: Apply
+) -> None:
+    image = cluster(1)
+    (broker,) = image.brokers.values()
+    kafka = {
+        name: levels for name, levels in broker.features.items() if name != REPLICATION_VERSION
+    }
+    apply(image, [broker_record(replace(broker, features=kafka))])
+    assert update(image, "share.version", 1)[0] == ErrorCode.invalid_update_version
+    newer = kafka | {"share.version": VersionRange(0, 1)}
+    apply(image, [broker_record(replace(broker, features=newer))])
+    assert update(image, "share.version", 1)[0] == 0
+
+
+def test_dependencies_count_as_proposed(cluster: Cluster, apply: Apply) -> None:
+    """A request may raise metadata.version together with a feature that depends on it."""
+    image = cluster(1, elr=False)
+    register_lograft(image, apply)
+    apply(image, [FeatureLevelRecord(name="metadata.version", feature_level=22)])
+    request = UpdateFeaturesRequest(
+        feature_updates=[
+            FeatureUpdateKey(feature=name, max_version_level=level, upgrade_type=1)
+            for name, level in ((ELR_VERSION, 1), ("metadata.version", 23))
+        ]
+    )
+    assert update(image, ELR_VERSION, 1)[0] == ErrorCode.invalid_update_version
+    assert update_features(image, request, version=2, controller=Controller()).reply.error_code == 0
+
+
+def test_kraft_version_never_goes_down(cluster: Cluster, apply: Apply) -> None:
+    image = cluster(1)
+    register_lograft(image, apply)
+    for level, kind, code in (
+        (1, 1, ErrorCode.none),
+        (0, 2, ErrorCode.invalid_update_version),
+        (0, 3, ErrorCode.invalid_update_version),
+        (2, 1, ErrorCode.invalid_update_version),
+    ):
+        key = FeatureUpdateKey(feature="kraft.version", max_version_level=level, upgrade_type=kind)
+        request = UpdateFeaturesRequest(feature_updates=[key])
+        outcome = update_features(image, request, version=2, controller=Controller(kraft_version=1))
+        assert (outcome.reply.error_code, outcome.records) == (code, ())
 
 
 @pytest.mark.parametrize(
@@ -103,7 +176,9 @@ def test_with_elr_all_brokers_have_one_minimum(cluster: Cluster, apply: Apply) -
     def raised(level: int, kind: int) -> UpdateFeaturesResponse:
         key = FeatureUpdateKey(feature=ELR_VERSION, max_version_level=level, upgrade_type=kind)
         request = UpdateFeaturesRequest(feature_updates=[key])
-        outcome = update_features(image, request, version=2, min_insync_replicas=2)
+        outcome = update_features(
+            image, request, version=2, controller=Controller(min_insync_replicas=2)
+        )
         apply(image, outcome.records)
         return outcome.reply
 

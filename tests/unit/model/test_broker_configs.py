@@ -5,9 +5,9 @@ from hypothesis import strategies as st
 from lograft.model.broker_configs import (
     broker_config,
     unknown_settings,
-    validate_dynamic,
     with_dynamic,
 )
+from lograft.model.dynamic_configs import validate_dynamic
 from lograft.model.errors import InvalidConfig, InvalidInput
 from lograft.model.properties import parse_properties
 from lograft.model.seams import Address
@@ -129,7 +129,7 @@ def test_defaults() -> None:
     assert config.auto_create_partitions_enable is False
     assert config.auto_create_partitions_max == 10
     assert config.default_replication_mode == "isr"
-    assert config.value("group.consumer.assignors") == ("uniform", "range")
+    assert config.value("group.consumer.assignors") == ("uniform", "range", "consistent")
     assert config.raw["broker.id"] == "1"
     with pytest.raises(AttributeError, match="never changes"):
         config.num_partitions = 3

@@ -7,11 +7,12 @@ from lograft.model.broker_configs import BrokerConfig, broker_config, with_dynam
 from lograft.model.config_keys import ConfigSource, ConfigType
 from lograft.model.config_resolution import (
     ConfigEntry,
+    broker_documentation,
     describe_broker,
     describe_cluster_default,
     describe_loggers,
     describe_topic,
-    documentation,
+    topic_documentation,
 )
 from lograft.model.topic_configs import TOPIC_CONFIGS
 
@@ -79,7 +80,7 @@ def line(entry: ConfigEntry) -> str:
 def test_topic(name: str, expected: str) -> None:
     overrides = {"segment.bytes": "2000000"}
     entries = {entry.name: entry for entry in describe_topic(overrides, node())}
-    assert len(entries) == 40
+    assert len(entries) == 41
     assert line(entries[name]) == expected
 
 
@@ -131,7 +132,7 @@ def test_no_secret_leaves() -> None:
 def test_internal_settings_stay_hidden() -> None:
     shown = {entry.name for entry in describe_broker(node())}
     assert not shown & {key.name for key in BROKER_CONFIGS.values() if key.internal}
-    assert len(shown) == 349
+    assert len(shown) == 350
 
 
 def test_cluster_default_shows_only_itself() -> None:
@@ -154,12 +155,12 @@ def test_loggers() -> None:
 
 
 def test_every_setting_is_documented_in_a_sentence() -> None:
-    from_tables = [documentation(name, of_topic=True) for name in TOPIC_CONFIGS]
-    from_tables += [documentation(name, of_topic=False) for name in BROKER_CONFIGS]
+    from_tables = [topic_documentation(name) for name in TOPIC_CONFIGS]
+    from_tables += [broker_documentation(name) for name in BROKER_CONFIGS]
     for sentence in from_tables:
         assert sentence
         assert sentence.endswith(".")
-    assert documentation("nonsense", of_topic=True) is None
+    assert topic_documentation("nonsense") is None
 
 
 @pytest.mark.parametrize(

@@ -1,6 +1,7 @@
 """A connection over a channel of the test's own, with a handler that does what its frames say."""
 
 import asyncio
+import logging
 from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
 
@@ -8,6 +9,7 @@ from lograft.model.exchange import Answer, CloseConnection, Reply, Waiting
 from lograft.model.seams import Address, FileSlice, Part, Receiver
 from lograft.net.connection import Connection, FlowLimits
 from lograft.net.frame_memory import FrameBudget
+from lograft.net.repeated_warnings import RepeatedWarnings
 from lograft.runtime.tasks import GroupSpawn
 
 
@@ -154,6 +156,7 @@ class Setting:
             limits=limits,
             budget=budget,
             on_ended=self.ended.append,
+            warnings=RepeatedWarnings(logging.getLogger("lograft.net.connection"), self.clock),
         )
         self.connection.start()
 

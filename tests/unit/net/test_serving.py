@@ -15,10 +15,11 @@ import pytest
 
 from lograft.model.exchange import Answer, FrameHandler, Reply, Waiting
 from lograft.model.seams import Address, Channel, FileSlice, Part, Transport
+from lograft.net.connection_limits import ConnectionLimits, ConnectionQuota
 from lograft.net.frame_memory import FrameBudget
-from lograft.net.serving import ConnectionQuota, Server, ServerLimits
+from lograft.net.serving import Server, ServerLimits
 from lograft.net.sockets import SocketTransport
-from lograft.net.tls import TlsTransport, server_context
+from lograft.net.tls import TlsTransport
 from lograft.runtime.disk import RealDisk
 from lograft.runtime.system import system_runtime
 from lograft.runtime.workers import ThreadWorkers
@@ -144,9 +145,11 @@ def test_a_client_that_goes_takes_its_parked_request_along(on_loop: RunOnLoop) -
     on_loop(main())
 
 
-def test_limits_of_connections(on_loop: RunOnLoop, caplog: pytest.LogCaptureFixture) -> None:
+def test_an_address_beyond_its_limit_is_refused(
+    on_loop: RunOnLoop, caplog: pytest.LogCaptureFixture
+) -> None:
     async def main() -> None:
-        quota = ConnectionQuota(connections_max=5, per_ip_max=2)
+        quota = ConnectionQuota(ConnectionLimits(per_ip_max=2))
         async with serving(quota=quota) as server:
             kept = [await connect(server) for _ in range(2)]
             for _ in range(3):
@@ -160,10 +163,10 @@ def test_limits_of_connections(on_loop: RunOnLoop, caplog: pytest.LogCaptureFixt
             again, collector = await connect(server)
             again.send([framed(b"again")])
             await collector.wait_bytes(9)
-            quota.overrides = {"127.0.0.1": 100}
-            quota.connections_max = 2
-            _, refused = await connect(server)
-            await refused.wait_closed()
+            quota.update(ConnectionLimits(per_ip_max=2, per_ip_overrides={"127.0.0.1": 3}))
+            more, collector = await connect(server)
+            more.send([framed(b"again")])
+            await collector.wait_bytes(9)
         assert quota.total == 0
 
     on_loop(main())
@@ -171,6 +174,67 @@ def test_limits_of_connections(on_loop: RunOnLoop, caplog: pytest.LogCaptureFixt
     assert messages == [
         "PLAINTEXT: refused a connection: max.connections.per.ip=2 is reached for 127.0.0.1"
     ]
+
+
+def test_a_listener_at_its_limit_lets_clients_wait(on_loop: RunOnLoop) -> None:
+    async def main() -> None:
+        quota = ConnectionQuota(ConnectionLimits(listener_connections_max={"PLAINTEXT": 2}))
+        async with serving(quota=quota) as server:
+            kept = [await connect(server) for _ in range(2)]
+            waiting = [await connect(server) for _ in range(3)]
+            for channel, _ in waiting:
+                channel.send([framed(b"late")])
+            last, answer = kept[1]
+            last.send([framed(b"here")])
+            await answer.wait_bytes(8)
+            assert server.statistics() == {"connections": 2, "accepted": 2, "refused": 0}
+            kept[0][0].close()
+            await waiting[0][1].wait_bytes(8)
+            assert server.statistics()["connections"] == 2
+            # A higher limit takes effect at once.
+            quota.update(ConnectionLimits())
+            for _, collector in waiting[1:]:
+                await collector.wait_bytes(8)
+            assert server.statistics()["connections"] == 4
+
+    on_loop(main())
+
+
+def test_a_lower_limit_closes_the_least_recently_active(on_loop: RunOnLoop) -> None:
+    async def main() -> None:
+        quota = ConnectionQuota()
+        async with serving(quota=quota) as server:
+            idle, idle_end = await connect(server)
+            busy, busy_end = await connect(server)
+            idle.send([framed(b"1")])
+            await idle_end.wait_bytes(5)
+            await asyncio.sleep(0.005)  # the order of activity is measured in milliseconds
+            busy.send([framed(b"2")])
+            await busy_end.wait_bytes(5)
+            quota.update(ConnectionLimits(connections_max=1))
+            await idle_end.wait_closed()
+            busy.send([framed(b"3")])
+            await busy_end.wait_bytes(10)
+
+    on_loop(main())
+
+
+def test_connections_beyond_the_rate_wait(on_loop: RunOnLoop) -> None:
+    async def main() -> None:
+        quota = ConnectionQuota(ConnectionLimits(creation_rate=20))
+        loop = asyncio.get_running_loop()
+        async with serving(quota=quota) as server:
+            begin = loop.time()
+            clients = [await connect(server) for _ in range(25)]
+            for channel, _ in clients:
+                channel.send([framed(b"x")])
+            for _, collector in clients:
+                await collector.wait_bytes(5)
+            # Twenty at once, then one every 50 ms.
+            assert loop.time() - begin >= 0.2
+            assert server.statistics()["refused"] == 0
+
+    on_loop(main())
 
 
 def test_idle_connections_are_closed(on_loop: RunOnLoop) -> None:
@@ -291,7 +355,8 @@ def test_half_sent_frames_stay_within_the_budget(
 
 def test_tls_listener_from_end_to_end(on_loop: RunOnLoop, tmp_path: Path) -> None:
     certificate, key = make_certificate(tmp_path)
-    server_side = server_context(certificate_file=certificate, key_file=key)
+    server_side = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    server_side.load_cert_chain(certificate, key)
     client_side = ssl.create_default_context(cafile=certificate)
     content = os.urandom(1_000_000)
     file = RealDisk().open(str(tmp_path / "segment"), create=True)

@@ -16,6 +16,7 @@ import pytest
 from lograft.model.seams import Address, Channel, FileSlice, Part
 from lograft.net import channels
 from lograft.net.channels import address_of
+from lograft.net.listening import SocketListener
 from lograft.net.sockets import SocketTransport
 from lograft.runtime.disk import RealDisk
 from tests.unit.net.watching import Accepted, Collector, RunOnLoop
@@ -507,5 +508,21 @@ def test_small_requests_overtake_a_bulk_sender(on_loop: RunOnLoop) -> None:
             channel.abort()
         for witness in witnesses:
             await witness.wait_closed()
+
+    on_loop(main())
+
+
+@pytest.mark.skipif(not hasattr(socket, "TCP_INFO"), reason="only Linux shows the backlog")
+@pytest.mark.parametrize("host", ["127.0.0.1", ""])
+def test_the_backlog_of_a_listener(on_loop: RunOnLoop, host: str) -> None:
+    async def main() -> None:
+        listener = await SocketTransport(backlog=7).listen(Address(host, 0), Accepted())
+        assert isinstance(listener, SocketListener)
+        try:
+            # Of a listening socket, tcpi_sacked is its backlog.
+            info = listener._sockets[0].getsockopt(socket.IPPROTO_TCP, socket.TCP_INFO, 32)
+            assert struct.unpack_from("=I", info, 28) == (7,)
+        finally:
+            listener.close()
 
     on_loop(main())

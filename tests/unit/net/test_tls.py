@@ -13,7 +13,7 @@ import pytest
 from lograft.model.seams import Address, Channel, FileSlice
 from lograft.net.errors import HandshakeTimedOut
 from lograft.net.sockets import SocketTransport
-from lograft.net.tls import TlsChannel, TlsTransport, server_context
+from lograft.net.tls import TlsChannel, TlsTransport
 from lograft.runtime.disk import RealDisk
 from tests.unit.net.certificates import make_certificate
 from tests.unit.net.watching import Accepted, Collector, RunOnLoop
@@ -25,7 +25,9 @@ LOOPBACK = Address("127.0.0.1", 0)
 def contexts(tmp_path_factory: pytest.TempPathFactory) -> tuple[ssl.SSLContext, ssl.SSLContext]:
     certificate, key = make_certificate(tmp_path_factory.mktemp("tls"))
     client = ssl.create_default_context(cafile=certificate)
-    return server_context(certificate_file=certificate, key_file=key), client
+    server = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    server.load_cert_chain(certificate, key)
+    return server, client
 
 
 Contexts = tuple[ssl.SSLContext, ssl.SSLContext]
@@ -155,7 +157,9 @@ def test_a_handshake_has_a_deadline(on_loop: RunOnLoop, contexts: Contexts) -> N
         listener = await SocketTransport().listen(LOOPBACK, accepted)
         with socket.create_connection((listener.address.host, listener.address.port)):
             below = await accepted.wait()
-            channel = TlsChannel(below, contexts[0], server_side=True, handshake_timeout_ms=10)
+            channel = TlsChannel(
+                below, lambda: contexts[0], server_side=True, handshake_timeout_ms=10
+            )
             collector = Collector()
             channel.start(collector)
             await collector.wait_closed()
@@ -192,9 +196,10 @@ def test_a_listener_may_ask_for_the_clients_certificate(
     certificate, key = make_certificate(tmp_path)
     both = tmp_path / "both.pem"
     both.write_bytes(Path(key).read_bytes() + Path(certificate).read_bytes())
-    server = server_context(
-        certificate_file=str(both), trust_file=certificate, client_certificate=ssl.CERT_REQUIRED
-    )
+    server = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    server.load_cert_chain(certificate, key)
+    server.load_verify_locations(certificate)
+    server.verify_mode = ssl.CERT_REQUIRED
     client = ssl.create_default_context(cafile=certificate)
     if shows_certificate:
         client.load_cert_chain(str(both))

@@ -1,99 +1,96 @@
-"""From the settings of a listener to TLS between two nodes."""
+"""The `ssl.*` settings of a listener, with its prefix or without."""
 
+import ssl
 from pathlib import Path
 
 import pytest
 
 from lograft.model.broker_configs import BrokerConfig, broker_config
 from lograft.model.errors import InvalidConfig
-from lograft.model.seams import Address
-from lograft.net.sockets import SocketTransport
-from lograft.net.tls import TlsTransport
-from lograft.net.tls_settings import connector_context, listener_context
-from tests.unit.net.certificates import make_certificate
-from tests.unit.net.test_pem_files import JKS
-from tests.unit.net.watching import Accepted, Collector, RunOnLoop
+from lograft.net.tls_settings import tls_parameters
+from tests.unit.net.certificates import Authority
+from tests.unit.net.test_tls_stores import JKS, KEYTOOL
 
-INSIDE = "listener.name.inside."
+PREFIX = "listener.name.inside."
+PEM_STORES = {"ssl.keystore.type": "PEM", "ssl.truststore.type": "PEM"}
 
 
-def config_of(**settings: str) -> BrokerConfig:
-    given = {f"{INSIDE}ssl.{name.replace('_', '.')}": value for name, value in settings.items()}
+def config_of(settings: dict[str, str], *, prefix: str = PREFIX) -> BrokerConfig:
     return broker_config(
         {
             "node.id": "1",
             "process.roles": "broker,controller",
             "controller.listener.names": "CONTROLLER",
-            "listeners": "INSIDE://localhost:0,CONTROLLER://localhost:0",
-            "listener.security.protocol.map": "INSIDE:SSL,CONTROLLER:PLAINTEXT",
+            "listeners": "INSIDE://localhost:0,OUTSIDE://localhost:0,CONTROLLER://localhost:0",
+            "listener.security.protocol.map": "INSIDE:SSL,OUTSIDE:SSL,CONTROLLER:PLAINTEXT",
             "inter.broker.listener.name": "INSIDE",
             "controller.quorum.voters": "1@localhost:9093",
             "log.dirs": "/data",
-            **given,
+            **{prefix + name: value for name, value in settings.items()},
         }
     )
 
 
 @pytest.fixture(scope="module")
-def pem(tmp_path_factory: pytest.TempPathFactory) -> str:
-    """A key store and trust store in one: key and certificate."""
-    folder = tmp_path_factory.mktemp("stores")
-    certificate, key = make_certificate(folder)
-    both = folder / "both.pem"
-    both.write_text(Path(key).read_text() + Path(certificate).read_text())
-    return str(both)
+def authority() -> Authority:
+    return Authority()
 
 
-async def exchange(config: BrokerConfig, host: str = "localhost") -> bytes:
-    """What a node sends to another of the same settings."""
-    transport = TlsTransport(
-        SocketTransport(),
-        server=listener_context(config, "INSIDE"),
-        client=connector_context(config, "INSIDE"),
-    )
-    accepted = Accepted()
-    listener = await transport.listen(Address("127.0.0.1", 0), accepted)
-    peer = await transport.connect(Address(host, listener.address.port), timeout_ms=5_000)
-    at_peer, at_ours = Collector(), Collector()
-    peer.start(at_peer)
-    ours = await accepted.wait()
-    ours.start(at_ours)
-    peer.send([b"hello"])
-    await at_ours.wait_bytes(5)
-    listener.close()
-    peer.abort()
-    ours.abort()
-    await at_peer.wait_closed()
-    await at_ours.wait_closed()
-    return bytes(at_ours.received)
-
-
-def test_nodes_with_the_same_stores_trust_each_other(on_loop: RunOnLoop, pem: str) -> None:
+def test_all_settings_of_a_listener(authority: Authority) -> None:
+    node = authority.issue()
     config = config_of(
-        keystore_type="PEM", keystore_location=pem, truststore_type="PEM",
-        truststore_location=pem, client_auth="required",
-    )  # fmt: skip
-    assert on_loop(exchange(config)) == b"hello"
+        {
+            **PEM_STORES,
+            "ssl.keystore.key": node.key_pem("geheim"),
+            "ssl.keystore.certificate.chain": node.certificate_pem(),
+            "ssl.key.password": "geheim",
+            "ssl.truststore.certificates": authority.pem,
+            "ssl.client.auth": "required",
+            "ssl.endpoint.identification.algorithm": "",
+            "ssl.protocol": "TLSv1.2",
+            "ssl.enabled.protocols": "TLSv1.2",
+            "ssl.cipher.suites": "TLS_ECDHE_RSA_WITH_AES_256_GCM_SHA384, TLS_AES_128_GCM_SHA256",
+        }
+    )
+    found = tls_parameters(config, "INSIDE")
+    assert found.key_store is not None
+    assert found.trust_store is not None
+    assert found.key_store.chain == (ssl.PEM_cert_to_DER_cert(node.certificate_pem()),)
+    assert found.key_store.key_password == "geheim"
+    assert found.trust_store.certificates == (ssl.PEM_cert_to_DER_cert(authority.pem),)
+    assert found.client_auth == "required"
+    assert found.endpoint_identification == ""
+    assert found.protocol == "TLSv1.2"
+    assert found.enabled_protocols == ("TLSv1.2",)
+    assert found.cipher_suites == (
+        "TLS_ECDHE_RSA_WITH_AES_256_GCM_SHA384",
+        "TLS_AES_128_GCM_SHA256",
+    )
+    other = tls_parameters(config, "OUTSIDE")
+    assert other.key_store is None
+    assert other.trust_store is None
+    assert other.enabled_protocols == ("TLSv1.2", "TLSv1.3")
 
 
-def test_stores_that_cannot_be_read_are_named(pem: str) -> None:
-    with pytest.raises(InvalidConfig, match=r"ssl\.truststore\.type is JKS"):
-        connector_context(config_of(truststore_type="JKS", truststore_location="/x"), "INSIDE")
-    missing = config_of(truststore_type="PEM", truststore_location="/does/not/exist")
-    with pytest.raises(InvalidConfig, match="/does/not/exist cannot be read: No such file"):
-        connector_context(missing, "INSIDE")
+def test_settings_without_a_prefix_are_for_all_listeners() -> None:
+    config = config_of(
+        {
+            "ssl.keystore.location": str(KEYTOOL / "keystore.p12"),
+            "ssl.keystore.password": "changeit",
+            "ssl.truststore.location": str(KEYTOOL / "truststore.p12"),
+            "ssl.truststore.password": "changeit",
+        },
+        prefix="",
+    )
+    inside, outside = (tls_parameters(config, name) for name in ("INSIDE", "OUTSIDE"))
+    assert inside.key_store is not None
+    assert inside.key_store == outside.key_store
+    assert inside.trust_store == outside.trust_store
 
 
-def test_java_stores_are_told_from_pem(tmp_path: Path) -> None:
+def test_errors_begin_with_the_listener(tmp_path: Path) -> None:
     store = tmp_path / "node.jks"
     store.write_bytes(JKS)
-    given = config_of(keystore_type="PEM", keystore_location=str(store))
-    with pytest.raises(InvalidConfig, match=r"INSIDE: ssl\.keystore\.location: .* \(JKS\)"):
-        listener_context(given, "INSIDE")
-
-
-def test_host_names_are_compared_unless_told_otherwise(pem: str) -> None:
-    stores = {"truststore_type": "PEM", "truststore_location": pem}
-    assert connector_context(config_of(**stores), "INSIDE").check_hostname
-    lax = config_of(**stores, endpoint_identification_algorithm="")
-    assert not connector_context(lax, "INSIDE").check_hostname
+    config = config_of({"ssl.keystore.location": str(store), "ssl.keystore.password": "x"})
+    with pytest.raises(InvalidConfig, match=r"^listener INSIDE: ssl\.keystore\.location: .*JKS"):
+        tls_parameters(config, "INSIDE")

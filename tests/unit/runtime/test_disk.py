@@ -198,3 +198,25 @@ def test_usage(disk: Disk, tmp_path: Path) -> None:
 def test_an_unopenable_descriptor_closes_nothing() -> None:
     with pytest.raises(OSError):
         RealFile("nowhere", 987_654)
+
+
+def test_reserved_space_does_not_change_the_size_and_is_given_back(
+    disk: Disk, tmp_path: Path
+) -> None:
+    path = tmp_path / "a.log"
+    file = disk.open(str(path), create=True)
+    if not file.reserve(1 << 20):
+        pytest.skip("this file system cannot reserve space")
+    assert (file.size, os.stat(path).st_size) == (0, 0)
+    assert os.stat(path).st_blocks * 512 >= 1 << 20
+    assert file.append(b"abc") == 0
+    file.truncate(file.size)
+    assert os.stat(path).st_size == 3
+    assert os.stat(path).st_blocks * 512 < 1 << 20
+    assert disk.read(str(path)) == b"abc"
+
+
+def test_space_that_is_not_there_cannot_be_reserved(disk: Disk, tmp_path: Path) -> None:
+    file = disk.open(str(tmp_path / "a.log"), create=True)
+    assert not file.reserve(1 << 60)
+    assert file.append(b"abc") == 0

@@ -48,6 +48,9 @@ class MemoryFile:
         _truncate(self.inode.content, size)
         self.inode.pending.append(("truncate", size, b""))
 
+    def reserve(self, size: int) -> bool:
+        return False
+
     def fsync(self) -> None:
         self._disk.step("fsync", self._path)
         self.inode.durable = bytes(self.inode.content)

@@ -1,4 +1,5 @@
 from collections.abc import Callable
+from random import Random
 from typing import Any
 
 import pytest
@@ -6,6 +7,8 @@ from crc32c import crc32c
 
 from lograft.model.errors import DiskFailed
 from lograft.model.types import NO_EPOCH, Offset
+from lograft.simulation.disk import SimulatedDisk
+from lograft.simulation.platter import Platter
 from lograft.storage.errors import (
     BatchCorruptBelowRecoveryPoint,
     BeginsInsideBatch,
@@ -481,3 +484,46 @@ def test_stored_batches_have_their_place_and_a_true_crc() -> None:
     header = read_header(stored(log, 2))
     assert (header.base_offset, header.leader_epoch) == (2, 1)
     assert read_records(stored(log, 2), bytes_max=100)[0].value == b"c"
+
+
+def test_a_preallocated_segment_holds_its_space_until_it_is_rolled() -> None:
+    platter = Platter()
+    disk = SimulatedDisk(platter, random=Random(1))
+    config = FixedLogConfig(segment_bytes=10_000, preallocate=True)
+    log = open_log(disk, config)
+    assert log.active.size == 0
+    assert platter.used_bytes >= 10_000
+    append(log, make_batch([b"v" * 500]))
+    size = log.active.size
+    assert platter.used_bytes < 10_000 + size
+    log.roll(NOW_MS)
+    # The next one is reserved, the rolled one has only what it needs.
+    assert platter.used_bytes < 10_000 + 2 * size
+    append(log, make_batch([b"w"]))
+    log.close(clean=True)
+    assert platter.used_bytes < 3 * size
+    assert [r.value for r in read_all(open_log(disk, config, clean=True))] == [b"v" * 500, b"w"]
+
+
+def test_a_log_that_cannot_be_preallocated_works_without() -> None:
+    platter = Platter()
+    platter.capacity_bytes = 5_000
+    disk = SimulatedDisk(platter, random=Random(1))
+    log = open_log(disk, FixedLogConfig(segment_bytes=1 << 30, preallocate=True))
+    append(log, make_batch())
+    assert len(read_all(log)) == 1
+
+
+def test_the_zeros_behind_a_segment_that_kafka_preallocated_are_cut() -> None:
+    """Kafka makes such a file as long as the segment; after a crash the zeros are still there."""
+    disk = SimulatedDisk(Platter(), random=Random(1))
+    log = open_log(disk, FixedLogConfig(preallocate=True))
+    append(log, make_batch([b"v"]))
+    path, size = log.active.path, log.active.size
+    flush(log)
+    disk.open(path).truncate(1 << 20)
+    log = open_log(disk)
+    assert (log.active.size, log.end_offset) == (size, 1)
+    assert disk.open(path).size == size
+    append(log, make_batch([b"w"]))
+    assert [r.value for r in read_all(log)] == [b"v", b"w"]

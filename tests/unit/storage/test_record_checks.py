@@ -6,11 +6,12 @@ from typing import Any
 
 import pytest
 
-from lograft.storage.errors import CorruptBatch, InvalidRecord, NeedsWorker
+from lograft.storage.errors import CorruptBatch, InvalidRecord, InvalidTimestamp, NeedsWorker
 from lograft.storage.types import FixedLogConfig, Origin
 from lograft.storage.validation import (
     LOOKED_AT_MAX,
     LOOKED_AT_ON_LOOP_MAX,
+    RECORD_ERRORS_MAX,
     REPACKED_ON_LOOP_BYTES_MAX,
     AppendRules,
     check_records,
@@ -136,7 +137,56 @@ def test_many_records_are_looked_at_by_a_worker() -> None:
     batch = make_batch([b""] * (LOOKED_AT_ON_LOOP_MAX + 1))
     with pytest.raises(NeedsWorker):
         log.append_as_leader(batch, leader_epoch=0, now_ms=NOW_MS)
-    with pytest.raises(InvalidRecord, match="with a key"):
+    with pytest.raises(InvalidRecord, match="requires a key"):
         log.batch_check(batch, NOW_MS)()
     # Our own writers are believed.
     log.append_as_leader(batch, leader_epoch=0, now_ms=NOW_MS, origin=Origin.COORDINATOR)
+
+
+@pytest.mark.parametrize("codec", [Codec.none, *PACKED])
+def test_all_records_without_a_key_are_named(codec: Codec) -> None:
+    keys = [b"k", None, b"k", None]
+    records = [Record(index, NOW_MS, key, b"v") for index, key in enumerate(keys)]
+    batch = memoryview(build_batch(records, compression=codec))
+    with pytest.raises(
+        InvalidRecord, match="rejected 2 of the batch's records: record 1: "
+    ) as found:
+        check_records(batch, COMPACTED, Origin.CLIENT, NOW_MS)
+    assert [error.batch_index for error in found.value.record_errors] == [1, 3]
+    assert all("requires a key" in error.message for error in found.value.record_errors)
+
+
+def test_one_bad_timestamp_decides_the_error_of_the_batch() -> None:
+    rules = AppendRules(
+        FixedLogConfig(
+            cleanup_compact=True,
+            message_timestamp_before_max_ms=1_000,
+            message_timestamp_after_max_ms=2_000,
+        )
+    )
+    records = [
+        Record(0, NOW_MS, None, b"v"),
+        Record(1, NOW_MS - 1_001, b"k", b"v"),
+        # The missing key is reported first.
+        Record(2, NOW_MS - 1_001, None, b"v"),
+        Record(3, NOW_MS + 2_001, b"k", b"v"),
+        Record(4, NOW_MS - 1_000, b"k", b"v"),
+        Record(5, NOW_MS + 2_000, b"k", b"v"),
+    ]
+    with pytest.raises(InvalidTimestamp, match="; and 1 more") as found:
+        check_records(memoryview(build_batch(records)), rules, Origin.CLIENT, NOW_MS)
+    messages = {error.batch_index: error.message for error in found.value.record_errors}
+    assert list(messages) == [0, 1, 2, 3]
+    assert "requires a key" in messages[0]
+    assert "message.timestamp.before.max.ms" in messages[1]
+    assert "requires a key" in messages[2]
+    assert "message.timestamp.after.max.ms" in messages[3]
+
+
+def test_the_number_of_named_records_is_bounded() -> None:
+    count = RECORD_ERRORS_MAX + 5
+    records = [Record(index, NOW_MS, None, None) for index in range(count)]
+    batch = memoryview(build_batch(records, compression=Codec.zstd))
+    with pytest.raises(InvalidRecord, match=f"rejected {count} of") as found:
+        check_records(batch, COMPACTED, Origin.CLIENT, NOW_MS)
+    assert len(found.value.record_errors) == RECORD_ERRORS_MAX

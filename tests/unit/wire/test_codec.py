@@ -75,6 +75,9 @@ class StringFile:
     def truncate(self, size: int) -> None:
         raise NotImplementedError
 
+    def reserve(self, size: int) -> bool:
+        raise NotImplementedError
+
     def fsync(self) -> None:
         raise NotImplementedError
 

@@ -2,14 +2,17 @@
 
 import argparse
 import sys
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
+from functools import partial
 from typing import Any
 
 from lograft.cli.connecting import run as run_client
+from lograft.cli.input_lines import input_lines
 from lograft.cli.kafka.tools import Parser, settings_of
 from lograft.cli.producing import Line, produce
 from lograft.cli.serving import read_properties
-from lograft.cli.values import keep_raw, raw_bytes
+from lograft.cli.stalls import StallWatch, explain_stall
+from lograft.cli.values import raw_bytes
 from lograft.client.errors import ClientError
 from lograft.client.producer import Producer
 from lograft.model.errors import InvalidInput
@@ -65,25 +68,24 @@ def _properties(texts: Sequence[str]) -> dict[str, str]:
 
 
 async def _work(settings: Mapping[str, Any], topic: str, reader: Mapping[str, str]) -> None:
+    prompt = _show_prompt if sys.stdin.isatty() else None
     async with Producer(settings) as producer:
+        explain = partial(explain_stall, producer, topic)
         await produce(
-            producer, topic, _lines(reader), lambda _sent: None, acknowledged=lambda _one: None
+            producer,
+            topic,
+            input_lines(sys.stdin, before_wait=prompt),
+            lambda text, number: _line(text, number, reader),
+            watch=StallWatch(producer, explain, _warn),
         )
 
 
-def _lines(reader: Mapping[str, str]) -> Iterator[Line]:
-    """[headers TAB] [key TAB] value, as the reader's properties say."""
-    keep_raw(sys.stdin)
-    prompts = sys.stdin.isatty()
-    number = 0
-    while True:
-        if prompts:
-            print(">", end="", flush=True)
-        text = sys.stdin.readline()
-        if not text:
-            return
-        number += 1
-        yield _line(text.rstrip("\n"), number, reader)
+def _warn(text: str) -> None:
+    print(f"WARN {text}", file=sys.stderr, flush=True)
+
+
+def _show_prompt() -> None:
+    print(">", end="", flush=True)
 
 
 def _line(text: str, number: int, reader: Mapping[str, str]) -> Line:

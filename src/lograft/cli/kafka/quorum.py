@@ -51,13 +51,11 @@ async def _describe(admin: Admin, given: argparse.Namespace) -> None:
     if given.replication:
         print("\n".join(replication_lines(quorum, _ages(quorum, given.human_readable))))
     else:
-        cluster = None
-        if not admin.settings.asks_controllers:
-            cluster = (await admin.describe_cluster()).cluster_id
-        print("\n".join(status_lines(quorum, cluster, SystemClock().wall_ms())))
+        cluster = await admin.describe_cluster()
+        print("\n".join(status_lines(quorum, cluster.cluster_id)))
 
 
-def status_lines(quorum: QuorumDescription, cluster: str | None, now_ms: int) -> list[str]:
+def status_lines(quorum: QuorumDescription, cluster_id: str) -> list[str]:
     leader = next(one for one in quorum.voters if one.node == quorum.leader)
     lag = max(leader.end_offset - one.end_offset for one in quorum.voters)
     slowest = min(one.last_caught_up_ms for one in quorum.voters)
@@ -66,7 +64,7 @@ def status_lines(quorum: QuorumDescription, cluster: str | None, now_ms: int) ->
     else:
         lag_ms = -1 if slowest < 0 else max(0, leader.last_caught_up_ms - slowest)
     rows = [
-        ("ClusterId", cluster or ""),
+        ("ClusterId", cluster_id),
         ("LeaderId", str(quorum.leader)),
         ("LeaderEpoch", str(quorum.leader_epoch)),
         ("HighWatermark", str(quorum.high_watermark)),

@@ -146,12 +146,20 @@ class Calls:
         locate: Locate[str] | None = None,
         at_least: int = 0,
         at_most: int | None = None,
+        lograft_only: bool = False,
     ) -> R:
         """A question that is about one thing as a whole; `check` raises what the answer's error
         codes mean. Anybody is asked, if no place is given."""
 
         async def ask(node: Node | None, items: Sequence[str]) -> dict[str, R]:
-            found = await self.ask(node, request, answer, at_least=at_least, at_most=at_most)
+            found = await self.ask(
+                node,
+                request,
+                answer,
+                at_least=at_least,
+                at_most=at_most,
+                lograft_only=lograft_only,
+            )
             check(found)
             return dict.fromkeys(items, found)
 
@@ -188,9 +196,15 @@ class Calls:
         *,
         at_least: int = 0,
         at_most: int | None = None,
+        lograft_only: bool = False,
     ) -> R:
         return await self._core.network.ask(
-            request, answer, node=node, at_least=at_least, at_most=at_most
+            request,
+            answer,
+            node=node,
+            at_least=at_least,
+            at_most=at_most,
+            lograft_only=lograft_only,
         )
 
     # ── places ───────────────────────────────────────────────────────────────────────────────

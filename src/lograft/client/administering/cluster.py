@@ -3,8 +3,10 @@
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from enum import IntEnum
+from typing import Final
 from uuid import UUID
 
+from lograft.client.administering.calls import CONTROLLER_ENDPOINTS
 from lograft.client.administering.part import AdminPart
 from lograft.client.arguments import partition_of, several
 from lograft.client.errors import ClientError, broker_error, raise_for
@@ -49,6 +51,8 @@ from lograft.wire.messages.update_features import (
     UpdateFeaturesResponse,
 )
 
+BROKER_ENDPOINTS: Final = 1
+
 
 @dataclass(frozen=True, slots=True)
 class BrokerDescription:
@@ -70,6 +74,9 @@ class ClusterDescription:
     #: Of brokers that run by a quorum: any broker, all hand on to the active controller.
     controller: int
     brokers: tuple[BrokerDescription, ...]
+    #: What the metadata contain that is not enforced (ACLs, quotas, …), in sentences. Only
+    #: Lograft's nodes report it.
+    unenforced_state: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -153,18 +160,36 @@ class QuorumDescription:
     #: Of the voters, by listener.
     addresses: Mapping[int, Mapping[str, Address]]
 
+    def age_ms(self, moment_ms: int) -> int | None:
+        """How long ago a replica's last_fetch_ms or last_caught_up_ms was when the leader answered,
+        by the leader's clock; None: it never was.
+
+            quorum = await admin.describe_quorum()
+            print([quorum.age_ms(voter.last_fetch_ms) for voter in quorum.voters])
+        """
+        if moment_ms < 0:
+            return None
+        # The leader's own moments are that of its answer, so none is later.
+        now_ms = max(one.last_fetch_ms for one in (*self.voters, *self.observers))
+        return max(0, now_ms - moment_ms)
+
 
 class ClusterPart(AdminPart):
     async def describe_cluster(self, *, fenced: bool = False) -> ClusterDescription:
-        """Who is in the cluster; `fenced`: also brokers that are registered and away.
+        """Who is in the cluster; `fenced`: also brokers that are registered and offline. With
+        bootstrap.controllers, `brokers` are the controllers.
 
         print((await admin.describe_cluster()).brokers)
         """
+        asks_controllers = self.settings.asks_controllers
         answer = await self._calls.one(
-            DescribeClusterRequest(include_fenced_brokers=fenced),
+            DescribeClusterRequest(
+                include_fenced_brokers=fenced,
+                endpoint_type=CONTROLLER_ENDPOINTS if asks_controllers else BROKER_ENDPOINTS,
+            ),
             DescribeClusterResponse,
             lambda found: raise_for(found.error_code, "the cluster", found.error_message),
-            at_least=2 if fenced else 0,
+            at_least=2 if fenced else 1 if asks_controllers else 0,
         )
         brokers = sorted(answer.brokers, key=lambda one: one.broker_id)
         return ClusterDescription(
@@ -176,6 +201,7 @@ class ClusterPart(AdminPart):
                 )
                 for one in brokers
             ),
+            tuple(answer.unenforced_state),
         )
 
     async def describe_features(self) -> Features:

@@ -196,6 +196,46 @@ class ConfigsPart(AdminPart):
 
         return await self._calls.all_of(resources, self._where(self._calls.anywhere), ask)
 
+    async def describe_skipped_configs(self, brokers: Iterable[int]) -> dict[int, tuple[str, ...]]:
+        """Dynamic settings that are stored for a broker, or for all, but that the broker cannot
+        apply: each with its reason. Only Lograft's brokers report them.
+
+        print((await admin.describe_skipped_configs([1]))[1])
+        """
+
+        async def ask(
+            node: Node | None, items: Sequence[ConfigResource]
+        ) -> dict[ConfigResource, tuple[str, ...] | ClientError]:
+            answer = await self._calls.ask(
+                node,
+                DescribeConfigsRequest(
+                    resources=[
+                        DescribeConfigsResource(
+                            resource_type=each.kind,
+                            resource_name=each.name,
+                            configuration_keys=["node.id"],
+                        )
+                        for each in items
+                    ]
+                ),
+                DescribeConfigsResponse,
+            )
+            return {
+                _resource(each): broker_error(
+                    each.error_code, f"broker {each.resource_name}", each.error_message
+                )
+                if each.error_code
+                else tuple(each.skipped_values)
+                for each in answer.results
+            }
+
+        found = await self._calls.all_of(
+            [broker_resource(broker) for broker in brokers],
+            self._where(self._calls.anywhere),
+            ask,
+        )
+        return {int(resource.name): skipped for resource, skipped in found.items()}
+
     async def alter_configs(
         self,
         changes: Mapping[ConfigResource, Iterable[ConfigChange]],

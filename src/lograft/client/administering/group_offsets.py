@@ -11,7 +11,7 @@ from lograft.client.administering.partitions import (
     failure,
 )
 from lograft.client.arguments import several
-from lograft.client.errors import ClientError, UnsupportedByBroker, raise_for
+from lograft.client.errors import ClientError, UnsupportedByBroker, broker_error, raise_for
 from lograft.client.network import Node
 from lograft.model.errors import ErrorCode
 from lograft.model.types import RESET_GENERATION, ResetAction, TopicPartition
@@ -32,6 +32,7 @@ from lograft.wire.messages.offset_fetch import (
     OffsetFetchRequestGroup,
     OffsetFetchRequestTopics,
     OffsetFetchResponse,
+    OffsetFetchResponseGroup,
 )
 
 #: What a server says that steps over the action and sees a commit of nobody.
@@ -62,47 +63,41 @@ class GroupOffsetsPart(GroupsPart, PartitionsPart):
 
         print(await admin.list_group_offsets("billing"))
         """
-        wanted = None if partitions is None else by_topic(partitions)
+        return (await self.list_offsets_of_groups([group], partitions))[group]
+
+    async def list_offsets_of_groups(
+        self, groups: Iterable[str], partitions: Iterable[TopicPartition] | None = None
+    ) -> dict[str, dict[TopicPartition, GroupOffset]]:
+        """What several groups have committed, with one request to each coordinator.
+
+        print(await admin.list_offsets_of_groups(["billing", "audit"]))
+        """
+        topics = (
+            None
+            if partitions is None
+            else [
+                OffsetFetchRequestTopics(
+                    name=name, partition_indexes=[one.partition for one in those]
+                )
+                for name, those in by_topic(partitions).items()
+            ]
+        )
 
         async def ask(
-            node: Node | None, groups: Sequence[str]
-        ) -> dict[str, dict[TopicPartition, GroupOffset]]:
-            topics = (
-                None
-                if wanted is None
-                else [
-                    OffsetFetchRequestTopics(
-                        name=name, partition_indexes=[one.partition for one in those]
-                    )
-                    for name, those in wanted.items()
-                ]
-            )
+            node: Node | None, names: Sequence[str]
+        ) -> dict[str, dict[TopicPartition, GroupOffset] | ClientError]:
             answer = await self._calls.ask(
                 node,
-                OffsetFetchRequest(groups=[OffsetFetchRequestGroup(group_id=group, topics=topics)]),
+                OffsetFetchRequest(
+                    groups=[OffsetFetchRequestGroup(group_id=one, topics=topics) for one in names]
+                ),
                 OffsetFetchResponse,
                 at_least=_FETCH_VERSIONS[0],
                 at_most=_FETCH_VERSIONS[1],
             )
-            (told,) = answer.groups
-            raise_for(told.error_code, f"group {group!r}")
-            found = {}
-            for topic in told.topics:
-                for one in topic.partitions:
-                    place = TopicPartition(topic.name, one.partition_index)
-                    raise_for(one.error_code, f"group {group!r}, {place}")
-                    if one.committed_offset >= 0 or one.reset_timestamp >= 0:
-                        found[place] = GroupOffset(
-                            one.committed_offset,
-                            one.metadata or "",
-                            one.committed_leader_epoch,
-                            one.reset_timestamp,
-                            one.offset_before_reset,
-                        )
-            return {groups[0]: found}
+            return {one.group_id: _offsets(one) for one in answer.groups}
 
-        found = await self._calls.all_of([group], self._calls.group_coordinators, ask)
-        return found[group]
+        return await self._calls.all_of(groups, self._calls.group_coordinators, ask)
 
     async def alter_group_offsets(
         self, group: str, offsets: Mapping[TopicPartition, int | GroupOffset]
@@ -174,6 +169,26 @@ class GroupOffsetsPart(GroupsPart, PartitionsPart):
             return {groups[0]: None}
 
         await self._calls.all_of([group], self._calls.group_coordinators, ask)
+
+
+def _offsets(told: OffsetFetchResponseGroup) -> dict[TopicPartition, GroupOffset] | ClientError:
+    if told.error_code:
+        return broker_error(told.error_code, f"group {told.group_id!r}")
+    found = {}
+    for topic in told.topics:
+        for one in topic.partitions:
+            place = TopicPartition(topic.name, one.partition_index)
+            if one.error_code:
+                return broker_error(one.error_code, f"group {told.group_id!r}, {place}")
+            if one.committed_offset >= 0 or one.reset_timestamp >= 0:
+                found[place] = GroupOffset(
+                    one.committed_offset,
+                    one.metadata or "",
+                    one.committed_leader_epoch,
+                    one.reset_timestamp,
+                    one.offset_before_reset,
+                )
+    return found
 
 
 def commit_topics(

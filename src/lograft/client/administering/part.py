@@ -67,6 +67,10 @@ class AdminPart(Opened):
         if self._core is not None:
             await self._core.close()
 
+    def _describe_open(self) -> str | None:
+        core = getattr(self, "_core", None)
+        return None if core is None or core.is_closed else "administrator"
+
     @property
     def _calls(self) -> Calls:
         if self._opened is None:

@@ -11,7 +11,7 @@ from lograft.client.arguments import partition_of, several
 from lograft.client.errors import ClientError, broker_error, raise_for
 from lograft.client.network import Node
 from lograft.model.errors import ErrorCode
-from lograft.model.types import TopicPartition
+from lograft.model.types import NO_NODE, TopicPartition
 from lograft.wire.messages.alter_partition_reassignments import (
     AlterPartitionReassignmentsRequest,
     AlterPartitionReassignmentsResponse,
@@ -222,11 +222,20 @@ class PartitionsPart(AdminPart):
         self,
         election: Election = Election.preferred,
         partitions: Iterable[TopicPartition] | None = None,
+        *,
+        leader: int | None = None,
     ) -> dict[TopicPartition, bool]:
         """Elects leaders; None: of all partitions that need it. False: it led already.
 
+        `leader` is the broker that should lead the named partitions, in either replication mode: a
+        replica that is alive and in sync. Brokers of Lograft only. With
+        `auto.leader.rebalance.enable` the first replica leads again after a while; change the order
+        of the replicas (`reassign`) for good.
+
         await admin.elect_leaders(Election.preferred, [TopicPartition("orders", 0)])
         """
+        if leader is not None and (partitions is None or election is not Election.preferred):
+            raise ValueError("leader= needs the partitions, and an election that is not unclean")
         wanted = None if partitions is None else by_topic(partitions)
         answer = await self._calls.one(
             ElectLeadersRequest(
@@ -238,11 +247,13 @@ class PartitionsPart(AdminPart):
                     for name, those in wanted.items()
                 ],
                 timeout_ms=self._calls.request_timeout_ms,
+                leader=NO_NODE if leader is None else leader,
             ),
             ElectLeadersResponse,
             lambda found: raise_for(found.error_code, "elections"),
             locate=self._calls.controller,
-            at_least=1,
+            at_least=1 if leader is None else 2,
+            lograft_only=leader is not None,
         )
         outcomes: dict[TopicPartition, bool | ClientError] = {}
         for topic in answer.replica_election_results:

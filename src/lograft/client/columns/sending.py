@@ -14,6 +14,7 @@ from lograft.client.errors import BufferFull, WrongUse
 from lograft.client.metadata import Topic
 from lograft.client.producing.accumulator import Accumulator
 from lograft.client.producing.batches import Batch
+from lograft.client.producing.partitioner import Chooser
 from lograft.client.producing.settings import ProducerSettings
 from lograft.client.types import OffsetRange
 
@@ -70,13 +71,16 @@ class TableSender:
         accumulator: Accumulator,
         topic: Topic,
         wake: Callable[[], None],
+        chooser: Chooser | None,
     ) -> None:
+        """`chooser`: asks the program's own partitioner, if it has one."""
         self._core = core
         self._settings = core.settings
         self._accumulator = accumulator
         self._topic = topic
         self._queues = accumulator.topic(topic.name)
         self._wake = wake
+        self._chooser = chooser
 
     async def enqueue(
         self,
@@ -99,7 +103,7 @@ class TableSender:
                 partition=partition,
                 partition_count=len(self._topic.partitions),
                 by_keys=not self._settings.partitioner_ignore_keys,
-                rule=self._settings.partitioner_class,
+                chooser=self._chooser,
             )
             for place, rows in by_partition(chunk, places):
                 for encoded in encode(rows, limit):

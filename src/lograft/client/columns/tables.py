@@ -11,7 +11,7 @@ from lograft.client.columns.encode import BLOCK, Rows
 from lograft.client.columns.hashing import murmur2_column
 from lograft.client.columns.varints import Ints
 from lograft.client.errors import WrongUse
-from lograft.client.producing.partitioner import Partitioner, chosen_by
+from lograft.client.producing.partitioner import Chooser, Unplaced
 
 Mask: TypeAlias = np.ndarray[Any, np.dtype[np.bool_]]
 
@@ -172,7 +172,7 @@ def placed(
     partition: int | None,
     partition_count: int,
     by_keys: bool,
-    rule: Partitioner | None,
+    chooser: Chooser | None,
 ) -> Ints:
     """The partition of each row, or ANYWHERE: the one that is given for all, the one in its
     column, or the one of its key."""
@@ -190,11 +190,13 @@ def placed(
     is_open: Mask = given == ANYWHERE
     if not is_open.any():
         return given
-    if rule is not None:
+    if chooser is not None:
         placed_rows = given.copy()
         for row in np.flatnonzero(is_open).tolist():
             key = None if chunk.keys is None else chunk.keys[row].as_py()
-            placed_rows[row] = chosen_by(rule, topic, key, partition_count)
+            value = chunk.values[row].as_py()
+            record = Unplaced(topic, key, key, value, value)
+            placed_rows[row] = chooser.choose(record, partition_count)
         return placed_rows
     if chunk.keys is None or not by_keys:
         return given

@@ -2,13 +2,14 @@
 members have told; every leader decides alike.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from types import MappingProxyType
 from typing import Final, NamedTuple, Protocol, TypeAlias
 
 from lograft.client.consuming.range_assignor import Racks, Reader, ranged
 from lograft.client.consuming.sticky import Claim, balanced
 from lograft.client.types import TopicPartition
+from lograft.model.hash_ring import member_name, share_partitions
 
 
 class Member(NamedTuple):
@@ -86,7 +87,30 @@ def by_cooperative_sticking(
 ) -> Assignment:
     """As `by_sticking`, in two steps: what is to move is given to nobody until its owner has let
     go of it, and then joins again."""
-    assigned = by_sticking(partitions, members, racks)
+    return _without_moving(by_sticking(partitions, members, racks), members)
+
+
+def by_ring(
+    partitions: Mapping[str, int], members: Sequence[Member], _racks: Racks = NOWHERE, /
+) -> Assignment:
+    """By consistent hashing: the result depends on the topics and on who is in the group, not on
+    what was before. In two steps, as `by_cooperative_sticking`."""
+    member_of = {member_name(member.id, member.instance_id): member for member in members}
+    subscribers = {
+        topic: [name for name in sorted(member_of) if topic in member_of[name].topics]
+        for topic in sorted(partitions)
+    }
+    read = {topic: partitions[topic] for topic, names in subscribers.items() if names}
+    placed = share_partitions(member_of, read, subscribers)
+    assigned = {
+        member_of[name].id: [TopicPartition(*partition) for partition in sorted(held)]
+        for name, held in placed.items()
+    }
+    return _without_moving(assigned, members)
+
+
+def _without_moving(assigned: Assignment, members: Sequence[Member]) -> Assignment:
+    """What every member may have at once: partitions that others still own are left out."""
     owners = {one: member.id for member in members for one in member.owned}
     return {
         member_id: [one for one in mine if owners.get(one, member_id) == member_id]
@@ -99,9 +123,16 @@ ASSIGNORS: Final[Mapping[str, Assignor]] = {
     "roundrobin": by_turns,
     "sticky": by_sticking,
     "cooperative-sticky": by_cooperative_sticking,
+    "consistent": by_ring,
 }
 #: Of those, the ones whose members keep what they have while they join.
-COOPERATIVE: Final = frozenset(("cooperative-sticky",))
+COOPERATIVE: Final = frozenset(("cooperative-sticky", "consistent"))
+
+
+def is_cooperative(names: Iterable[str]) -> bool:
+    """Whether a member with these assignors keeps its partitions while it joins: if it may be given
+    to an eager assignor, it must give all of them back."""
+    return all(name in COOPERATIVE for name in names)
 
 
 def _place(member: Member) -> tuple[bool, str]:

@@ -11,7 +11,7 @@ import logging
 from typing import Final
 
 from lograft.client.backoff import backoff_ms
-from lograft.client.consuming.assignors import COOPERATIVE
+from lograft.client.consuming.assignors import is_cooperative
 from lograft.client.consuming.commits import Identity
 from lograft.client.consuming.joining import Forgotten, Joined, Joining
 from lograft.client.consuming.membership import Interest, Surroundings
@@ -45,8 +45,7 @@ class ClassicGroup:
         self._joining = Joining(around.core, around.coordinator)
         self._interest = Interest()
         self._names = self._settings.assignors()
-        #: Eager unless every assignor can do without.
-        self._is_cooperative = all(name in COOPERATIVE for name in self._names)
+        self._is_cooperative = is_cooperative(self._names)
         self._member_id = ""
         self._generation = _NO_GENERATION
         #: What the last assignment gave us, for assignors that stick to it.

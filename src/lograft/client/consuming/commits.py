@@ -24,6 +24,10 @@ _STABLE_SINCE: Final = 7
 _MISSING: Final = (ErrorCode.unknown_topic_or_partition, ErrorCode.unknown_topic_id)
 #: After that many a broker has heard of every topic that there is.
 _ATTEMPTS_FOR_MISSING: Final = 4
+#: What a code means here; the responses have no room for a sentence.
+REASONS: Final[Mapping[int, str]] = {
+    ErrorCode.policy_violation: "another group reads it point to point (subscription.mode=ptp)",
+}
 
 
 class Identity(NamedTuple):
@@ -97,6 +101,12 @@ class Commits:
         what = self._what("reading committed offsets")
         return await persist(self._core, attempt, what=what, budget_ms=budget_ms)
 
+    async def check_access(self, partitions: set[TopicPartition]) -> None:
+        """Raises ClientError if another group reads a topic point to point (subscription.mode=ptp).
+        Apache Kafka has no such rule and is not asked."""
+        if (await self._core.network.any_link()).is_lograft:
+            await self.committed_once(partitions)
+
     def _what(self, act: str) -> str:
         return f"{act} of group {self._coordinator.key!r}"
 
@@ -136,12 +146,16 @@ class Commits:
             committing.OffsetCommitResponse,
             at_most=_IDS_SINCE - 1 if ZERO_UUID in ids.values() else None,
         )
-        self._raise_worst(answer)
+        self._raise_worst(answer, {topic_id: name for name, topic_id in ids.items()})
 
-    def _raise_worst(self, answer: committing.OffsetCommitResponse) -> None:
+    def _raise_worst(
+        self, answer: committing.OffsetCommitResponse, names: Mapping[UUID, str]
+    ) -> None:
         """Of the partitions' errors the first that does not pass, else the first."""
         errors = [
-            self._commit_error(one.error_code, f"{topic.name or topic.topic_id}", answer)
+            self._commit_error(
+                one.error_code, topic.name or names.get(topic.topic_id, str(topic.topic_id)), answer
+            )
             for topic in answer.topics
             for one in topic.partitions
             if one.error_code
@@ -155,7 +169,7 @@ class Commits:
         self, code: int, topic: str, answer: committing.OffsetCommitResponse
     ) -> BrokerError:
         what = f"offsets of {topic} are not committed for group {self._coordinator.key!r}"
-        error = broker_error(code, what, answer.error_message or None)
+        error = broker_error(code, what, answer.error_message or REASONS.get(code))
         if isinstance(error, RebalanceInProgress):
             # It passes when the program polls; trying again here would wait in vain.
             error.is_retriable = False
@@ -237,7 +251,8 @@ class Commits:
             return
         self._coordinator.heard(code)
         what = f"committed offsets of group {self._coordinator.key!r}"
-        error = broker_error(code, f"{what} for topic {topic!r}" if topic else what)
+        what = f"{what} for topic {topic!r}" if topic else what
+        error = broker_error(code, what, REASONS.get(code))
         if code == ErrorCode.stale_member_epoch and self._identity().epoch > 0:
             error.is_retriable = True
         raise error

@@ -11,6 +11,7 @@ import logging
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any, Final, TypeVar
 
+from lograft.client.cluster_view import cluster_notifier
 from lograft.client.consuming.bell import Bell
 from lograft.client.consuming.classic_group import ClassicGroup
 from lograft.client.consuming.commits import Commits, Identity
@@ -53,6 +54,7 @@ class Engine:
             self.subscription,
             self.lookup,
             committed=self._committed,
+            check_access=self._check_access,
             on_news=self._on_position,
         )
         self.fetcher = Fetcher(
@@ -83,6 +85,16 @@ class Engine:
         self._serving_failure: LograftError | None = None
         self._next_auto_commit_ms = core.now_ms() + settings.auto_commit_interval_ms
         self._auto_commit: asyncio.Future[None] | None = None
+        notify = cluster_notifier(
+            (
+                *settings.interceptor_classes,
+                settings.key_deserializer,
+                settings.value_deserializer,
+            ),
+            core.metadata.cache,
+        )
+        if notify is not None:
+            core.metadata.on_update(notify)
         self.positions.start()
         self.fetcher.start()
 
@@ -91,7 +103,11 @@ class Engine:
     def assign(self, partitions: Iterable[TopicPartition]) -> None:
         if self.interest != Interest():
             raise WrongUse("this consumer has subscribed to topics: await unsubscribe() first")
+        before = set(self.subscription.partitions)
         self.subscription.assign(partitions)
+        for state in self.subscription:
+            if state.partition not in before:
+                state.is_admitted = self._commits is None
         self.core.metadata.set_wanted(self.subscription.topics)
         self.changed()
 
@@ -302,6 +318,10 @@ class Engine:
         self, partitions: set[TopicPartition]
     ) -> Mapping[TopicPartition, OffsetAndMetadata]:
         return {} if self._commits is None else await self._commits.committed_once(partitions)
+
+    async def _check_access(self, partitions: set[TopicPartition]) -> None:
+        if self._commits is not None:
+            await self._commits.check_access(partitions)
 
     # ── news ─────────────────────────────────────────────────────────────────────────────────
 

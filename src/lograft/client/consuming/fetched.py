@@ -92,6 +92,13 @@ class Slice:
 
 def visible_batches(fetched: Slice, *, checks_crcs: bool) -> Iterator[Batch]:
     """Raises BatchCorrupt when it comes to a batch that is not what it was; MalformedBatch."""
+    for batch in read_batches(fetched, checks_crcs=checks_crcs):
+        if not batch.header.is_control:
+            yield batch
+
+
+def read_batches(fetched: Slice, *, checks_crcs: bool) -> Iterator[Batch]:
+    """The same with the control batches."""
     data, first_offset = fetched.data, fetched.first_offset
     aborts = _Aborts(fetched.aborted) if fetched.aborted else None
     for batch in fetched.batches:
@@ -99,7 +106,7 @@ def visible_batches(fetched: Slice, *, checks_crcs: bool) -> Iterator[Batch]:
         if checks_crcs and not check_crc(data, position, header.size_bytes):
             raise BatchCorrupt(fetched.topic, fetched.partition, header)
         is_aborted = aborts is not None and aborts.covers(data, position, header)
-        if header.last_offset >= first_offset and not is_aborted and not header.is_control:
+        if header.last_offset >= first_offset and not is_aborted:
             yield batch
 
 
@@ -117,13 +124,13 @@ class _Aborts:
         if not header.is_transactional or header.producer_id not in self._open:
             return False
         if header.is_control:
-            if _is_abort_marker(data, position, header):
+            if is_abort_marker(data, position, header):
                 self._open.discard(header.producer_id)
             return False
         return True
 
 
-def _is_abort_marker(data: Buffer, position: int, header: BatchHeader) -> bool:
+def is_abort_marker(data: Buffer, position: int, header: BatchHeader) -> bool:
     """A control batch holds one record that is never compressed: length, attributes, two deltas and
     the key's length take a byte each, as markers are as small as that."""
     begin = position + HEADER_SIZE + 5

@@ -7,7 +7,7 @@ from struct import Struct
 from struct import error as StructError
 from typing import Final, TypeVar
 
-from lograft.client.consuming.assignors import Member
+from lograft.client.consuming.assignors import COOPERATIVE, Member
 from lograft.client.types import TopicPartition
 from lograft.wire import codec
 from lograft.wire.errors import WireError
@@ -34,11 +34,13 @@ def written_subscription(
     owned: Iterable[TopicPartition],
     generation: int,
     rack: str,
+    *,
+    is_eager: bool,
 ) -> bytes:
-    """Of a member for one of its assignors. `owned` is what it had in `generation`; whoever has let
-    go of it before joining tells so to the sticky assignor only."""
+    """Of a member for one of its assignors. `owned` is what it had in `generation`. An eager member
+    has given it back before joining: only the assignor `sticky` needs to know of it."""
     owned = sorted(owned)
-    keeps = assignor == "cooperative-sticky"
+    keeps = assignor in COOPERATIVE and not is_eager
     message = subscribing.ConsumerProtocolSubscription(
         topics=sorted(topics),
         user_data=_user_data(assignor, owned, generation),

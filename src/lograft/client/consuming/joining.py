@@ -4,7 +4,7 @@ import asyncio
 from collections.abc import Iterable
 from typing import Final, NamedTuple
 
-from lograft.client.consuming.assignors import ASSIGNORS
+from lograft.client.consuming.assignors import ASSIGNORS, is_cooperative
 from lograft.client.consuming.group_messages import (
     PROTOCOL_TYPE,
     MemberUnreadable,
@@ -132,6 +132,7 @@ class Joining:
     async def _ask_to_join(self, assignors: list[str], reason: str) -> JoinGroupResponse:
         settings = self._settings
         owned, generation = self.owned
+        is_eager = not is_cooperative(assignors)
         request = JoinGroupRequest(
             group_id=self._coordinator.key,
             session_timeout_ms=settings.session_ms,
@@ -143,7 +144,12 @@ class Joining:
                 JoinGroupRequestProtocol(
                     name=name,
                     metadata=written_subscription(
-                        name, self.topics, owned, generation, settings.client_rack
+                        name,
+                        self.topics,
+                        owned,
+                        generation,
+                        settings.client_rack,
+                        is_eager=is_eager,
                     ),
                 )
                 for name in assignors

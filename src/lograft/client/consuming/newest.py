@@ -4,12 +4,17 @@ Logs are read forwards, so windows of offsets are: first the last thousand, then
 before it, until one has the key. Of a window only a fetched slice is in memory at a time, and only
 batches in which the key's bytes occur are looked at closely. A key that is not there costs a read
 of the whole partition.
+
+A value that was aborted is never found. With read_committed the broker names the aborted
+transactions. Otherwise the markers in the log tell: windows are read from the end backwards, so the
+marker that ends a transaction is known before its records are. Records of transactions that are
+still open count with read_uncommitted.
 """
 
 from typing import Final
 
 from lograft.client.consuming.buffers import BATCH_BYTES_MAX
-from lograft.client.consuming.fetched import visible_batches
+from lograft.client.consuming.fetched import is_abort_marker, read_batches
 from lograft.client.consuming.offsets import OffsetLookup
 from lograft.client.consuming.ranges import Range, RangeRead, StartLost
 from lograft.client.consuming.records import records_of
@@ -39,10 +44,11 @@ async def newest(
     end = (await lookup.look_up({place: LATEST}, deadline_ms))[place].offset
     log_start = (await lookup.look_up({place: EARLIEST}, deadline_ms))[place].offset
     window = _WINDOW
+    endings: dict[int, bool] = {}
     while end > log_start:
         start = max(end - window, log_start)
         try:
-            record = await _last_in(core, Range(place, start, end), key)
+            record = await _last_in(core, Range(place, start, end), key, endings)
         except StartLost as lost:
             # Deleted in the meantime: what is left is looked at.
             log_start = lost.log_start
@@ -55,20 +61,65 @@ async def newest(
 
 
 async def _last_in(
-    core: ClientCore[ConsumerSettings], wanted: Range, key: bytes
+    core: ClientCore[ConsumerSettings], wanted: Range, key: bytes, endings: dict[int, bool]
 ) -> ConsumerRecord | None:
+    """`endings`: by producer, whether its next marker behind the window aborts. Gets those of the
+    window."""
     read = RangeRead(core, wanted)
-    last = None
+    found = _Candidates()
     try:
         async for fetched in read.slices():
             view = memoryview(fetched.slice.data)
-            for batch in visible_batches(fetched.slice, checks_crcs=core.settings.check_crcs):
-                whole = view[batch.position : batch.position + batch.header.size_bytes]
+            for batch in read_batches(fetched.slice, checks_crcs=core.settings.check_crcs):
+                header = batch.header
+                if header.is_control:
+                    if header.last_offset < wanted.end:
+                        found.end_transaction(
+                            header.producer_id, is_abort=is_abort_marker(view, *batch)
+                        )
+                    continue
+                whole = view[batch.position : batch.position + header.size_bytes]
                 if unpack_records(whole, bytes_max=BATCH_BYTES_MAX).find(key) < 0:
                     continue
                 for record in records_of(fetched.slice, batch, BATCH_BYTES_MAX):
                     if record.key == key and record.offset < wanted.end:
-                        last = record
+                        found.add(record, header.producer_id if header.is_transactional else None)
     finally:
         read.close()
-    return last
+    return found.last(endings)
+
+
+class _Candidates:
+    """The records of the key in a window, as far as they may count: the newest of each
+    transaction, and the newest that is final."""
+
+    def __init__(self) -> None:
+        self._final: ConsumerRecord | None = None
+        self._open: dict[int, ConsumerRecord] = {}
+        #: By producer, whether its first marker in the window aborts.
+        self._endings: dict[int, bool] = {}
+
+    def add(self, record: ConsumerRecord, transactional_producer: int | None) -> None:
+        if transactional_producer is None:
+            self._final = record
+        else:
+            self._open[transactional_producer] = record
+
+    def end_transaction(self, producer_id: int, *, is_abort: bool) -> None:
+        self._endings.setdefault(producer_id, is_abort)
+        record = self._open.pop(producer_id, None)
+        if record is not None and not is_abort:
+            self._final = _newer(self._final, record)
+
+    def last(self, endings: dict[int, bool]) -> ConsumerRecord | None:
+        """`endings`: of the transactions that go on behind the window; gets those of the window."""
+        found = self._final
+        for producer_id, record in self._open.items():
+            if not endings.get(producer_id, False):
+                found = _newer(found, record)
+        endings.update(self._endings)
+        return found
+
+
+def _newer(one: ConsumerRecord | None, other: ConsumerRecord) -> ConsumerRecord:
+    return other if one is None or other.offset > one.offset else one

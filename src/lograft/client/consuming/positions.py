@@ -1,5 +1,6 @@
 """Finds a position for every partition that has none: what the group has committed, else what the
-policy says; and makes sure that a new leader's log goes on where we stopped reading.
+policy says; and makes sure that a new leader's log goes on where we stopped reading. Partitions
+that a program assigns itself for a group are fetched once the brokers let that group read them.
 
 A task works while there is something to find; it asks again after a back-off what failed.
 """
@@ -29,6 +30,8 @@ log = logging.getLogger("lograft.client")
 Committed: TypeAlias = Callable[
     [set[TopicPartition]], Awaitable[Mapping[TopicPartition, OffsetAndMetadata]]
 ]
+#: Raises ClientError if the group may not read one of the partitions.
+CheckAccess: TypeAlias = Callable[[set[TopicPartition]], Awaitable[None]]
 
 
 class Positions:
@@ -40,13 +43,15 @@ class Positions:
         *,
         committed: Committed | None,
         on_news: Callable[[], None],
+        check_access: CheckAccess | None = None,
     ) -> None:
-        """`committed`: None where there is no group; `on_news`: something can be fetched now, or
-        somebody is to be told of an error."""
+        """`committed`, `check_access`: None where there is no group; `on_news`: something can be
+        fetched now, or somebody is to be told of an error."""
         self._core = core
         self._subscription = subscription
         self._lookup = lookup
         self._committed = committed
+        self._check_access = check_access
         self._on_news = on_news
         self._wake = asyncio.Event()
         self._round = asyncio.Event()
@@ -91,10 +96,35 @@ class Positions:
 
     async def _find(self) -> bool:
         """One round; whether something has to be asked for again."""
-        failed = await self._take_committed()
+        failed = await self._admit()
+        failed |= await self._take_committed()
         failed |= await self._reset()
         failed |= await self._validate()
         return failed
+
+    # ── whether the group may read ────────────────────────────────────────────────────────────
+
+    async def _admit(self) -> bool:
+        """For partitions whose position the program has set. The others are admitted by the answer
+        with their committed offset."""
+        states = [
+            state
+            for state in self._subscription
+            if not state.is_admitted and state.status is not Status.UNKNOWN and not state.error
+        ]
+        if not states:
+            return False
+        versions = {state.partition: state.version for state in states}
+        if self._check_access is not None:
+            try:
+                await self._check_access(set(versions))
+            except ClientError as error:
+                if not error.is_retriable:
+                    self._fail(states, versions, error)
+                return True
+        for state in states:
+            state.is_admitted = True
+        return False
 
     # ── what the group has committed ─────────────────────────────────────────────────────────
 
@@ -112,6 +142,7 @@ class Positions:
                     self._fail(states, versions, error)
                 return True
         for state in states:
+            state.is_admitted = True
             if state.version != versions[state.partition]:
                 continue
             found = committed.get(state.partition)
@@ -243,7 +274,7 @@ def _needs(state: PartitionState, status: Status) -> bool:
 
 
 def _needs_position(state: PartitionState) -> bool:
-    return state.status is not Status.FETCHING and state.error is None
+    return state.error is None and not (state.status is Status.FETCHING and state.is_admitted)
 
 
 def _is_resetting(state: PartitionState) -> bool:

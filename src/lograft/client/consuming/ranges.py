@@ -130,6 +130,10 @@ class RangeReader(Opened):
         if self._core is not None:
             await self._core.close()
 
+    def _describe_open(self) -> str | None:
+        core = getattr(self, "_core", None)
+        return None if core is None or core.is_closed else "range reader"
+
     async def read(
         self,
         topic: str,

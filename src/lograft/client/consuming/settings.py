@@ -11,12 +11,13 @@ from lograft.client.serializers import Deserializer
 from lograft.client.settings import Refused, at_least, not_empty, one_of, setting
 from lograft.model.errors import InvalidConfig
 
-#: Kafka's names of its assignors' classes, and ours.
+#: The assignors' names, and Kafka's classes; Kafka has no `consistent`.
 ASSIGNORS: Final = {
     "range": "RangeAssignor",
     "roundrobin": "RoundRobinAssignor",
     "sticky": "StickyAssignor",
     "cooperative-sticky": "CooperativeStickyAssignor",
+    "consistent": None,
 }
 _PACKAGE: Final = "org.apache.kafka.clients.consumer."
 _NOT_A_SHARE: Final = "it belongs to share groups, which this consumer does not join"
@@ -103,7 +104,7 @@ class ConsumerSettings(ClientSettings):
         """Names of assignors, most wanted first."""
         if self.partition_assignment_strategy is None:
             return ("range", "cooperative-sticky")
-        known = {f"{_PACKAGE}{kind}": name for name, kind in ASSIGNORS.items()}
+        known = {f"{_PACKAGE}{kind}": name for name, kind in ASSIGNORS.items() if kind}
         names = tuple(known.get(one, one) for one in self.partition_assignment_strategy)
         strangers = [name for name in names if name not in ASSIGNORS]
         if strangers or not names or len(set(names)) < len(names):

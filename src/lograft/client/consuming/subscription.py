@@ -55,6 +55,8 @@ class PartitionState:
         self.is_paused = False
         #: While the listener is told of the new partition: it may seek.
         self.is_held = False
+        #: Whether brokers let the group read it: asked where the program assigns partitions itself.
+        self.is_admitted = True
         self.version = 0
         #: Fetched and not yet given to the program, in order.
         self.slices: deque[Fetched] = deque()
@@ -106,6 +108,7 @@ class PartitionState:
             self.status is Status.FETCHING
             and not self.is_paused
             and not self.is_held
+            and self.is_admitted
             and self.error is None
             and self.retry_at_ms <= now_ms
         )

@@ -3,7 +3,7 @@
 from lograft.client.consuming.settings import ConsumerSettings
 from lograft.client.core import ClientCore
 from lograft.client.metadata import MetadataCache, Topic
-from lograft.client.types import PartitionInfo, TopicInfo
+from lograft.client.types import TopicInfo
 from lograft.wire.messages.metadata import MetadataRequest, MetadataResponse
 
 
@@ -25,8 +25,5 @@ def topic_info(topic: Topic) -> TopicInfo:
         topic.name,
         topic.id,
         topic.is_internal,
-        tuple(
-            PartitionInfo(one.index, one.leader, one.replicas, one.isr, one.offline)
-            for one in topic.partitions
-        ),
+        tuple(one.info() for one in topic.partitions),
     )

@@ -155,6 +155,18 @@ class Accumulator:
             is_news = True
         return Delivery(batch, batch.count - 1, self._acks), is_news
 
+    def opens_batch(
+        self,
+        queue: PartitionQueue,
+        key: bytes | None,
+        value: bytes | None,
+        headers: Headers,
+    ) -> bool:
+        """Whether `append` would open a batch for this record."""
+        batch = queue.open
+        size = record_size_max(key, value, headers)
+        return batch is None or batch.size_bytes + size > batch.limit_bytes
+
     def append_plain(self, topic: str, timestamp: int, value: bytes) -> Delivery | None:
         """A record without key, partition and headers, if there is room for it where the last one
         of the topic went. None: it goes the general way."""
@@ -298,6 +310,10 @@ class Accumulator:
         self._line.serve(lambda: self._settings.buffer_memory - self.used_bytes)
         if not self._line:
             self._memory = self._settings.buffer_memory
+
+    def count_records(self) -> int:
+        """Records that are neither acknowledged nor failed."""
+        return sum(batch.count for batch in self.unfinished)
 
     # ── partitions for records without a key ─────────────────────────────────────────────────
 

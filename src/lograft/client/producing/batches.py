@@ -9,7 +9,7 @@ import asyncio
 from bisect import bisect_right
 from collections.abc import Callable, Iterator, Sequence
 from operator import itemgetter
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 from crc32c import crc32c
 
@@ -38,6 +38,9 @@ from lograft.wire.batches import (
     read_records,
 )
 from lograft.wire.compression import Codec, compress
+
+if TYPE_CHECKING:
+    from lograft.client.producing.record_errors import RecordErrors
 
 _EMPTY_HEADER: Final = bytes(HEADER_SIZE)
 _first: Final = itemgetter(0)
@@ -77,6 +80,7 @@ class Batch:
         "partition",
         "producer_epoch",
         "producer_id",
+        "record_errors",
         "reserved_bytes",
         "retry_at_ms",
         "sequence",
@@ -131,6 +135,8 @@ class Batch:
         #: Given when it is first sent, kept over retries.
         self.sequence: int = NO_SEQUENCE
         self.error: Exception | None = None
+        #: Which of its records the broker rejected, where it named them.
+        self.record_errors: RecordErrors | None = None
         #: Why the last attempt failed that will be repeated.
         self.last_error: Exception | None = None
         self.base_offset = -1
@@ -306,8 +312,9 @@ class Batch:
         self.log_append_time_ms = log_append_time_ms
         self._finish()
 
-    def fail(self, error: Exception) -> None:
+    def fail(self, error: Exception, record_errors: "RecordErrors | None" = None) -> None:
         self.error = error
+        self.record_errors = record_errors
         self._finish()
 
     def replace(self, children: "list[Batch]") -> None:
@@ -350,6 +357,8 @@ class Batch:
                     return child.outcome(index, acks)
                 index -= child.count
         if self.error is not None:
+            if self.record_errors is not None:
+                raise self.record_errors.of(index)
             raise self.error
         offset = self.base_offset + index if self.base_offset >= 0 else -1
         timestamp = self.log_append_time_ms

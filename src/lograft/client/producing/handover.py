@@ -117,12 +117,18 @@ class Handover:
         self._empty.set()
 
     def _refuse_all(self) -> None:
+        # What becomes of the first, if it waits for metadata or room, is reported there.
+        is_reported = self.is_slow
         while True:
             try:
                 _, promise = self._queue.popleft()
             except IndexError:
                 return
-            promise.settle(None, Closed("the producer is closed"))
+            error = Closed("the producer is closed")
+            if not is_reported:
+                self._intake.report_failure(error)
+            is_reported = False
+            promise.settle(None, error)
 
     def _drain(self) -> None:
         self._is_posted = False
@@ -139,6 +145,7 @@ class Handover:
                 delivery = None
             except Exception as error:
                 queue.popleft()
+                self._intake.report_failure(error)
                 _refuse(promise, error)
                 continue
             if delivery is None:

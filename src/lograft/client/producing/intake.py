@@ -7,13 +7,15 @@ from itertools import islice, repeat
 from typing import Any, Final
 
 from lograft.client.arguments import check_headers, check_index, timestamp_of
+from lograft.client.cluster_view import ClusterView
 from lograft.client.core import ClientCore
-from lograft.client.errors import BufferFull, WrongUse
+from lograft.client.errors import BufferFull, Closed, WrongUse
 from lograft.client.metadata import Topic
-from lograft.client.producing.accumulator import Accumulator
+from lograft.client.producing.accumulator import Accumulator, TopicQueues
 from lograft.client.producing.deliveries import Deliveries, Delivery
 from lograft.client.producing.interceptors import Interceptors, Outgoing
-from lograft.client.producing.partitioner import chosen_by, murmur2
+from lograft.client.producing.partitioner import Chooser, Unplaced, murmur2
+from lograft.client.producing.record_parts import Headers
 from lograft.client.producing.settings import ProducerSettings
 from lograft.client.serializers import plain_serializer, serialized
 
@@ -50,20 +52,29 @@ class Intake:
         self._key_serializer = settings.key_serializer or plain_serializer
         self._value_serializer = settings.value_serializer or plain_serializer
         self._ignores_keys = settings.partitioner_ignore_keys
-        self._partitioner = settings.partitioner_class
+        partitioner = settings.partitioner_class
+        #: Asks the program's own partitioner, if it has one.
+        self.chooser: Chooser | None = None
+        if partitioner is not None:
+            self.chooser = Chooser(partitioner, ClusterView(core.metadata.cache))
         #: Nothing needs to be serialized that is bytes already.
         self._takes_bytes = (
             self._key_serializer is plain_serializer and self._value_serializer is plain_serializer
         )
         #: Bytes without a key go where the last ones went, and nobody looks at them.
-        self.takes_plain = (
-            self._takes_bytes and not self._has_interceptors and self._partitioner is None
-        )
+        self.takes_plain = self._takes_bytes and not self._has_interceptors and self.chooser is None
 
     def put(self, record: Outgoing) -> Delivery:
         """Puts it into the buffer now, or raises BufferFull, or WrongUse for a place that is not
         known."""
         record = self.intercepted(record)
+        try:
+            return self._put_now(record)
+        except Exception as error:
+            self.report_failure(error)
+            raise
+
+    def _put_now(self, record: Outgoing) -> Delivery:
         delivery = self.put_if_known(record)
         if delivery is not None:
             return delivery
@@ -85,6 +96,12 @@ class Intake:
         """What the interceptors make of it: the first step, taken once for a record."""
         return self._interceptors.on_send(record) if self._has_interceptors else record
 
+    def report_failure(self, error: Exception) -> None:
+        """Tells the interceptors that a record which they have seen does not come into the buffer:
+        it has no delivery that could tell them."""
+        if self._has_interceptors:
+            self._interceptors.on_acknowledgement(None, error)
+
     def put_if_known(self, record: Outgoing) -> Delivery | None:
         """Puts it into the buffer now, or raises BufferFull; None: its topic or partition is not
         known."""
@@ -100,6 +117,16 @@ class Intake:
         return await self.enqueue_intercepted(self.intercepted(record))
 
     async def enqueue_intercepted(self, record: Outgoing) -> Delivery:
+        try:
+            return await self._enqueue(record)
+        except Exception as error:
+            self.report_failure(error)
+            raise
+        except asyncio.CancelledError:
+            self.report_failure(Closed("the call was cancelled before the record was buffered"))
+            raise
+
+    async def _enqueue(self, record: Outgoing) -> Delivery:
         deadline_ms = self._core.now_ms() + self._max_block_ms
         wanted = record.partition
         found = self._metadata.use(record.topic)
@@ -184,8 +211,9 @@ class Intake:
         is_sticky = False
         if partition is None:
             count = len(topic.partitions)
-            if self._partitioner is not None:
-                partition = chosen_by(self._partitioner, name, key, count)
+            if self.chooser is not None:
+                unplaced = Unplaced(name, record.key, key, record.value, value)
+                partition = self._chosen(queues, unplaced, headers, count)
             elif key is not None and not self._ignores_keys:
                 partition = murmur2(key) % count
             else:
@@ -205,6 +233,17 @@ class Intake:
         if self._has_interceptors:
             delivery.add_done_callback(self._tell_interceptors)
         return delivery
+
+    def _chosen(
+        self, queues: TopicQueues, record: Unplaced, headers: Headers, partition_count: int
+    ) -> int:
+        assert self.chooser is not None
+        partition = self.chooser.choose(record, partition_count)
+        if self.chooser.minds_batches and self._accumulator.opens_batch(
+            queues.partition(partition), record.key_bytes, record.value_bytes, headers
+        ):
+            partition = self.chooser.choose_again(record, partition_count, partition)
+        return partition
 
     def _tell_interceptors(self, delivery: Delivery) -> None:
         try:

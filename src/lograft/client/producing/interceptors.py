@@ -44,7 +44,9 @@ class Interceptor(Protocol):
 
     def on_acknowledgement(
         self, acknowledged: Acknowledged | None, error: Exception | None
-    ) -> None: ...
+    ) -> None:
+        """Where the record is, or why it is not in the log: also if it never came into the buffer,
+        as with a value that cannot be serialized."""
 
 
 class Interceptors:

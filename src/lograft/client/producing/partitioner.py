@@ -5,11 +5,12 @@ partition is kept until it has got a batch's worth of bytes (KIP-794), and then 
 adaptively, those whose queues are shorter come up more often.
 """
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from functools import lru_cache
 from operator import index
-from typing import Final, Protocol
+from typing import Any, Final, NamedTuple, Protocol, TypeAlias, cast
 
+from lograft.client.cluster_view import ClusterView
 from lograft.client.errors import WrongUse
 from lograft.model.seams import Randomness
 
@@ -21,30 +22,91 @@ _KEYS_REMEMBERED: Final = 16_384
 
 
 class Partitioner(Protocol):
-    """A user's own rule, asked for every record whose partition the program does not name.
+    """A program's own way to choose the partition of every record for which it names none.
 
-    def first_byte(topic: str, key: bytes | None, partition_count: int) -> int:
-        return key[0] % partition_count if key else 0
+    A partitioner that has `on_new_batch(topic, cluster, previous_partition)`, too, is told when a
+    record would open a batch in the partition that it chose, and is then asked again. A function of
+    the topic, the serialized key and the number of partitions will do as well.
 
-    Producer(bootstrap_servers="localhost:9092", partitioner_class=first_byte)
+        class ByCustomer:
+            def partition(self, topic, key, key_bytes, value, value_bytes, cluster):
+                return hash(value["customer"]) % cluster.partition_count(topic)
+
+        def by_first_byte(topic, key, partition_count):
+            return key[0] % partition_count if key else 0
+
+        Producer(bootstrap_servers="localhost:9092", partitioner_class=ByCustomer())
+        Producer(bootstrap_servers="localhost:9092", partitioner_class=by_first_byte)
     """
 
-    def __call__(self, topic: str, key: bytes | None, partition_count: int) -> int: ...
+    def partition(
+        self,
+        topic: str,
+        key: Any,
+        key_bytes: bytes | None,
+        value: Any,
+        value_bytes: bytes | None,
+        cluster: ClusterView,
+        /,
+    ) -> int: ...
 
 
-def chosen_by(rule: Partitioner, topic: str, key: bytes | None, partition_count: int) -> int:
-    """What the rule says, if the topic has it; nobody would ever take the record elsewhere."""
-    chosen = rule(topic, key, partition_count)
-    try:
-        number = index(chosen)
-    except TypeError:
-        number = -1
-    if not 0 <= number < partition_count:
-        raise WrongUse(
-            f"partitioner_class chose partition {chosen!r} of topic {topic!r}, which has"
-            f" {partition_count}, numbered from 0"
+#: From the topic, the serialized key and the number of partitions.
+PartitionFunction: TypeAlias = Callable[[str, bytes | None, int], int]
+
+
+class Chooser:
+    """Asks the partitioner of the program."""
+
+    def __init__(self, partitioner: Partitioner | PartitionFunction, cluster: ClusterView) -> None:
+        method = getattr(partitioner, "partition", None)
+        self._method: Callable[..., Any] | None = method if callable(method) else None
+        self._function = cast(PartitionFunction, partitioner)
+        self._on_new_batch: Callable[[str, ClusterView, int], object] | None = getattr(
+            partitioner, "on_new_batch", None
         )
-    return number
+        self._cluster = cluster
+
+    @property
+    def minds_batches(self) -> bool:
+        return self._on_new_batch is not None
+
+    def choose(self, record: "Unplaced", partition_count: int) -> int:
+        """Raises WrongUse for a partition that the topic does not have: such a record could never
+        be sent."""
+        topic, key, key_bytes, value, value_bytes = record
+        chosen: Any
+        if self._method is None:
+            chosen = self._function(topic, key_bytes, partition_count)
+        else:
+            chosen = self._method(topic, key, key_bytes, value, value_bytes, self._cluster)
+        try:
+            number = index(chosen)
+        except TypeError:
+            number = -1
+        if not 0 <= number < partition_count:
+            raise WrongUse(
+                f"partitioner_class chose partition {chosen!r} of topic {topic!r}, which has"
+                f" {partition_count}, numbered from 0"
+            )
+        return number
+
+    def choose_again(self, record: "Unplaced", partition_count: int, previous: int) -> int:
+        """The record would open a batch in `previous`."""
+        if self._on_new_batch is None:
+            return previous
+        self._on_new_batch(record.topic, self._cluster, previous)
+        return self.choose(record, partition_count)
+
+
+class Unplaced(NamedTuple):
+    """A record without a partition."""
+
+    topic: str
+    key: Any
+    key_bytes: bytes | None
+    value: Any
+    value_bytes: bytes | None
 
 
 @lru_cache(_KEYS_REMEMBERED)

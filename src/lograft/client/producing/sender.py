@@ -27,6 +27,7 @@ from lograft.client.producing.accumulator import Accumulator, PartitionQueue
 from lograft.client.producing.batches import Batch
 from lograft.client.producing.growth import Growth
 from lograft.client.producing.identity import IdempotentIdentity, Identity
+from lograft.client.producing.record_errors import RecordErrors, record_errors_of
 from lograft.client.producing.requests import Content, ProduceRequests
 from lograft.client.producing.sequences import Sequences
 from lograft.client.producing.settings import ProducerSettings
@@ -387,16 +388,14 @@ class Sender:
         if code == ErrorCode.message_too_large and batch.count > 1:
             self._split(queue, batch)
             return
-        reason = told.error_message
-        if not reason and told.record_errors:
-            reason = told.record_errors[0].batch_index_error_message
-        error = broker_error(code, f"{batch.topic}-{batch.partition}", reason)
+        what = f"{batch.topic}-{batch.partition}"
+        error = broker_error(code, what, told.error_message)
         if self.sequences is not None and code in _OUT_OF_ORDER:
             self._on_out_of_order(self.sequences, queue, batch, error)
         elif error.is_retriable:
             self._retry(queue, batch, error)
         else:
-            self._fail(batch, error)
+            self._fail(batch, error, record_errors_of(told, what))
 
     def _on_out_of_order(
         self, sequences: Sequences, queue: PartitionQueue, batch: Batch, error: Exception
@@ -455,7 +454,9 @@ class Sender:
         for batch in [self._accumulator.take(queue) for _ in range(len(queue.batches))]:
             self._fail(batch, error)
 
-    def _fail(self, batch: Batch, error: Exception) -> None:
+    def _fail(
+        self, batch: Batch, error: Exception, record_errors: RecordErrors | None = None
+    ) -> None:
         if self.sequences is not None:
             self.sequences.lose(batch)
         self._counts["batches_failed"] += 1
@@ -466,7 +467,7 @@ class Sender:
             batch.partition,
             error,
         )
-        batch.fail(error)
+        batch.fail(error, record_errors)
         self._accumulator.release(batch)
         if self._identity is not None:
             self._identity.on_failed(error)

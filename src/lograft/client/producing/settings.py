@@ -6,7 +6,7 @@ from typing import Any, ClassVar, Final
 
 from lograft.client.client_settings import ClientSettings
 from lograft.client.producing.interceptors import Interceptor
-from lograft.client.producing.partitioner import Partitioner
+from lograft.client.producing.partitioner import Partitioner, PartitionFunction
 from lograft.client.serializers import Serializer
 from lograft.client.settings import Refused, at_least, between, not_empty, one_of, setting
 from lograft.model.errors import InvalidConfig
@@ -44,7 +44,7 @@ class ProducerSettings(ClientSettings):
     metadata_max_idle_ms: int = setting(300_000, at_least(5_000))
     partitioner_adaptive_partitioning_enable: bool = setting(True)
     partitioner_availability_timeout_ms: int = setting(0, at_least(0))
-    partitioner_class: Partitioner | None = setting(None)
+    partitioner_class: Partitioner | PartitionFunction | None = setting(None)
     partitioner_ignore_keys: bool = setting(False)
     receive_buffer_bytes: int = setting(32_768, at_least(-1))
     retries: int = setting(2_147_483_647, between(0, 2_147_483_647))

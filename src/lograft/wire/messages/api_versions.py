@@ -8,6 +8,7 @@ from lograft.wire.message import Message, array, boolean, int16, int32, int64, s
 class ApiVersionsRequest(Message, key=18, versions=(0, 4), flexible=3):
     client_software_name: str = string(since=3, ignorable=True)
     client_software_version: str = string(since=3, ignorable=True)
+    is_lograft: bool = boolean(since=3, tag=10000, ignorable=True)
 
 
 class ApiVersion(Message):
@@ -40,3 +41,4 @@ class ApiVersionsResponse(Message, key=18, versions=(0, 4), flexible=3):
         FinalizedFeatureKey, since=3, tag=2, ignorable=True
     )
     zk_migration_ready: bool = boolean(since=3, tag=3, ignorable=True)
+    is_lograft: bool = boolean(since=3, tag=10000, ignorable=True)

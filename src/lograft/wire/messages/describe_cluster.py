@@ -28,3 +28,4 @@ class DescribeClusterResponse(Message, key=60, versions=(0, 2), flexible=0):
     controller_id: int = int32(default=-1)
     brokers: list[DescribeClusterBroker] = array(DescribeClusterBroker)
     cluster_authorized_operations: int = int32(default=-2147483648)
+    unenforced_state: list[str] = array("string", tag=10000, ignorable=True)

@@ -40,6 +40,7 @@ class DescribeConfigsResult(Message):
     resource_type: int = int8()
     resource_name: str = string()
     configs: list[DescribeConfigsResourceResult] = array(DescribeConfigsResourceResult)
+    skipped_values: list[str] = array("string", since=4, tag=10000, ignorable=True)
 
 
 class DescribeConfigsResponse(Message, key=32, versions=(1, 4), flexible=4):

@@ -14,6 +14,7 @@ class ElectLeadersRequest(Message, key=43, versions=(0, 2), flexible=2):
     election_type: int = int8(since=1)
     topic_partitions: list[TopicPartitions] | None = array(TopicPartitions, nullable=0)
     timeout_ms: int = int32(default=60000)
+    leader: int = int32(since=2, tag=10000, default=-1, ignorable=True)
 
 
 class PartitionResult(Message):

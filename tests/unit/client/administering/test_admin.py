@@ -186,6 +186,32 @@ def test_replicas_move_and_leaders_are_elected() -> None:
     play(scenario, nodes=3)
 
 
+@pytest.mark.parametrize("mode", ["isr", "raft"])
+def test_an_administrator_names_the_leader(mode: str) -> None:
+    async def scenario(_cluster: VirtualCluster, admin: Admin) -> None:
+        settings = {"replication.mode": mode}
+        await admin.create_topics([NewTopic("a", assignment={0: [1, 2, 3]}, configs=settings)])
+        place = TopicPartition("a", 0)
+
+        async def elect(leader: int) -> bool:
+            return (await admin.elect_leaders(partitions=[place], leader=leader))[place]
+
+        async def leader() -> int:
+            return (await admin.describe_topics(["a"]))["a"].partitions[0].leader
+
+        async with asyncio.timeout(60):
+            while await leader() < 0 or not await elect(3):
+                await asyncio.sleep(0.1)
+        assert await leader() == 3
+        assert await elect(3) is False
+        with pytest.raises(BrokerError, match="Broker 9 is no replica of a-0"):
+            await elect(9)
+        with pytest.raises(ValueError, match="partitions"):
+            await admin.elect_leaders(leader=1)
+
+    play(scenario, nodes=3)
+
+
 def test_the_mode_and_every_replicas_lag() -> None:
     async def scenario(cluster: VirtualCluster, admin: Admin) -> None:
         await admin.create_topics([NewTopic("a", partitions=2, replicas=3)])

@@ -94,7 +94,7 @@ def test_rows_without_a_key_or_with_keys_ignored_may_go_anywhere() -> None:
 
     def places(by_keys: bool) -> Any:
         return placed(
-            chunk, topic="t", partition=None, partition_count=5, by_keys=by_keys, rule=None
+            chunk, topic="t", partition=None, partition_count=5, by_keys=by_keys, chooser=None
         ).tolist()
 
     # Java's murmur2 of "21" and "abc", made positive.

@@ -189,6 +189,31 @@ def test_racks_cost_no_evenness_and_cooperative_groups_come_to_rest(
     assert given_out == Counter(racks.keys())
 
 
+def test_consistent_moves_little_and_not_before_the_owner_has_let_go() -> None:
+    topics = {"a": 200, "b": 100}
+    group = members(*(frozenset("ab") for _ in range(30)))
+    before = ASSIGNORS["consistent"](topics, group)
+    assert max(sizes(before)) <= 11
+    target = ASSIGNORS["consistent"](topics, group[:-1])
+    owner = {one: member for member, mine in before.items() for one in mine}
+    moved = [one for member, mine in target.items() for one in mine if owner[one] != member]
+    assert len(moved) <= len(before["m29"]) + 30
+    # Those that others still own come in a second step.
+    first = ASSIGNORS["consistent"](topics, again(group[:-1], before, 1))
+    given_out = {one for mine in first.values() for one in mine}
+    assert set(all_of(topics)) - given_out == {one for one in moved if owner[one] != "m29"}
+    second = again(group[:-1], first, 2)
+    assert ASSIGNORS["consistent"](topics, second) == target
+
+
+def test_consistent_knows_a_static_member_again() -> None:
+    topics = frozenset("a")
+    before = [Member("first", topics, instance_id="i"), Member("other", topics)]
+    after = [Member("other", topics), Member("second", topics, instance_id="i")]
+    assigned = ASSIGNORS["consistent"]({"a": 20}, before)
+    assert ASSIGNORS["consistent"]({"a": 20}, after)["second"] == assigned["first"]
+
+
 def test_of_two_that_claim_a_partition_the_later_is_right() -> None:
     topics = frozenset("a")
     one, two = TopicPartition("a", 0), TopicPartition("a", 1)

@@ -27,10 +27,24 @@ JAVA = {
 
 def test_subscriptions_are_javas() -> None:
     topics = ["b", "a"]
-    assert written_subscription("range", topics, [], -1, "").hex() == JAVA["range"]
-    assert written_subscription("roundrobin", topics, [], -1, "r1").hex() == JAVA["racked"]
-    for assignor in ("cooperative-sticky", "sticky"):
-        assert written_subscription(assignor, topics, OWNED, 7, "").hex() == JAVA[assignor]
+    assert written_subscription("range", topics, [], -1, "", is_eager=True).hex() == JAVA["range"]
+    assert (
+        written_subscription("roundrobin", topics, [], -1, "r1", is_eager=True).hex()
+        == JAVA["racked"]
+    )
+    sticky = written_subscription("sticky", topics, OWNED, 7, "", is_eager=True)
+    assert sticky.hex() == JAVA["sticky"]
+    cooperative = written_subscription("cooperative-sticky", topics, OWNED, 7, "", is_eager=False)
+    assert cooperative.hex() == JAVA["cooperative-sticky"]
+
+
+def test_an_eager_member_claims_nothing_from_a_cooperative_assignor() -> None:
+    """It has given everything back: a leader that waited for it would leave partitions unread."""
+    for assignor in ("cooperative-sticky", "consistent"):
+        data = written_subscription(assignor, ["a", "b"], OWNED, 7, "", is_eager=True)
+        assert read_member("m", None, data, assignor).owned == frozenset()
+    data = written_subscription("consistent", ["a", "b"], OWNED, 7, "", is_eager=False)
+    assert read_member("m", None, data, "consistent").owned == frozenset(OWNED)
 
 
 def test_assignments_are_javas() -> None:

@@ -69,7 +69,8 @@ def test_a_tombstone_is_the_newest_too() -> None:
     play(scenario)
 
 
-def test_what_was_aborted_is_not_there() -> None:
+@pytest.mark.parametrize("isolation", ["read_committed", "read_uncommitted"])
+def test_what_was_aborted_is_not_there(isolation: str) -> None:
     async def scenario(cluster: VirtualCluster, producer: Producer, consumer: Consumer) -> None:
         async with producer.transaction():
             await producer.send("t", b"kept", key="k")
@@ -78,7 +79,40 @@ def test_what_was_aborted_is_not_there() -> None:
         await producer.abort_transaction()
         assert await value(consumer, "k") == b"kept"
 
-    play(scenario, {"isolation.level": "read_committed"}, {"transactional.id": "x"})
+    play(scenario, {"isolation.level": isolation}, {"transactional.id": "x"})
+
+
+def test_aborted_values_are_found_out_across_windows() -> None:
+    """The marker is in a later window than the record, other transactions between them."""
+
+    async def scenario(cluster: VirtualCluster, producer: Producer, consumer: Consumer) -> None:
+        await producer.begin_transaction()
+        place = (await producer.send("t", b"committed", key="k")).partition
+        await producer.commit_transaction()
+        await producer.begin_transaction()
+        await producer.send("t", b"aborted", key="k")
+        for number in range(3_000):
+            await producer.enqueue("t", b"%d" % number, partition=place)
+        await producer.abort_transaction()
+        await producer.begin_transaction()
+        await producer.send("t", b"other", key="other", partition=place)
+        await producer.commit_transaction()
+        assert await value(consumer, "k") == b"committed"
+        servers = ",".join(map(str, cluster.bootstrap()))
+        async with Producer(
+            bootstrap_servers=servers, transactional_id="y", runtime=cluster.client_runtime()
+        ) as second:
+            await second.begin_transaction()
+            await second.send("t", b"open", key="k")
+            await producer.begin_transaction()
+            await producer.send("t", b"aborted again", key="k")
+            await producer.abort_transaction()
+            # What is uncommitted counts, what is aborted does not, although it is newer.
+            assert await value(consumer, "k") == b"open"
+            await second.abort_transaction()
+            assert await value(consumer, "k") == b"committed"
+
+    play(scenario, None, {"transactional.id": "x", "linger.ms": 0})
 
 
 def test_a_partition_of_ones_own_and_a_deserializer() -> None:

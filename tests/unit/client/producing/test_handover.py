@@ -22,6 +22,10 @@ class StandInIntake(Intake):
         self.is_full = False
         self.released = asyncio.Event()
         self.refuses = False
+        self.reported: list[Exception] = []
+
+    def report_failure(self, error: Exception) -> None:
+        self.reported.append(error)
 
     def is_known(self, topic: str, partition: int | None) -> bool:
         return topic != "unknown"
@@ -110,6 +114,7 @@ def test_what_cannot_be_taken_fails_alone(caplog: pytest.LogCaptureFixture) -> N
         await handover.wait_empty()
         assert isinstance(bad.error, SerializationFailed)
         assert good.error is None
+        assert intake.reported == [bad.error]
         intake.refuses = True
         intake.released.set()
         late, after = handover.put(Outgoing("unknown", 3)), handover.put(Outgoing("t", 4))
@@ -129,6 +134,7 @@ def test_the_queue_says_when_it_is_full_and_ends_with_the_client() -> None:
         handover.end()
         assert {type(one.error) for one in promises} == {Closed}
         assert isinstance(handover.put(Outgoing("t", "late")).error, Closed)
+        assert len(intake.reported) == RECORDS_MAX + 1
         await handover.wait_empty()
 
     play(scenario)
@@ -165,5 +171,6 @@ def test_the_end_finds_a_record_that_waits() -> None:
         intake.released.set()
         await handover.wait_empty()
         assert isinstance(waiting.error, Closed)
+        assert intake.reported == [], "the intake reports the record that waits in it"
 
     play(scenario)

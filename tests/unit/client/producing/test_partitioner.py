@@ -5,8 +5,16 @@ from typing import Any
 import numpy as np
 import pytest
 
+from lograft.client.cluster_view import ClusterView
 from lograft.client.errors import WrongUse
-from lograft.client.producing.partitioner import Partitioner, StickyChoice, chosen_by, murmur2
+from lograft.client.metadata import MetadataCache
+from lograft.client.producing.partitioner import (
+    Chooser,
+    PartitionFunction,
+    StickyChoice,
+    Unplaced,
+    murmur2,
+)
 from lograft.runtime.randomness import SystemRandomness
 
 
@@ -37,7 +45,7 @@ def test_a_partition_is_kept_for_a_batch_and_longer_queues_come_up_less() -> Non
     assert 30 < drawn.count(4) < 200
 
 
-def always(chosen: Any) -> Partitioner:
+def always(chosen: Any) -> PartitionFunction:
     def rule(topic: str, key: bytes | None, partition_count: int) -> int:
         number: int = chosen
         return number
@@ -46,8 +54,10 @@ def always(chosen: Any) -> Partitioner:
 
 
 def test_a_rule_has_to_choose_what_there_is() -> None:
+    record = Unplaced("t", "k", b"k", "v", b"v")
+    cluster = ClusterView(MetadataCache())
     for right in (0, 2, np.int64(1)):
-        assert chosen_by(always(right), "t", b"k", 3) == right
+        assert Chooser(always(right), cluster).choose(record, 3) == right
     for wrong in (3, -1, "0", None, 1.0):
         with pytest.raises(WrongUse, match=r"partitioner_class chose partition .* which has 3"):
-            chosen_by(always(wrong), "t", b"k", 3)
+            Chooser(always(wrong), cluster).choose(record, 3)

@@ -1,6 +1,6 @@
 import pytest
 
-from lograft.coordination.patterns import PATTERN_LENGTH_MAX, NoPattern, compiled
+from lograft.model.patterns import PATTERN_LENGTH_MAX, NoPattern, compiled
 
 
 def test_a_whole_text_matches_or_not() -> None:

@@ -1,0 +1,44 @@
+"""AlterClientQuotas, versions 0-1: rejected, because this release does not enforce quotas.
+
+Every entry is rejected, also when it is only to be validated: a quota that is stored but not
+enforced would be a false promise.
+"""
+
+from typing import Final
+
+from lograft.api.context import Api, Context
+from lograft.model.errors import ErrorCode
+from lograft.wire.messages.alter_client_quotas import (
+    AlterClientQuotasRequest,
+    AlterClientQuotasResponse,
+    AlterClientQuotasResponseEntityData,
+    AlterClientQuotasResponseEntryData,
+)
+
+API: Final = Api(key=49, versions=range(2))
+
+REASON: Final = "Client quotas are not supported by this release of Lograft."
+
+
+def handle(context: Context, request: AlterClientQuotasRequest) -> AlterClientQuotasResponse:
+    return error_response(request, ErrorCode.unsupported_version, REASON)
+
+
+def error_response(
+    request: AlterClientQuotasRequest, code: ErrorCode, message: str
+) -> AlterClientQuotasResponse:
+    return AlterClientQuotasResponse(
+        entries=[
+            AlterClientQuotasResponseEntryData(
+                error_code=code,
+                error_message=message,
+                entity=[
+                    AlterClientQuotasResponseEntityData(
+                        entity_type=part.entity_type, entity_name=part.entity_name
+                    )
+                    for part in entry.entity
+                ],
+            )
+            for entry in request.entries
+        ]
+    )

@@ -1,0 +1,26 @@
+"""CreateAcls, versions 1-3: SECURITY_DISABLED, as from a Kafka broker without an authorizer."""
+
+from typing import Final
+
+from lograft.api.context import Api, Context
+from lograft.api.describe_acls import NO_AUTHORIZER
+from lograft.model.errors import ErrorCode
+from lograft.wire.messages.create_acls import (
+    AclCreationResult,
+    CreateAclsRequest,
+    CreateAclsResponse,
+)
+
+API: Final = Api(key=30, versions=range(1, 4))
+
+
+def handle(context: Context, request: CreateAclsRequest) -> CreateAclsResponse:
+    return error_response(request, ErrorCode.security_disabled, NO_AUTHORIZER)
+
+
+def error_response(request: CreateAclsRequest, code: ErrorCode, message: str) -> CreateAclsResponse:
+    return CreateAclsResponse(
+        results=[
+            AclCreationResult(error_code=code, error_message=message) for _ in request.creations
+        ]
+    )

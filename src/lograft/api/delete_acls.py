@@ -1,0 +1,26 @@
+"""DeleteAcls, versions 1-3: SECURITY_DISABLED, as from a Kafka broker without an authorizer."""
+
+from typing import Final
+
+from lograft.api.context import Api, Context
+from lograft.api.describe_acls import NO_AUTHORIZER
+from lograft.model.errors import ErrorCode
+from lograft.wire.messages.delete_acls import (
+    DeleteAclsFilterResult,
+    DeleteAclsRequest,
+    DeleteAclsResponse,
+)
+
+API: Final = Api(key=31, versions=range(1, 4))
+
+
+def handle(context: Context, request: DeleteAclsRequest) -> DeleteAclsResponse:
+    return error_response(request, ErrorCode.security_disabled, NO_AUTHORIZER)
+
+
+def error_response(request: DeleteAclsRequest, code: ErrorCode, message: str) -> DeleteAclsResponse:
+    return DeleteAclsResponse(
+        filter_results=[
+            DeleteAclsFilterResult(error_code=code, error_message=message) for _ in request.filters
+        ]
+    )

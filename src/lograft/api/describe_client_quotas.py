@@ -1,0 +1,44 @@
+"""DescribeClientQuotas, versions 0-1: the quotas in the metadata that a filter selects.
+
+Answers from the metadata image. Lograft does not enforce quotas yet; those that are stored come
+from Apache Kafka.
+"""
+
+from typing import Final
+
+from lograft.api.context import Api, Context
+from lograft.metadata.client_quotas import QuotaFilter, select_quotas
+from lograft.metadata.errors import Refused
+from lograft.model.errors import ErrorCode
+from lograft.wire.messages.describe_client_quotas import (
+    DescribeClientQuotasRequest,
+    DescribeClientQuotasResponse,
+    EntityData,
+    EntryData,
+    ValueData,
+)
+
+API: Final = Api(key=48, versions=range(2))
+
+
+def handle(context: Context, request: DescribeClientQuotasRequest) -> DescribeClientQuotasResponse:
+    try:
+        selected = QuotaFilter(request.components, strict=request.strict)
+    except Refused as refusal:
+        return error_response(request, refusal.code, refusal.message)
+    return DescribeClientQuotasResponse(
+        error_message=None,
+        entries=[
+            EntryData(
+                entity=[EntityData(entity_type=kind, entity_name=name) for kind, name in entity],
+                values=[ValueData(key=key, value=value) for key, value in values.items()],
+            )
+            for entity, values in select_quotas(context.broker.image, selected)
+        ],
+    )
+
+
+def error_response(
+    request: DescribeClientQuotasRequest, code: ErrorCode, message: str
+) -> DescribeClientQuotasResponse:
+    return DescribeClientQuotasResponse(error_code=code, error_message=message, entries=None)

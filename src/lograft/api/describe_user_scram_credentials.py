@@ -1,0 +1,50 @@
+"""DescribeUserScramCredentials, version 0: which SCRAM credentials users have, never their secrets.
+
+Answers from the metadata image. An empty list or null selects all users that have credentials.
+"""
+
+from collections import Counter
+from typing import Final
+
+from lograft.api.context import Api, Context
+from lograft.metadata.image import MetadataImage
+from lograft.model.errors import ErrorCode
+from lograft.wire.messages.describe_user_scram_credentials import (
+    CredentialInfo,
+    DescribeUserScramCredentialsRequest,
+    DescribeUserScramCredentialsResponse,
+    DescribeUserScramCredentialsResult,
+)
+
+API: Final = Api(key=50, versions=range(1))
+
+
+def handle(
+    context: Context, request: DescribeUserScramCredentialsRequest
+) -> DescribeUserScramCredentialsResponse:
+    image = context.broker.image
+    requested = Counter(user.name for user in request.users or ())
+    if not requested:
+        requested = Counter({name: 1 for _, name in image.scram})
+    credentials = _credentials_by_user(image)
+    results = []
+    for user, count in requested.items():
+        result = DescribeUserScramCredentialsResult(user=user, error_message=None)
+        if count > 1:
+            result.error_code = ErrorCode.duplicate_resource
+            result.error_message = f"User {user!r} appears more than once in the request."
+        elif user not in credentials:
+            result.error_code = ErrorCode.resource_not_found
+            result.error_message = f"User {user!r} has no SCRAM credentials."
+        else:
+            result.credential_infos = credentials[user]
+        results.append(result)
+    return DescribeUserScramCredentialsResponse(error_message=None, results=results)
+
+
+def _credentials_by_user(image: MetadataImage) -> dict[str, list[CredentialInfo]]:
+    found: dict[str, list[CredentialInfo]] = {}
+    for (mechanism, user), record in image.scram.items():
+        info = CredentialInfo(mechanism=mechanism, iterations=record.iterations)
+        found.setdefault(user, []).append(info)
+    return found

@@ -1,0 +1,17 @@
+"""SaslHandshake, versions 0-1: ILLEGAL_SASL_STATE.
+
+No listener of this release authenticates clients with SASL. A SASL client on such a listener learns
+that at once, as from Kafka, and does not repeat its attempts until they time out.
+"""
+
+from typing import Final
+
+from lograft.api.context import Api, Context
+from lograft.model.errors import ErrorCode
+from lograft.wire.messages.sasl_handshake import SaslHandshakeRequest, SaslHandshakeResponse
+
+API: Final = Api(key=17, versions=range(2))
+
+
+def handle(context: Context, request: SaslHandshakeRequest) -> SaslHandshakeResponse:
+    return SaslHandshakeResponse(error_code=ErrorCode.illegal_sasl_state)

@@ -1,0 +1,231 @@
+"""Client telemetry (KIP-714): the metrics that clients are subscribed to, and their last pushes.
+
+The broker remembers the clients that requested their subscription, as Kafka's broker does: at most
+`CLIENTS_MAX`, and it evicts the least recently seen. An evicted client only has to request its
+subscription again. The broker keeps the last push of each client, within `KEPT_BYTES_MAX` for all
+of them. It requests cumulative values, so that the last push of a client is complete.
+"""
+
+import logging
+from collections import OrderedDict
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from typing import Final, NamedTuple
+from uuid import UUID
+
+from lograft.metadata.client_metrics import (
+    Selection,
+    Subscription,
+    parse_subscription,
+    select_metrics,
+)
+from lograft.metadata.errors import Refused
+from lograft.metadata.types import ConfigResource, ResourceType
+from lograft.model.errors import ErrorCode
+from lograft.wire.compression import decompress
+
+#: As Kafka's brokers.
+CLIENTS_MAX: Final = 16_384
+#: Of all pushes that are kept, compressed as they came.
+KEPT_BYTES_MAX: Final = 64 << 20
+#: The last push of a client is outdated after so many of its intervals, but not before a minute.
+OUTDATED_INTERVALS: Final = 3
+OUTDATED_MS_MIN: Final = 60_000
+LONG_AGO_MS: Final = -(1 << 62)
+#: Errors of a push after which the client may ask for its subscription at once.
+ASKS_AGAIN: Final = frozenset(
+    {ErrorCode.unknown_subscription_id, ErrorCode.unsupported_compression_type}
+)
+
+logger = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Push:
+    """The metrics that a client pushed last, in OpenTelemetry's format (OTLP MetricsData)."""
+
+    client_instance_id: UUID
+    #: What was known of the client, by the names that subscriptions match.
+    client: Mapping[str, str]
+    #: By the broker's clock.
+    received_ms: int
+    is_terminating: bool
+    compression_type: int
+    compressed: bytes
+    #: No push has more bytes, decompressed.
+    bytes_max: int
+
+    def metrics(self) -> bytes:
+        """Decompressed; was checked when it came."""
+        return bytes(decompress(self.compression_type, self.compressed, self.bytes_max))
+
+
+class Client:
+    """One client instance and its requests."""
+
+    __slots__ = (
+        "_asked_ms",
+        "_pushed_ms",
+        "attributes",
+        "instance_id",
+        "is_terminating",
+        "last_error",
+        "push",
+        "selection",
+        "subscription_id",
+        "version",
+    )
+
+    def __init__(self, instance_id: UUID, attributes: Mapping[str, str]) -> None:
+        self.instance_id = instance_id
+        self.attributes = attributes
+        self.push: Push | None = None
+        self.version = -1
+
+    def subscribe(self, selection: Selection, version: int) -> None:
+        """A client with a new subscription may send its next request at once."""
+        self.selection = selection
+        self.subscription_id = selection.subscription_id(self.instance_id)
+        #: Of the subscriptions that the selection was made from.
+        self.version = version
+        self.last_error = ErrorCode.none
+        self.is_terminating = False
+        self._asked_ms = self._pushed_ms = LONG_AGO_MS
+
+    def may_ask(self, now_ms: int) -> bool:
+        """Notes the request if it is not too early."""
+        if now_ms - max(self._asked_ms, self._pushed_ms) < self.selection.interval_ms:
+            return self.last_error in ASKS_AGAIN
+        self._asked_ms = now_ms
+        return True
+
+    def may_push(self, now_ms: int) -> bool:
+        """Notes the push if it is not too early. The first after the subscription may come at any
+        time: clients choose it at random."""
+        is_first = self._asked_ms > self._pushed_ms
+        if not is_first and now_ms - self._pushed_ms < self.selection.interval_ms:
+            return False
+        self._pushed_ms = now_ms
+        return True
+
+
+class Subscribed(NamedTuple):
+    error: ErrorCode
+    client: Client
+
+
+class ClientTelemetry:
+    def __init__(
+        self, *, clients_max: int = CLIENTS_MAX, kept_bytes_max: int = KEPT_BYTES_MAX
+    ) -> None:
+        self._clients_max = clients_max
+        self._kept_bytes_max = kept_bytes_max
+        self._subscriptions: tuple[Subscription, ...] = ()
+        #: Grows with every change of the subscriptions.
+        self._version = 0
+        #: The least recently seen first.
+        self._clients: OrderedDict[UUID, Client] = OrderedDict()
+        self._kept_bytes = 0
+
+    @property
+    def has_subscriptions(self) -> bool:
+        return bool(self._subscriptions)
+
+    def on_configs(
+        self,
+        configs: Mapping[ConfigResource, Mapping[str, str]],
+        changed: Iterable[ConfigResource],
+    ) -> None:
+        """The settings of some resources have changed."""
+        if not any(resource.type == ResourceType.client_metrics for resource in changed):
+            return
+        found = []
+        for resource, values in configs.items():
+            if resource.type != ResourceType.client_metrics:
+                continue
+            try:
+                found.append(parse_subscription(resource.name, values))
+            except Refused as refusal:
+                logger.warning(
+                    "client metrics subscription %s is not used: %s", resource.name, refusal
+                )
+        self._subscriptions = tuple(found)
+        self._version += 1
+
+    def ask(self, instance_id: UUID, attributes: Mapping[str, str], now_ms: int) -> Subscribed:
+        """A client asks for its subscription."""
+        client = self._client(instance_id, attributes)
+        if not client.may_ask(now_ms):
+            return Subscribed(ErrorCode.throttling_quota_exceeded, client)
+        client.last_error = ErrorCode.none
+        return Subscribed(ErrorCode.none, client)
+
+    def check_push(
+        self,
+        instance_id: UUID,
+        attributes: Mapping[str, str],
+        now_ms: int,
+        *,
+        subscription_id: int,
+        is_terminating: bool,
+    ) -> Subscribed:
+        client = self._client(instance_id, attributes)
+        was_terminating, client.is_terminating = client.is_terminating, is_terminating
+        if was_terminating:
+            error = ErrorCode.invalid_request
+        elif not client.may_push(now_ms) and not is_terminating:
+            error = ErrorCode.throttling_quota_exceeded
+        elif subscription_id != client.subscription_id:
+            error = ErrorCode.unknown_subscription_id
+        else:
+            error = ErrorCode.none
+        client.last_error = error
+        return Subscribed(error, client)
+
+    def keep(self, push: Push) -> None:
+        """In place of what the client pushed before."""
+        client = self._clients.get(push.client_instance_id)
+        if client is None:
+            return  # forgotten meanwhile
+        self._drop_push(client)
+        client.push = push
+        self._kept_bytes += len(push.compressed)
+        for other in self._clients.values():
+            if self._kept_bytes <= self._kept_bytes_max:
+                break
+            self._drop_push(other)
+
+    def pushes(self, now_ms: int) -> Iterator[Push]:
+        """The last push of every client that is not outdated."""
+        for client in self._clients.values():
+            push = client.push
+            if push is not None and now_ms - push.received_ms <= max(
+                OUTDATED_MS_MIN, OUTDATED_INTERVALS * client.selection.interval_ms
+            ):
+                yield push
+
+    def statistics(self) -> dict[str, int]:
+        return {
+            "telemetry_subscriptions": len(self._subscriptions),
+            "telemetry_clients": len(self._clients),
+            "telemetry_bytes": self._kept_bytes,
+        }
+
+    def _client(self, instance_id: UUID, attributes: Mapping[str, str]) -> Client:
+        client = self._clients.get(instance_id)
+        if client is None:
+            client = self._clients[instance_id] = Client(instance_id, attributes)
+            if len(self._clients) > self._clients_max:
+                _, forgotten = self._clients.popitem(last=False)
+                self._drop_push(forgotten)
+        else:
+            self._clients.move_to_end(instance_id)
+        if client.version != self._version:
+            client.attributes = attributes
+            client.subscribe(select_metrics(self._subscriptions, attributes), self._version)
+        return client
+
+    def _drop_push(self, client: Client) -> None:
+        if client.push is not None:
+            self._kept_bytes -= len(client.push.compressed)
+            client.push = None

@@ -1,0 +1,59 @@
+"""SIGTERM and SIGHUP end a command in order, as Ctrl-C does.
+
+The command's work is cancelled, so that consumers leave their groups and producers flush. A second
+signal ends the process at once.
+"""
+
+import asyncio
+import signal
+import threading
+from collections.abc import Coroutine
+from types import FrameType
+from typing import Any, Final, TypeVar
+
+T = TypeVar("T")
+
+SIGNALS: Final = (signal.SIGTERM, signal.SIGHUP)
+#: A process that a signal ended has this exit code plus the signal's number.
+EXIT_CODE_BASE: Final = 128
+
+
+class Interrupted(BaseException):
+    """A signal ended the command. Not an Exception: only the entry point handles it."""
+
+    def __init__(self, number: int) -> None:
+        super().__init__(f"ended by {signal.Signals(number).name}")
+        self.exit_code = EXIT_CODE_BASE + number
+
+
+async def cancel_on_signals(work: Coroutine[Any, Any, T]) -> T:
+    """Runs `work` and raises Interrupted when a signal cancelled it. An error of the work's own
+    cleanup, such as records that could not be flushed, is raised instead."""
+    if threading.current_thread() is not threading.main_thread():
+        return await work
+    received: list[int] = []
+    loop = asyncio.get_running_loop()
+    task = asyncio.current_task()
+    assert task is not None
+
+    def cancel(number: int, _frame: FrameType | None) -> None:
+        received.append(number)
+        for one in installed:
+            signal.signal(one, signal.SIG_DFL)
+        task.cancel()
+        # The loop may be waiting for its sockets.
+        loop.call_soon_threadsafe(lambda: None)
+
+    # A signal that the parent process has set to be ignored (nohup) stays ignored.
+    installed = [one for one in SIGNALS if signal.getsignal(one) is signal.SIG_DFL]
+    for one in installed:
+        signal.signal(one, cancel)
+    try:
+        return await work
+    except asyncio.CancelledError:
+        if received:
+            raise Interrupted(received[0]) from None
+        raise
+    finally:
+        for one in installed:
+            signal.signal(one, signal.SIG_DFL)

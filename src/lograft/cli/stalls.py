@@ -1,0 +1,100 @@
+"""Explains on stderr why a producer does not get its acknowledgements, while it keeps trying."""
+
+import asyncio
+from collections.abc import Awaitable, Callable
+from dataclasses import fields
+from typing import Final, Self
+
+from lograft.cli.output import numbers
+from lograft.client.admin import Admin, PartitionDescription, topic_resource
+from lograft.client.client_settings import ClientSettings
+from lograft.client.errors import ClientError, TopicMissing
+from lograft.client.producer import Producer
+
+#: Without an acknowledgement for so long, a producer is stalled.
+STALL_SECONDS: Final = 1.0
+NAMED_MAX: Final = 5
+_MIN_ISR: Final = "min.insync.replicas"
+
+
+class StallWatch:
+    """Says once for each cause what the producer waits for, as long as it is entered."""
+
+    def __init__(
+        self,
+        producer: Producer,
+        explain: Callable[[], Awaitable[str]],
+        say: Callable[[str], None],
+    ) -> None:
+        self._producer = producer
+        self._explain = explain
+        self._say = say
+        #: Whether the command waits for metadata or for space in the buffer.
+        self.is_enqueuing = False
+        self._task: asyncio.Future[None] | None = None
+
+    async def __aenter__(self) -> Self:
+        self._task = asyncio.ensure_future(self._run())
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        assert self._task is not None
+        self._task.cancel()
+        await asyncio.wait([self._task])
+
+    async def _run(self) -> None:
+        last_said = ""
+        before = -1
+        while True:
+            await asyncio.sleep(STALL_SECONDS)
+            counts = self._producer.statistics()
+            acknowledged = counts["records_sent"]
+            is_waiting = self.is_enqueuing or counts["batches_unfinished"] > 0
+            if is_waiting and acknowledged == before:
+                reason = await self._explain()
+                if reason != last_said:
+                    self._say(reason)
+                last_said = reason
+            before = acknowledged if is_waiting else -1
+
+
+async def explain_stall(producer: Producer, topic: str) -> str:
+    """What a producer to this topic waits for."""
+    settings = {one.name: getattr(producer.settings, one.name) for one in fields(ClientSettings)}
+    limit = f"giving up after {producer.settings.delivery_timeout_ms / 1000:g} s"
+    limit += " (delivery.timeout.ms)"
+    try:
+        async with Admin(settings) as admin:
+            await admin.connect()
+            described = await admin.describe_topics([topic])
+            configs = await admin.describe_configs([topic_resource(topic)], names=[_MIN_ISR])
+    except TopicMissing:
+        return (
+            f"waiting for topic {topic}, which does not exist: create it with `lograft topics"
+            f" create {topic}`; giving up after {producer.settings.max_block_ms / 1000:g} s"
+            " (max.block.ms)"
+        )
+    except ClientError as error:
+        return f"waiting for the cluster: {error}; {limit}"
+    partitions = described[topic].partitions
+    leaderless = [one for one in partitions if one.leader < 0]
+    if leaderless:
+        holders = {node for one in leaderless for node in one.isr or one.replicas}
+        return (
+            f"waiting for a leader of {_named(topic, leaderless)}: start one of the brokers"
+            f" {numbers(sorted(holders))}; {limit}"
+        )
+    entry = configs[topic_resource(topic)].get(_MIN_ISR)
+    isr_min = int(entry.value) if entry is not None and entry.value else 1
+    short = [one for one in partitions if len(one.isr) < isr_min]
+    if short and producer.settings.required_acks == -1:
+        return (
+            f"waiting for replicas of {_named(topic, short)}: fewer than {_MIN_ISR}={isr_min} are"
+            f" in sync; {limit}"
+        )
+    return f"waiting for acknowledgements of {topic}; {limit}"
+
+
+def _named(topic: str, partitions: list[PartitionDescription]) -> str:
+    some = ", ".join(f"{topic}-{one.index}" for one in partitions[:NAMED_MAX])
+    return some + (" …" if len(partitions) > NAMED_MAX else "")

@@ -1,0 +1,102 @@
+"""The cluster as a client's metadata describes it: for partitioners, and for listeners that want to
+know to which cluster the client belongs."""
+
+import logging
+from collections.abc import Callable, Iterable, Mapping
+from typing import Any, Final, NamedTuple, Protocol
+
+from lograft.client.metadata import MetadataCache
+from lograft.client.types import BrokerInfo, PartitionInfo
+
+log: Final = logging.getLogger("lograft.client")
+
+
+class ClusterView:
+    """What the client knows of its cluster, always current. Only topics that the client uses are
+    known; see `Partitioner`.
+
+        class NearestLeader:
+            def partition(self, topic, key, key_bytes, value, value_bytes, cluster):
+                print(cluster.cluster_id, sorted(cluster.brokers))
+                return cluster.available_partitions(topic)[0].partition
+
+        Producer(bootstrap_servers="localhost:9092", partitioner_class=NearestLeader())
+    """
+
+    __slots__ = ("_cache",)
+
+    def __init__(self, cache: MetadataCache) -> None:
+        self._cache = cache
+
+    @property
+    def cluster_id(self) -> str | None:
+        return self._cache.cluster_id
+
+    @property
+    def brokers(self) -> Mapping[int, BrokerInfo]:
+        return {
+            one.id: BrokerInfo(one.id, one.address.host, one.address.port, one.rack)
+            for one in self._cache.brokers.values()
+        }
+
+    def partition_count(self, topic: str) -> int:
+        """0 where the topic is not known."""
+        found = self._cache.topic(topic)
+        return 0 if found is None else len(found.partitions)
+
+    def partitions(self, topic: str) -> tuple[PartitionInfo, ...]:
+        found = self._cache.topic(topic)
+        return () if found is None else tuple(one.info() for one in found.partitions)
+
+    def available_partitions(self, topic: str) -> tuple[PartitionInfo, ...]:
+        """Those that have a leader."""
+        return tuple(one for one in self.partitions(topic) if one.leader >= 0)
+
+
+class ClusterResource(NamedTuple):
+    """The cluster to which a client belongs; see `ClusterResourceListener`.
+
+    assert ClusterResource("4L6g3nShT-eMCtK--X86sw").cluster_id == "4L6g3nShT-eMCtK--X86sw"
+    """
+
+    #: None where the brokers are too old to tell.
+    cluster_id: str | None
+
+
+class ClusterResourceListener(Protocol):
+    """An interceptor, serializer, deserializer or partitioner that has `on_update`, too, is called
+    after every metadata response. One that raises is reported and breaks nothing.
+
+        class Tagging:
+            cluster_id = None
+
+            def on_update(self, cluster: ClusterResource) -> None:
+                self.cluster_id = cluster.cluster_id
+
+            def __call__(self, topic, value):
+                return f"{self.cluster_id}: {value}".encode()
+
+        Producer(bootstrap_servers="localhost:9092", value_serializer=Tagging())
+    """
+
+    def on_update(self, cluster: ClusterResource) -> None: ...
+
+
+def cluster_notifier(candidates: Iterable[Any], cache: MetadataCache) -> Callable[[], None] | None:
+    """Calls those of the candidates that listen, each once however often it is given. None: nobody
+    listens."""
+    listeners: list[ClusterResourceListener] = []
+    for one in candidates:
+        if callable(getattr(one, "on_update", None)) and one not in listeners:
+            listeners.append(one)
+    if not listeners:
+        return None
+
+    def notify() -> None:
+        for one in listeners:
+            try:
+                one.on_update(ClusterResource(cache.cluster_id))
+            except Exception:
+                log.exception("%r failed in on_update", one)
+
+    return notify

@@ -1,0 +1,85 @@
+"""State of Apache Kafka that the metadata log contains and that Lograft keeps without acting on it.
+
+An operator who takes over a folder of Kafka may rely on it, so nodes warn of it when they start and
+`lograft doctor` reports it.
+"""
+
+from collections.abc import Iterator
+from typing import Final
+
+from lograft.metadata.features import STORED
+from lograft.metadata.image import MetadataImage
+from lograft.metadata.types import ResourceType
+from lograft.model.config_effects import describe_effect, is_supported
+from lograft.model.config_keys import Unsupported
+from lograft.model.topic_configs import TOPIC_CONFIGS
+
+_UNSUPPORTED_TOPIC_SETTINGS: Final = tuple(
+    key for key in TOPIC_CONFIGS.values() if isinstance(key.effect, Unsupported)
+)
+#: A sentence names at most so many topics.
+_NAMES_MAX: Final = 5
+
+
+def describe_unenforced(image: MetadataImage) -> dict[str, str]:
+    """By kind, a sentence that says how much there is and what it means."""
+    return dict(_sentences(image))
+
+
+def _sentences(image: MetadataImage) -> Iterator[tuple[str, str]]:
+    if image.acls:
+        yield (
+            "ACLs",
+            f"{_count(len(image.acls), 'ACL')} stored but not enforced: every client that can"
+            " connect may do everything",
+        )
+    if image.client_quotas:
+        yield (
+            "quotas",
+            f"{_count(len(image.client_quotas), 'client quota')} stored but not enforced: no client"
+            " is throttled",
+        )
+    if image.scram:
+        yield (
+            "users",
+            f"{_count(len(image.scram), 'SCRAM credential')} stored but not used: no listener"
+            " authenticates users",
+        )
+    if image.delegation_tokens:
+        yield (
+            "tokens",
+            f"{_count(len(image.delegation_tokens), 'delegation token')} stored but not used: no"
+            " listener authenticates by token",
+        )
+    yield from _unsupported_topic_settings(image)
+
+
+def _unsupported_topic_settings(image: MetadataImage) -> Iterator[tuple[str, str]]:
+    for key in _UNSUPPORTED_TOPIC_SETTINGS:
+        topics = sorted(
+            resource.name
+            for resource, values in image.configs.items()
+            if resource.type == ResourceType.topic and not is_supported(key, values.get(key.name))
+        )
+        if topics:
+            more = ", …" if len(topics) > _NAMES_MAX else ""
+            yield (
+                key.name,
+                f"{key.name} is set for {len(topics)} topics"
+                f" ({', '.join(topics[:_NAMES_MAX])}{more}). {describe_effect(key.effect)}",
+            )
+
+
+def describe_stored_features(image: MetadataImage) -> dict[str, str]:
+    """As `describe_unenforced`, of features that Lograft has not built."""
+    stored = [f"{name} {image.features[name]}" for name in STORED if image.features.get(name)]
+    if not stored:
+        return {}
+    return {
+        "features": f"{' and '.join(stored)}: the levels are stored for Apache Kafka; Lograft does"
+        " not serve these groups and does not finalise the features for its clients"
+    }
+
+
+def _count(number: int, noun: str) -> str:
+    return f"{number} {noun} is" if number == 1 else f"{number} {noun}s are"

@@ -1,0 +1,81 @@
+"""What settings do in Lograft: reasons that several rows of the tables share, and the checks that
+follow from the rows' `effect`.
+
+Operators must be able to rely on every setting that Lograft accepts. A setting without effect is
+therefore reported, and an unsupported one is rejected by name.
+"""
+
+from collections.abc import Mapping
+from typing import Final
+
+from lograft.model.config_keys import ConfigKey, Effect, NoEffect, Unsupported, Used
+from lograft.model.errors import InvalidConfig
+
+JAVA_POLICY: Final = Unsupported("policies are not enforced, since Java classes are not loaded")
+NO_CLIENT_QUOTAS: Final = NoEffect("client quotas are not enforced yet")
+NO_DELEGATION_TOKENS: Final = NoEffect(
+    "delegation tokens are not built yet, and requests for them are rejected"
+)
+NO_METRICS: Final = NoEffect("metrics are not exported yet")
+NO_PURGATORY: Final = NoEffect("waiting requests are woken directly, there is no purgatory")
+NO_SASL: Final = NoEffect("SASL is not built yet, and a node that would use it does not start")
+NO_SHARE_GROUPS: Final = NoEffect("share groups are not built yet")
+NO_STREAMS_GROUPS: Final = NoEffect("streams groups are not built yet")
+NO_THREAD_POOL: Final = NoEffect("one event loop serves all requests, there is no thread pool")
+NO_TIERED_STORAGE: Final = NoEffect("tiered storage is not built yet")
+OPENSSL: Final = NoEffect("it names a part of Java's TLS, and Lograft uses OpenSSL")
+TIERED_STORAGE: Final = Unsupported(
+    "tiered storage is not built yet, so segments stay on the broker's own disks"
+)
+#: The log line for settings without effect, at start and when they change.
+NO_EFFECT_WARNING: Final = (
+    "these settings have no effect in Lograft, docs/settings.md gives the reasons: %s"
+)
+#: Values that ask for nothing.
+TURNED_OFF: Final = (None, "", (), False)
+
+
+def check_supported(keys: Mapping[str, ConfigKey], values: Mapping[str, str]) -> None:
+    """Raises InvalidConfig for the first setting that asks for something Lograft does not have."""
+    for name, text in values.items():
+        key = keys.get(name)
+        if key is not None and not is_supported(key, text):
+            assert isinstance(key.effect, Unsupported)
+            raise InvalidConfig(
+                f"{name} is not supported by Lograft: {key.effect.reason}. Remove the setting"
+            )
+
+
+def is_supported(key: ConfigKey, text: str | None) -> bool:
+    """Whether Lograft does what the value asks for, or the value asks for nothing."""
+    return (
+        not isinstance(key.effect, Unsupported)
+        or key.is_default(text)
+        or key.parse(text) in TURNED_OFF
+    )
+
+
+def find_without_effect(
+    keys: Mapping[str, ConfigKey], values: Mapping[str, str]
+) -> tuple[str, ...]:
+    """The settings that differ from their default and have no effect, in order."""
+    return tuple(
+        sorted(
+            name
+            for name, text in values.items()
+            if (key := keys.get(name)) is not None
+            and isinstance(key.effect, NoEffect)
+            and not key.is_default(text)
+        )
+    )
+
+
+def describe_effect(effect: Effect) -> str | None:
+    """The sentence that DescribeConfigs adds to the documentation of a setting."""
+    match effect:
+        case Used():
+            return None
+        case NoEffect(reason):
+            return f"No effect in Lograft: {reason}."
+        case Unsupported(reason):
+            return f"Not supported by Lograft: {reason}."

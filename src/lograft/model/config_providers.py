@@ -1,0 +1,134 @@
+"""Variables in a configuration file: `${provider:path:key}` and `${provider:key}`, as in Kafka.
+
+`config.providers` names the providers, `config.providers.<name>.class` is the kind of each, and
+`config.providers.<name>.param.*` are its parameters. Lograft has the three providers of Kafka under
+their Java class names. They work in the configuration file only.
+
+This module finds the variables and replaces them; `cli/provider_sources.py` reads the values. A
+variable of a provider that the file does not declare is plain text, as in Kafka. A variable that a
+declared provider cannot resolve is an error: Kafka would use its text as the password or path.
+"""
+
+import re
+from collections.abc import Mapping
+from enum import Enum
+from typing import Final, NamedTuple
+
+from lograft.model.config_keys import split_list
+from lograft.model.errors import InvalidConfig
+
+PROVIDERS: Final = "config.providers"
+_JAVA_PACKAGE: Final = "org.apache.kafka.common.config.provider."
+_VARIABLE: Final = re.compile(r"\$\{([^}:]*):(?:([^}]*?):)?([^}]*?)\}")
+
+
+class ProviderKind(Enum):
+    """The value is the name of the Java class in Kafka."""
+
+    #: A key of a .properties file at the path.
+    FILE = f"{_JAVA_PACKAGE}FileConfigProvider"
+    #: The content of a file in the directory at the path; the key is the name of the file.
+    DIRECTORY = f"{_JAVA_PACKAGE}DirectoryConfigProvider"
+    #: An environment variable; there is no path.
+    ENVIRONMENT = f"{_JAVA_PACKAGE}EnvVarConfigProvider"
+
+
+class Provider(NamedTuple):
+    name: str
+    kind: ProviderKind
+    #: Absolute paths below which files may be read; None: everywhere.
+    allowed_paths: tuple[str, ...] | None = None
+    #: Matches the whole names of the environment variables that may be read; None: all.
+    allowlist: re.Pattern[str] | None = None
+
+
+class Variable(NamedTuple):
+    provider: str
+    #: "" where the variable has none.
+    path: str
+    key: str
+
+    def __str__(self) -> str:
+        return "${" + ":".join(part for part in self if part) + "}"
+
+
+def has_variable(text: str) -> bool:
+    return _VARIABLE.search(text) is not None
+
+
+def is_provider_setting(name: str) -> bool:
+    """Whether it configures a provider: `config.providers.<name>.class` or `….param.*`."""
+    return re.fullmatch(r"config\.providers\.[^.]+\.(class|param\..+)", name) is not None
+
+
+def parse_providers(properties: Mapping[str, str]) -> dict[str, Provider]:
+    """By name. Raises InvalidConfig."""
+    names = split_list(properties.get(PROVIDERS, ""))
+    return {name: _parse_provider(name, properties) for name in names}
+
+
+def find_variables(
+    properties: Mapping[str, str], providers: Mapping[str, Provider]
+) -> dict[str, tuple[Variable, ...]]:
+    """By setting: the variables in its value that a provider has to resolve."""
+    if not providers:
+        return {}
+    found = {
+        name: tuple(
+            variable
+            for match in _VARIABLE.finditer(text)
+            if (variable := _variable(match)).provider in providers
+        )
+        for name, text in properties.items()
+        if not is_provider_setting(name)
+    }
+    return {name: variables for name, variables in found.items() if variables}
+
+
+def replace_variables(text: str, values: Mapping[Variable, str]) -> str:
+    """Variables without a value stay as they are. What a value contains is not replaced again."""
+    return _VARIABLE.sub(lambda match: values.get(_variable(match), match[0]), text)
+
+
+def _variable(match: re.Match[str]) -> Variable:
+    return Variable(match[1], match[2] or "", match[3])
+
+
+def _parse_provider(name: str, properties: Mapping[str, str]) -> Provider:
+    setting = f"{PROVIDERS}.{name}.class"
+    text = properties.get(setting, "").strip()
+    if not text:
+        raise InvalidConfig(f"{PROVIDERS} has {name}: set {setting} to one of {_known_classes()}")
+    try:
+        kind = ProviderKind(text)
+    except ValueError:
+        raise InvalidConfig(
+            f"{setting} is {text}, but Lograft loads no Java classes: use one of {_known_classes()}"
+        ) from None
+    return Provider(
+        name, kind, _parse_allowed_paths(name, properties), _parse_allowlist(name, properties)
+    )
+
+
+def _parse_allowed_paths(name: str, properties: Mapping[str, str]) -> tuple[str, ...] | None:
+    setting = f"{PROVIDERS}.{name}.param.allowed.paths"
+    paths = split_list(properties.get(setting, ""))
+    for path in paths:
+        if not path.startswith("/"):
+            raise InvalidConfig(f"{setting} has {path}: give absolute paths")
+    return paths or None
+
+
+def _parse_allowlist(name: str, properties: Mapping[str, str]) -> re.Pattern[str] | None:
+    setting = f"{PROVIDERS}.{name}.param.allowlist.pattern"
+    pattern = properties.get(setting)
+    if pattern is None:
+        return None
+    try:
+        return re.compile(pattern)
+    except re.error as error:
+        raise InvalidConfig(f"{setting} is not a regular expression: {error}") from None
+
+
+def _known_classes() -> str:
+    return ", ".join(kind.value for kind in ProviderKind)

@@ -1,0 +1,84 @@
+"""Consistent hashing: a ring on which every node has many points, and a fair way to use it.
+
+Brokers are nodes in `metadata/placement`; members of a consumer group are nodes for the assignor
+`consistent`, on the server (`coordination/assignors_consistent`) and in the client. Where a key
+goes depends on the nodes alone: a node that joins or leaves moves about its own share of the keys.
+"""
+
+from bisect import bisect_right
+from collections.abc import Collection, Iterable, Iterator, Mapping
+from functools import lru_cache
+from hashlib import blake2b
+from itertools import chain, islice
+from math import ceil
+from typing import Final, Generic, TypeVar
+
+N = TypeVar("N", int, str)
+T = TypeVar("T")
+
+#: Points of a group's member on the ring; brokers have more, since there are fewer of them.
+MEMBER_POINTS: Final = 32
+#: How far above the group's average a member may get. Less would make loads more even and let
+#: more partitions move.
+MEMBER_SLACK: Final = 1.1
+
+
+class Ring(Generic[N]):
+    """Nodes at many points each."""
+
+    __slots__ = ("_nodes", "_points")
+
+    def __init__(self, places: Iterable[tuple[int, N]]) -> None:
+        ordered = sorted(places)
+        self._points = [point for point, _ in ordered]
+        self._nodes: list[N] = [node for _, node in ordered]
+
+    def clockwise(self, key: str) -> Iterator[N]:
+        """Once around from the key on; a node comes as often as it has points."""
+        start = bisect_right(self._points, _hash(key))
+        return chain(islice(self._nodes, start, None), islice(self._nodes, start))
+
+    def walk(self, key: str) -> list[N]:
+        """All nodes, each once, in the order in which they stand clockwise of the key."""
+        return list(dict.fromkeys(self.clockwise(key)))
+
+
+def ring_places(kind: str, node: N, count: int) -> tuple[tuple[int, N], ...]:
+    return tuple((_hash(f"{kind} {node} {n}"), node) for n in range(count))
+
+
+def share_partitions(
+    members: Collection[str],
+    partition_counts: Mapping[T, int],
+    subscribers: Mapping[T, Collection[str]],
+) -> dict[str, list[tuple[T, int]]]:
+    """Gives each partition to the next member clockwise that subscribes to its topic and does not
+    have its fair share yet. Topics are taken in the order of `subscribers`."""
+    ring = _member_ring(tuple(sorted(members)))
+    load_max = ceil(sum(partition_counts.values()) / max(1, len(members)) * MEMBER_SLACK)
+    placed: dict[str, list[tuple[T, int]]] = {name: [] for name in members}
+    for topic, names in subscribers.items():
+        if not names:
+            continue
+        wanted = frozenset(names)
+        for partition in range(partition_counts[topic]):
+            clockwise = ring.clockwise(f"{topic} {partition}")
+            near = (n for n in clockwise if n in wanted and len(placed[n]) < load_max)
+            # Few subscribers of a big topic may all have more than their share.
+            name = next(near, None) or min(names, key=lambda n: len(placed[n]))
+            placed[name].append((topic, partition))
+    return placed
+
+
+def member_name(member_id: str, instance_id: str | None) -> str:
+    """The node of a member: a static member keeps its place on the ring when it restarts."""
+    return f"{instance_id is None} {instance_id or member_id}"
+
+
+@lru_cache(maxsize=16)
+def _member_ring(names: tuple[str, ...]) -> Ring[str]:
+    return Ring(place for name in names for place in ring_places("member", name, MEMBER_POINTS))
+
+
+def _hash(key: str) -> int:
+    return int.from_bytes(blake2b(key.encode(), digest_size=8).digest())

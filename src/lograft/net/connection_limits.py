@@ -1,0 +1,216 @@
+"""How many connections a node accepts, and how fast: max.connections and
+max.connection.creation.rate, of the node and of single listeners, and max.connections.per.ip.
+
+The rules are Kafka's (KIP-402, KIP-612). A listener at its limit accepts nothing until a connection
+ends; clients wait in the backlog. The listener between brokers is protected where there are others:
+it has its own limits only, and the least recently active connection of another listener is closed
+in exchange. Only the limit per address refuses connections.
+"""
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from typing import Final, Protocol
+
+from lograft.model.broker_configs import BrokerConfig
+from lograft.model.config_keys import INT_MAX
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ConnectionLimits:
+    connections_max: int = INT_MAX
+    #: Connections per second.
+    creation_rate: int = INT_MAX
+    per_ip_max: int = INT_MAX
+    #: By address.
+    per_ip_overrides: Mapping[str, int] = field(default_factory=dict)
+    #: By listener; the others have no limit of their own.
+    listener_connections_max: Mapping[str, int] = field(default_factory=dict)
+    listener_creation_rates: Mapping[str, int] = field(default_factory=dict)
+    protected_listener: str | None = None
+
+
+def limits_of(
+    config: BrokerConfig, listeners: Iterable[str], *, per_ip_overrides: Mapping[str, int]
+) -> ConnectionLimits:
+    def own_values(setting: str) -> dict[str, int]:
+        texts = {name: config.own_text(setting, listener=name) for name in listeners}
+        return {name: int(text) for name, text in texts.items() if text is not None}
+
+    return ConnectionLimits(
+        connections_max=config.max_connections,
+        creation_rate=config.max_connection_creation_rate,
+        per_ip_max=config.max_connections_per_ip,
+        per_ip_overrides=per_ip_overrides,
+        listener_connections_max=own_values("max.connections"),
+        listener_creation_rates=own_values("max.connection.creation.rate"),
+        protected_listener=config.inter_broker_listener_name,
+    )
+
+
+class RateLimit:
+    """Admits `rate` events per second, and up to one second's worth of them at once."""
+
+    __slots__ = ("_budget", "_updated_ms", "rate")
+
+    def __init__(self, rate: int) -> None:
+        self.rate = rate
+        #: In thousandths of an event: it grows by `rate` each millisecond.
+        self._budget = rate * 1000
+        self._updated_ms: int | None = None
+
+    def wait_ms(self, now_ms: int) -> int:
+        """How long until the next event may happen."""
+        self._refill(now_ms)
+        missing = 1000 - self._budget
+        return 0 if missing <= 0 else -(-missing // self.rate)
+
+    def record(self, now_ms: int) -> None:
+        self._refill(now_ms)
+        self._budget -= 1000
+
+    def _refill(self, now_ms: int) -> None:
+        if self._updated_ms is not None:
+            grown = self._budget + (now_ms - self._updated_ms) * self.rate
+            self._budget = min(grown, self.rate * 1000)
+        self._updated_ms = now_ms
+
+
+class LimitedConnection(Protocol):
+    @property
+    def active_ms(self) -> int: ...
+
+    def close(self) -> None: ...
+
+
+class LimitedListener(Protocol):
+    """A listener that asks before it accepts."""
+
+    def accept_waiting(self) -> None:
+        """Limits or counts changed: the listener may accept again."""
+
+    def open_connections(self) -> Iterable[LimitedConnection]:
+        """Those that are not being closed already."""
+
+
+#: The answer of `wait_ms` while no connection may be accepted until one ends.
+UNTIL_RELEASED: Final = -1
+
+
+class ConnectionQuota:
+    """Counts the connections of the listeners that share the limits."""
+
+    __slots__ = (
+        "_broker_rate",
+        "_counts",
+        "_limits",
+        "_listener_rates",
+        "_listeners",
+        "_per_ip",
+        "_total",
+    )
+
+    def __init__(self, limits: ConnectionLimits | None = None) -> None:
+        self._limits = limits or ConnectionLimits()
+        self._listeners: dict[str, LimitedListener] = {}
+        self._total = 0
+        self._counts: dict[str, int] = {}
+        self._per_ip: dict[str, int] = {}
+        self._broker_rate: RateLimit | None = None
+        self._listener_rates: dict[str, RateLimit] = {}
+        self._set_rates()
+
+    @property
+    def total(self) -> int:
+        return self._total
+
+    @property
+    def limits(self) -> ConnectionLimits:
+        return self._limits
+
+    def add(self, name: str, listener: LimitedListener) -> None:
+        self._listeners[name] = listener
+
+    def remove(self, name: str) -> None:
+        self._listeners.pop(name, None)
+
+    def update(self, limits: ConnectionLimits) -> None:
+        """Limits hold for new connections at once. Of the existing ones, those beyond
+        max.connections are closed."""
+        self._limits = limits
+        self._set_rates()
+        self._close_excess()
+        self._wake()
+
+    def wait_ms(self, listener: str, now_ms: int) -> int:
+        """How long until the listener may accept a connection, or UNTIL_RELEASED."""
+        limits = self._limits
+        if self._counts.get(listener, 0) >= limits.listener_connections_max.get(listener, INT_MAX):
+            return UNTIL_RELEASED
+        is_protected = self._is_protected(listener)
+        # A protected listener may be one beyond the limit while another connection is closed.
+        if self._total >= limits.connections_max + is_protected:
+            return UNTIL_RELEASED
+        return max((rate.wait_ms(now_ms) for rate in self._rates(listener)), default=0)
+
+    def take(self, listener: str, host: str, now_ms: int) -> str | None:
+        """Counts a connection that was accepted; returns why it must be refused, or None."""
+        for rate in self._rates(listener):
+            rate.record(now_ms)
+        held = self._per_ip.get(host, 0)
+        limit = self._limits.per_ip_overrides.get(host, self._limits.per_ip_max)
+        if held >= limit:
+            return f"max.connections.per.ip={limit} is reached for {host}"
+        self._total += 1
+        self._counts[listener] = self._counts.get(listener, 0) + 1
+        self._per_ip[host] = held + 1
+        if self._is_protected(listener):
+            self._close_excess()
+        return None
+
+    def release(self, listener: str, host: str) -> None:
+        self._total -= 1
+        self._counts[listener] -= 1
+        held = self._per_ip[host] - 1
+        if held:
+            self._per_ip[host] = held
+        else:
+            del self._per_ip[host]
+        self._wake()
+
+    def _is_protected(self, listener: str) -> bool:
+        return listener == self._limits.protected_listener and len(self._listeners) > 1
+
+    def _rates(self, listener: str) -> Iterable[RateLimit]:
+        if self._broker_rate is not None and not self._is_protected(listener):
+            yield self._broker_rate
+        if listener in self._listener_rates:
+            yield self._listener_rates[listener]
+
+    def _set_rates(self) -> None:
+        """A rate that did not change keeps what it has counted."""
+        old, rate = self._broker_rate, self._limits.creation_rate
+        if old is None or old.rate != rate:
+            self._broker_rate = None if rate == INT_MAX else RateLimit(rate)
+        before = self._listener_rates
+        self._listener_rates = {
+            name: before[name] if name in before and before[name].rate == rate else RateLimit(rate)
+            for name, rate in self._limits.listener_creation_rates.items()
+        }
+
+    def _close_excess(self) -> None:
+        candidates = [
+            connection
+            for name, listener in self._listeners.items()
+            if not self._is_protected(name)
+            for connection in listener.open_connections()
+        ]
+        protected = sum(count for name, count in self._counts.items() if self._is_protected(name))
+        excess = protected + len(candidates) - self._limits.connections_max
+        if excess > 0:
+            candidates.sort(key=lambda connection: connection.active_ms)
+            for connection in candidates[:excess]:
+                connection.close()
+
+    def _wake(self) -> None:
+        for listener in list(self._listeners.values()):
+            listener.accept_waiting()

@@ -1,0 +1,38 @@
+"""Keeps warnings about connections from flooding the log: anybody may connect, as often as they
+like, and each time for a reason to warn."""
+
+import logging
+from typing import Final
+
+from lograft.model.seams import Clock
+
+_PERIOD_MS: Final = 10_000
+
+
+class RepeatedWarnings:
+    """Logs the first few warnings of ten seconds, and with the next one how many were left out."""
+
+    __slots__ = ("_began_ms", "_clock", "_left_out", "_lines", "_lines_max", "_logger")
+
+    def __init__(self, logger: logging.Logger, clock: Clock, *, lines_max: int = 5) -> None:
+        self._logger = logger
+        self._clock = clock
+        self._lines_max = lines_max
+        self._began_ms: int | None = None
+        self._lines = 0
+        self._left_out = 0
+
+    def warn(self, message: str, *values: object) -> None:
+        now_ms = self._clock.mono_ms()
+        if self._began_ms is None or now_ms - self._began_ms >= _PERIOD_MS:
+            self._began_ms = now_ms
+            self._lines = 0
+        if self._lines >= self._lines_max:
+            self._left_out += 1
+            return
+        self._lines += 1
+        if self._left_out:
+            message += " (%d similar warnings before it were left out)"
+            values = (*values, self._left_out)
+            self._left_out = 0
+        self._logger.warning(message, *values)

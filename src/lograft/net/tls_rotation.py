@@ -1,0 +1,245 @@
+"""The TLS transports of a node, whose certificates can be replaced while it runs.
+
+A dynamic change of a listener's `ssl.*` settings, or the same value set again after its file was
+replaced, makes the node read the stores again. Connections that exist keep their certificate; new
+ones, in both directions, get the new one. A change that would make the node unreachable is
+rejected, by Kafka's rules, and the old certificate stays.
+"""
+
+import logging
+import ssl
+from collections.abc import Collection
+from dataclasses import replace
+from typing import Final, NamedTuple
+
+from lograft.model.broker_configs import LISTENER_PREFIX, BrokerConfig
+from lograft.model.errors import InvalidConfig
+from lograft.model.seams import Transport
+from lograft.net.tls import TlsTransport
+from lograft.net.tls_contexts import TlsParameters, client_context, server_context
+from lograft.net.tls_settings import tls_parameters
+
+#: A handshake of two sides that both run here takes three or four turns.
+_TURNS_MAX: Final = 20
+
+logger = logging.getLogger(__name__)
+
+
+class _Contexts(NamedTuple):
+    """Of one listener; a side that the node does not use has none."""
+
+    parameters: TlsParameters
+    server: ssl.SSLContext | None
+    client: ssl.SSLContext | None
+
+
+class TlsTransports:
+    """One transport for each TLS listener that the node opens or connects to."""
+
+    def __init__(self, below: Transport, config: BrokerConfig) -> None:
+        """Raises InvalidConfig for stores that cannot be used."""
+        self._below = below
+        self._opened = {each.name for each in config.listeners if each.security.uses_tls}
+        self._connected = _connected_to(config)
+        self._contexts: dict[str, _Contexts] = {}
+        self._transports: dict[str, TlsTransport] = {}
+        #: By listener: why its last reload failed, so that it is logged once.
+        self._failures: dict[str, str] = {}
+        for listener in sorted(self._opened | self._connected):
+            contexts = self._build(listener, tls_parameters(config, listener))
+            self._check_peers(listener, config, None, contexts)
+            self._contexts[listener] = contexts
+            self._transports[listener] = TlsTransport(
+                below, server=contexts.server, client=contexts.client
+            )
+
+    def transport(self, listener: str) -> TlsTransport:
+        return self._transports[listener]
+
+    def open(self, listener: str, config: BrokerConfig) -> TlsTransport:
+        """For accepting connections, also at a listener that the node's file does not name. Raises
+        InvalidConfig."""
+        if listener not in self._opened:
+            parameters = tls_parameters(config, listener)
+            server = server_context(parameters)
+            client = client_context(parameters) if listener in self._connected else None
+            transport = self._transports.setdefault(listener, TlsTransport(self._below))
+            transport.server, transport.client = server, client
+            self._contexts[listener] = _Contexts(parameters, server, client)
+            self._opened.add(listener)
+        return self._transports[listener]
+
+    def check_new(self, listener: str, config: BrokerConfig) -> None:
+        """Raises InvalidConfig if a listener that is not open could not open."""
+        server_context(tls_parameters(config, listener))
+
+    def check(self, config: BrokerConfig, named: Collection[str]) -> None:
+        """Raises InvalidConfig if `reload` would reject the TLS settings of `config` that a request
+        sets. Changes nothing. A damaged store of one listener does not prevent other changes."""
+        for listener in self._used(config):
+            prefix = f"{LISTENER_PREFIX}{listener.lower()}.ssl."
+            if any(name.startswith((prefix, "ssl.")) for name in named):
+                self._changed(listener, config)
+
+    @property
+    def failures(self) -> list[str]:
+        """Why listeners do not use their TLS settings, but older ones."""
+        return [
+            f"ssl.* of {reason}; it keeps its old TLS settings"
+            for reason in self._failures.values()
+        ]
+
+    def reload(self, config: BrokerConfig, *, is_start: bool = False) -> None:
+        """Reads the stores again and uses what has changed. A listener whose new settings are
+        rejected keeps its old ones. `is_start`: nothing was served yet with the settings of the
+        file, so that the dynamic settings of earlier runs need not be compatible with them."""
+        self._forget_closed(config)
+        for listener, transport in self._transports.items():
+            try:
+                changed = self._changed(listener, config, is_start=is_start)
+            except InvalidConfig as error:
+                reason = str(error)
+                if self._failures.get(listener) != reason:
+                    self._failures[listener] = reason
+                    logger.error("%s; the listener keeps its old TLS settings", reason)
+                continue
+            self._failures.pop(listener, None)
+            if changed is not None:
+                self._contexts[listener] = changed
+                transport.server, transport.client = changed.server, changed.client
+                if not is_start:
+                    logger.info("listener %s: new connections use the new TLS settings", listener)
+
+    def _changed(
+        self, listener: str, config: BrokerConfig, *, is_start: bool = False
+    ) -> _Contexts | None:
+        """None if nothing has changed. Raises InvalidConfig."""
+        old, parameters = self._contexts[listener], tls_parameters(config, listener)
+        if parameters == old.parameters:
+            return None
+        if not is_start:
+            _check_compatible(config, old.parameters, parameters)
+        new = self._build(listener, parameters)
+        self._check_peers(listener, config, None if is_start else old, new)
+        return new
+
+    def _used(self, config: BrokerConfig) -> list[str]:
+        names = {endpoint.name for endpoint in config.listeners} | self._connected
+        return [listener for listener in self._transports if listener in names]
+
+    def _forget_closed(self, config: BrokerConfig) -> None:
+        """Listeners that dynamic settings have removed may come back with other stores."""
+        for listener in set(self._transports) - set(self._used(config)):
+            del self._transports[listener], self._contexts[listener]
+            self._opened.discard(listener)
+            self._failures.pop(listener, None)
+
+    def _build(self, listener: str, parameters: TlsParameters) -> _Contexts:
+        server = server_context(parameters) if listener in self._opened else None
+        client = client_context(parameters) if listener in self._connected else None
+        return _Contexts(parameters, server, client)
+
+    def _check_peers(
+        self, listener: str, config: BrokerConfig, old: _Contexts | None, new: _Contexts
+    ) -> None:
+        """Raises InvalidConfig if brokers with these contexts could not connect to each other.
+        During a rolling rotation, some have the old ones and some the new ones."""
+        if listener != config.inter_broker_listener_name or new.server is None:
+            return
+        client = _peer_context(new.parameters)
+        pairs = [(new.server, client)]
+        if old is not None and old.server is not None:
+            pairs += [(old.server, client), (new.server, _peer_context(old.parameters))]
+        for server_side, client_side in pairs:
+            _check_handshake(new.parameters.where, server_side, client_side)
+
+
+def _connected_to(config: BrokerConfig) -> set[str]:
+    """The TLS listeners at which the node connects to other nodes."""
+    names = (config.controller_listener_names[0], config.inter_broker_listener_name)
+    security = config.listener_security
+    return {name for name in names if name in security and security[name].uses_tls}
+
+
+def _check_compatible(config: BrokerConfig, old: TlsParameters, new: TlsParameters) -> None:
+    """Stores can be replaced, but not added or removed, and the new certificate needs the names of
+    the old one, unless the node's file allows other names."""
+    where = new.where
+    if old.key_store is None and new.key_store is not None:
+        raise InvalidConfig(f"{where}a key store cannot be added without a restart")
+    if old.key_store is not None and new.key_store is None:
+        raise InvalidConfig(f"{where}the key store cannot be removed without a restart")
+    if old.trust_store is None and new.trust_store is not None:
+        raise InvalidConfig(f"{where}a trust store cannot be added without a restart")
+    if old.key_store is None or new.key_store is None or old.key_store == new.key_store:
+        return
+    old_names = _names_of(old.where, old.key_store.source, old.key_store.chain[0])
+    new_names = _names_of(where, new.key_store.source, new.key_store.chain[0])
+    if not config.value("ssl.allow.dn.changes") and old_names[0].lower() != new_names[0].lower():
+        raise InvalidConfig(
+            f"{where}the distinguished name of the new certificate, {new_names[0]}, differs from"
+            f" that of the old one, {old_names[0]}: use a certificate with the old name, or set"
+            " ssl.allow.dn.changes=true in the node's file and restart it"
+        )
+    missing = sorted(old_names[1] - new_names[1])
+    if not config.value("ssl.allow.san.changes") and missing:
+        raise InvalidConfig(
+            f"{where}the new certificate lacks subject alternative names of the old one,"
+            f" {', '.join(missing)}: use a certificate with all the old names, or set"
+            " ssl.allow.san.changes=true in the node's file and restart it"
+        )
+
+
+def _names_of(where: str, source: str, der: bytes) -> tuple[str, set[str]]:
+    """The distinguished name and the subject alternative names of a certificate."""
+    from cryptography import x509
+
+    try:
+        certificate = x509.load_der_x509_certificate(der)
+        subject = certificate.subject.rfc4514_string()
+        extension = certificate.extensions.get_extension_for_class(x509.SubjectAlternativeName)
+    except x509.ExtensionNotFound:
+        return subject, set()
+    except ValueError as error:
+        raise InvalidConfig(
+            f"{where}{source} has a certificate that is not valid: {error}"
+        ) from None
+    return subject, {f"{type(name).__name__}:{name.value}" for name in extension.value}
+
+
+def _peer_context(parameters: TlsParameters) -> ssl.SSLContext:
+    """As the client context, but for handshakes in memory, in which no side has a host name."""
+    return client_context(replace(parameters, endpoint_identification=""))
+
+
+def _check_handshake(where: str, server: ssl.SSLContext, client: ssl.SSLContext) -> None:
+    """Raises InvalidConfig if two sides with these contexts could not connect."""
+    to_server, to_client = ssl.MemoryBIO(), ssl.MemoryBIO()
+    accepting = server.wrap_bio(to_server, to_client, server_side=True)
+    connecting = client.wrap_bio(to_client, to_server)
+    unfinished = [connecting, accepting]
+    try:
+        for _turn in range(_TURNS_MAX):
+            for side in list(unfinished):
+                try:
+                    side.do_handshake()
+                except ssl.SSLWantReadError:
+                    continue
+                unfinished.remove(side)
+            if not unfinished:
+                # In TLS 1.3 the server's verdict on the client comes after its handshake.
+                _expect_no_data(connecting)
+                return
+    except ssl.SSLError as error:
+        raise InvalidConfig(
+            f"{where}brokers could not connect to each other, since a certificate is not trusted or"
+            f" no TLS version or cipher suite is common to both sides ({error})"
+        ) from None
+    raise InvalidConfig(f"{where}a TLS handshake with the new settings does not end")
+
+
+def _expect_no_data(side: ssl.SSLObject) -> None:
+    try:
+        side.read(1)
+    except ssl.SSLWantReadError:
+        pass

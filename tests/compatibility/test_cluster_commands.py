@@ -1,0 +1,160 @@
+"""Commands on three real nodes of which some are down."""
+
+import json
+import time
+from collections.abc import Callable, Iterator
+from typing import Any, Final
+
+import pytest
+
+from lograft.cli.output import count
+from tests.compatibility import conftest
+from tests.compatibility.clusters import Cluster
+from tests.compatibility.command_line import done, lograft
+
+NewName = Callable[[], str]
+SECONDS_MAX: Final = 60.0
+
+pytestmark = [pytest.mark.clients, pytest.mark.timeout(240)]
+
+
+@pytest.fixture(scope="module")
+def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
+    settings = {"auto.create.topics.enable": "false"}
+    made = Cluster.of("lograft", tmp_path_factory.mktemp("cluster"), settings=settings)
+    conftest.running.extend(made.servers)
+    with made.started():
+        yield made
+    for server in made.servers:
+        conftest.running.remove(server)
+
+
+def quorum_finding(cluster: Cluster) -> dict[str, str]:
+    shown = lograft("doctor", "-b", cluster.bootstrap, "--json")
+    findings: list[dict[str, str]] = json.loads(shown.out)["findings"]
+    (found,) = (one for one in findings if one["what"].startswith("the quorum has"))
+    return found
+
+
+def test_doctor_finds_a_controller_that_was_killed(cluster: Cluster) -> None:
+    assert quorum_finding(cluster)["verdict"] == "good"
+    leader = json.loads(done("quorum", "describe", "-b", cluster.bootstrap, "--json").out)["leader"]
+    killed = next(one for one in (1, 2, 3) if one != leader)
+    cluster.node(killed).kill()
+    up = cluster.node(leader).bootstrap
+    try:
+        deadline = time.monotonic() + SECONDS_MAX
+        while (found := quorum_finding(cluster))["verdict"] == "good":
+            assert time.monotonic() < deadline
+        assert f"controller {killed} has not fetched for " in found["what"]
+        assert f"{cluster.node(killed).controller} does not accept connections" in found["what"]
+        assert f"1 registered broker offline: {killed}" in lograft("doctor", "-b", up).out
+    finally:
+        cluster.node(killed).start()
+    cluster.wait_joined()
+    assert quorum_finding(cluster)["verdict"] == "good"
+
+
+@pytest.mark.parametrize("tool", ["produce", "kafka-console-producer"])
+def test_a_producer_says_what_it_waits_for(cluster: Cluster, new_topic: NewName, tool: str) -> None:
+    topic = new_topic()
+    where = ("--bootstrap-server", cluster.bootstrap)
+    done(
+        *("kafka-topics", *where, "--create", "--topic", topic),
+        *("--replica-assignment", "3", "--config", "min.insync.replicas=1"),
+    )
+    timeouts = ("delivery.timeout.ms=5000", "request.timeout.ms=2000", "linger.ms=0")
+    given = {
+        "produce": ("produce", topic, *where, *(f"--setting={one}" for one in timeouts)),
+        "kafka-console-producer": (
+            *("kafka-console-producer", "--topic", topic, *where),
+            *(f"--command-property={one}" for one in timeouts),
+        ),
+    }
+    cluster.node(3).kill()
+    try:
+        shown = lograft(*given[tool], text="value\n")
+    finally:
+        cluster.node(3).start()
+    cluster.wait_joined()
+    assert shown.code == 1
+    first, *_, last = shown.err.splitlines()
+    assert first.endswith(
+        f"waiting for a leader of {topic}-0: start one of the brokers 3; giving up after 5 s"
+        " (delivery.timeout.ms)"
+    )
+    assert f"{topic}-0 were not acknowledged within delivery.timeout.ms" in last
+    assert not shown.out
+
+
+def test_a_topic_that_does_not_exist_is_named_at_once(cluster: Cluster, new_topic: NewName) -> None:
+    topic = new_topic()
+    shown = lograft(
+        *("produce", topic, "value", "-b", cluster.bootstrap, "--setting", "max.block.ms=3000")
+    )
+    assert shown.code == 1
+    assert f"waiting for topic {topic}, which does not exist" in shown.err
+
+
+@pytest.mark.parametrize("mode", ["isr", "raft"])
+def test_the_broker_that_leads_is_chosen(cluster: Cluster, new_topic: NewName, mode: str) -> None:
+    topic = new_topic()
+    where = ("-b", cluster.bootstrap)
+    config = ("--config", f"replication.mode={mode}")
+    done("topics", "create", topic, *where, "-p", "3", "-r", "3", *config)
+
+    def partitions() -> list[dict[str, Any]]:
+        (described,) = json.loads(done("topics", "describe", topic, *where, "--json").out)
+        return list(described["partitions"])
+
+    def is_ready() -> bool:
+        return all(
+            one["leader"] > 0 and one["mode"] == mode and len(one["isr"]) == 3
+            for one in partitions()
+        )
+
+    wait_until(is_ready)
+    done("produce", topic, "before", *where)
+    for leader in (1, 2, 3):
+        before = [one["leader"] for one in partitions()]
+        shown = done("topics", "elect", topic, "--leader", str(leader), *where)
+        assert [one["leader"] for one in partitions()] == [leader] * 3
+        kept = before.count(leader)
+        assert shown.out == (
+            f"Broker {leader} now leads {count(3 - kept, 'partition')}; it led"
+            f" {count(kept, 'partition')} already.\n"
+        )
+    done("topics", "elect", f"{topic}:1", "--leader", "2", *where)
+    assert [one["leader"] for one in partitions()] == [3, 2, 3]
+    done("produce", topic, "after", *where)
+    assert sorted(done("consume", topic, *where, "--value-only").lines) == ["after", "before"]
+
+    missing = lograft("topics", "elect", topic, "--leader", "9", *where)
+    assert (missing.code, "Broker 9 is no replica" in missing.err) == (1, True)
+    for wrong in (("--leader", "1"), (topic, "--leader", "1", "--unclean")):
+        assert lograft("topics", "elect", *wrong, *where).code == 2
+
+
+def test_a_broker_that_is_offline_cannot_be_chosen(cluster: Cluster, new_topic: NewName) -> None:
+    topic = new_topic()
+    where = ("-b", cluster.bootstrap)
+    done("topics", "create", topic, *where, "-p", "1", "-r", "3")
+    cluster.node(3).kill()
+    try:
+        wait_until(lambda: "3" in _offline(cluster))
+        shown = lograft("topics", "elect", topic, "--leader", "3", *where)
+        assert (shown.code, bool(shown.err)) == (1, True)
+    finally:
+        cluster.node(3).start()
+    cluster.wait_joined()
+
+
+def _offline(cluster: Cluster) -> set[str]:
+    shown = json.loads(done("cluster", "describe", "-b", cluster.bootstrap, "--json").out)
+    return {str(one["id"]) for one in shown["cluster"]["brokers"] if one["is_fenced"]}
+
+
+def wait_until(is_true: Callable[[], bool]) -> None:
+    deadline = time.monotonic() + SECONDS_MAX
+    while not is_true():
+        assert time.monotonic() < deadline, "the condition did not become true in time"

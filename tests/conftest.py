@@ -1,0 +1,68 @@
+"""Fails a test file that leaves clients running: they would go on connecting to servers that have
+been stopped, and print that into whatever runs next."""
+
+import gc
+import threading
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Final
+
+import pytest
+
+#: The first thread of every librdkafka client, as the kernel names it.
+LIBRDKAFKA_THREAD: Final = "rdk:main"
+#: Threads of kafka-python, and of lograft.client.blocking.
+PYTHON_THREADS: Final = (
+    "kafka-",
+    "lograft producer",
+    "lograft consumer",
+    "lograft administrator",
+)
+CLOSING_SECONDS_MAX: Final = 10.0
+
+
+def client_threads() -> dict[int, str]:
+    """Names of the threads that clients run in this process, by the kernel's thread ids."""
+    found = {
+        thread.native_id: thread.name
+        for thread in threading.enumerate()
+        if thread.native_id is not None and thread.name.startswith(PYTHON_THREADS)
+    }
+    for task in Path("/proc/self/task").glob("*/comm"):
+        try:
+            name = task.read_text().strip()
+        except OSError:
+            continue  # It has just ended.
+        if name == LIBRDKAFKA_THREAD:
+            found[int(task.parent.name)] = name
+    return found
+
+
+@pytest.fixture(scope="session", autouse=True)
+def _no_clients_are_left_at_the_end() -> Iterator[None]:
+    """Of fixtures that all test files share."""
+    yield
+    _check_closed(set())
+
+
+@pytest.fixture(scope="module", autouse=True)
+def _no_clients_are_left() -> Iterator[None]:
+    # Clients of fixtures that all test files share are older than this one.
+    before = set(client_threads())
+    yield
+    _check_closed(before)
+
+
+def _check_closed(expected: set[int]) -> None:
+    deadline = time.monotonic() + CLOSING_SECONDS_MAX
+    while left := client_threads().keys() - expected:
+        # A client whose call failed is in a cycle with the traceback of its exception.
+        gc.collect()
+        if time.monotonic() > deadline:
+            pytest.fail(
+                f"the tests leave {len(left)} clients running: close them, or let a context"
+                " manager do it",
+                pytrace=False,
+            )
+        time.sleep(0.01)

@@ -1,0 +1,142 @@
+"""Every setting does what its row in the tables says: code reads the used ones, and no others."""
+
+import ast
+import re
+from collections.abc import Collection, Iterator, Mapping
+from functools import cache
+from pathlib import Path
+from typing import Final
+
+import pytest
+
+from lograft.metadata.resource_configs import CLIENT_METRICS_CONFIGS, GROUP_CONFIGS
+from lograft.model.broker_config_table import BROKER_CONFIGS, DYNAMIC_BROKER_CONFIGS
+from lograft.model.config_keys import ConfigKey, Used
+from lograft.model.topic_configs import TOPIC_CONFIGS, TOPIC_SYNONYMS
+from tools.generate_settings import OUTPUT, page
+
+ROOT: Final = Path(__file__).parents[2] / "src" / "lograft"
+#: Rooms that do not serve: what they read decides nothing about a node.
+OTHER_ROOMS: Final = ("cli", "client", "console", "simulation", "spark", "testing")
+#: Modules that define, check or show settings without acting on them.
+DEFINITIONS: Final = (
+    "metadata/resource_configs.py",
+    "model/broker_config_docs.py",
+    "model/broker_config_table.py",
+    "model/broker_configs.py",
+    "model/config_effects.py",
+    "model/config_resolution.py",
+    "model/dynamic_configs.py",
+    "model/topic_config_docs.py",
+    "model/topic_configs.py",
+)
+#: Expressions that have the fields of a BrokerConfig or TopicConfig as their attributes.
+CONFIG_OBJECT: Final = re.compile(r"(config|settings|rules|static|defaults)(\(\))?$")
+#: Settings whose field in TopicConfig has another name.
+COMPUTED_FIELDS: Final = {
+    "cleanup.policy": "cleanup_compact",
+    "internal.segment.bytes": "segment_bytes",
+    "message.timestamp.type": "message_timestamp_log_append",
+}
+#: Settings that are read under a name which the code puts together, with the place.
+COMPUTED_NAMES: Final = {
+    **{
+        f"group.consumer.{bound}.{rest}": "resource_configs.py: limits of the groups' own settings"
+        for bound in ("min", "max")
+        for rest in ("assignment.interval.ms", "heartbeat.interval.ms", "session.timeout.ms")
+    },
+}
+TABLES: Final = {
+    "broker": BROKER_CONFIGS | DYNAMIC_BROKER_CONFIGS,
+    "topic": TOPIC_CONFIGS,
+    "group": GROUP_CONFIGS,
+    "client metrics": CLIENT_METRICS_CONFIGS,
+}
+
+
+def find_reads(source: str) -> Iterator[str]:
+    """The names of settings, and of fields that stand for settings, that the source reads."""
+    tree = ast.parse(source)
+    keys = {id(key) for node in ast.walk(tree) if isinstance(node, ast.Dict) for key in node.keys}
+    for node in ast.walk(tree):
+        match node:
+            case ast.Attribute(value=owner, attr=field, ctx=ast.Load()):
+                if CONFIG_OBJECT.search(ast.unparse(owner)):
+                    yield field
+            # The keys of a dict give settings a value.
+            case ast.Constant(value=str(name)) if id(node) not in keys:
+                yield name
+
+
+@cache
+def find_production_reads() -> frozenset[str]:
+    files = (
+        file
+        for file in ROOT.rglob("*.py")
+        if (path := file.relative_to(ROOT).as_posix()) not in DEFINITIONS
+        and not path.startswith(OTHER_ROOMS)
+    )
+    return frozenset(read for file in files for read in find_reads(file.read_text()))
+
+
+def is_read(name: str, reads: Collection[str]) -> bool:
+    if name in reads or name in COMPUTED_NAMES:
+        return True
+    # The settings of groups and of client metrics have no typed form.
+    has_field = name in TABLES["broker"] or name in TOPIC_CONFIGS
+    return has_field and COMPUTED_FIELDS.get(name, name.replace(".", "_")) in reads
+
+
+def wrong_rows(keys: Mapping[str, ConfigKey], reads: Collection[str]) -> list[str]:
+    """The settings whose effect is not what the code does."""
+    stands_in_for = {
+        synonym: topic_name
+        for topic_name, synonyms in TOPIC_SYNONYMS.items()
+        for synonym, _ in synonyms
+    }
+    wrong = []
+    for name, key in keys.items():
+        found = is_read(name, reads) or is_read(stands_in_for.get(name, name), reads)
+        if found and not isinstance(key.effect, Used):
+            wrong.append(f"{name} is read: remove its effect from the table")
+        if not found and isinstance(key.effect, Used):
+            wrong.append(f"{name} is not read: give it an effect in the table")
+    return wrong
+
+
+@pytest.mark.parametrize("kind", TABLES)
+def test_production_code_reads_the_used_settings_and_no_others(kind: str) -> None:
+    assert wrong_rows(TABLES[kind], find_production_reads()) == []
+
+
+def test_a_row_that_disagrees_with_the_code_is_found() -> None:
+    keys = {name: BROKER_CONFIGS[name] for name in ("num.io.threads", "num.partitions")}
+    assert wrong_rows(keys, {"num_partitions"}) == []
+    assert wrong_rows(keys, {"num_partitions", "num_io_threads"}) == [
+        "num.io.threads is read: remove its effect from the table"
+    ]
+    assert wrong_rows(keys, ()) == ["num.partitions is not read: give it an effect in the table"]
+
+
+@pytest.mark.parametrize(
+    ("source", "reads"),
+    [
+        ("self._logs.config.num_partitions", {"num_partitions"}),
+        ("config().num_partitions", {"num_partitions"}),
+        ("topic.num_partitions", set()),
+        ("config.num_partitions = 3", set()),
+        ("config.text('num.partitions', listener=name)", {"text", "num.partitions"}),
+        ("defaults = {'num.partitions': count}", set()),
+    ],
+)
+def test_what_counts_as_reading_a_setting(source: str, reads: set[str]) -> None:
+    assert set(find_reads(source)) == reads
+
+
+def test_names_that_the_code_puts_together_are_not_read_otherwise() -> None:
+    """Else they do not belong to the exceptions any more."""
+    assert find_production_reads().isdisjoint(COMPUTED_NAMES)
+
+
+def test_the_page_of_settings_is_up_to_date() -> None:
+    assert OUTPUT.read_text() == page(), "run python -m tools.generate_settings"

@@ -1,0 +1,23 @@
+import pytest
+
+from lograft.model.errors import ErrorCode
+from lograft.wire.messages.create_delegation_token import (
+    CreateDelegationTokenRequest,
+    CreateDelegationTokenResponse,
+)
+from tests.unit.broker.bench import Bench, run
+
+
+@pytest.mark.parametrize("role", ["broker", "controller"])
+@pytest.mark.parametrize("version", [1, 2, 3])
+def test_anonymous_clients_get_no_token(version: int, role: str) -> None:
+    async def scenario(bench: Bench) -> None:
+        request = CreateDelegationTokenRequest(max_lifetime_ms=1000)
+        response = await bench.ask(request, version, CreateDelegationTokenResponse, role=role)
+        assert response.error_code == ErrorCode.delegation_token_request_not_allowed
+        assert (response.principal_type, response.principal_name) == ("User", "ANONYMOUS")
+        assert response.token_requester_principal_name == ("ANONYMOUS" if version >= 3 else "")
+        assert response.max_timestamp_ms == -1
+        assert not response.hmac
+
+    run(scenario)

@@ -1,0 +1,22 @@
+import pytest
+
+from lograft.model.errors import ErrorCode
+from lograft.wire.messages.delete_acls import (
+    DeleteAclsFilter,
+    DeleteAclsRequest,
+    DeleteAclsResponse,
+)
+from tests.unit.broker.bench import Bench, run
+
+
+@pytest.mark.parametrize("role", ["broker", "controller"])
+@pytest.mark.parametrize("version", [1, 2, 3])
+def test_every_filter_is_rejected(version: int, role: str) -> None:
+    async def scenario(bench: Bench) -> None:
+        request = DeleteAclsRequest(filters=[DeleteAclsFilter(), DeleteAclsFilter()])
+        response = await bench.ask(request, version, DeleteAclsResponse, role=role)
+        codes = [one.error_code for one in response.filter_results]
+        assert codes == [ErrorCode.security_disabled] * 2
+        assert all(one.error_message for one in response.filter_results)
+
+    run(scenario)

@@ -1,0 +1,19 @@
+import pytest
+
+from lograft.model.errors import ErrorCode
+from lograft.wire.messages.describe_delegation_token import (
+    DescribeDelegationTokenRequest,
+    DescribeDelegationTokenResponse,
+)
+from tests.unit.broker.bench import Bench, run
+
+
+@pytest.mark.parametrize("version", [1, 2, 3])
+def test_anonymous_clients_see_no_tokens(version: int) -> None:
+    async def scenario(bench: Bench) -> None:
+        request = DescribeDelegationTokenRequest(owners=None)
+        response = await bench.ask(request, version, DescribeDelegationTokenResponse)
+        assert response.error_code == ErrorCode.delegation_token_request_not_allowed
+        assert response.tokens == []
+
+    run(scenario)

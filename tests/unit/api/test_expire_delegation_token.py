@@ -1,0 +1,20 @@
+import pytest
+
+from lograft.model.errors import ErrorCode
+from lograft.wire.messages.expire_delegation_token import (
+    ExpireDelegationTokenRequest,
+    ExpireDelegationTokenResponse,
+)
+from tests.unit.broker.bench import Bench, run
+
+
+@pytest.mark.parametrize("role", ["broker", "controller"])
+@pytest.mark.parametrize("version", [1, 2])
+def test_anonymous_clients_have_no_token(version: int, role: str) -> None:
+    async def scenario(bench: Bench) -> None:
+        request = ExpireDelegationTokenRequest(hmac=b"secret")
+        response = await bench.ask(request, version, ExpireDelegationTokenResponse, role=role)
+        assert response.error_code == ErrorCode.delegation_token_request_not_allowed
+        assert response.expiry_timestamp_ms == -1
+
+    run(scenario)

@@ -1,0 +1,19 @@
+import pytest
+
+from lograft.model.errors import ErrorCode
+from lograft.wire.messages.sasl_authenticate import (
+    SaslAuthenticateRequest,
+    SaslAuthenticateResponse,
+)
+from tests.unit.broker.bench import Bench, run
+
+
+@pytest.mark.parametrize("version", [0, 1, 2])
+def test_the_answer_names_the_listener(version: int) -> None:
+    async def scenario(bench: Bench) -> None:
+        request = SaslAuthenticateRequest(auth_bytes=b"\0alice\0secret")
+        response = await bench.ask(request, version, SaslAuthenticateResponse)
+        assert response.error_code == ErrorCode.illegal_sasl_state
+        assert "PLAINTEXT does not use SASL" in (response.error_message or "")
+
+    run(scenario)

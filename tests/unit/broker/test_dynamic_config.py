@@ -1,0 +1,168 @@
+"""Dynamic settings take effect while the broker runs: everything that reads one asks the current
+config."""
+
+from collections.abc import Callable
+from typing import Any, Final
+
+import pytest
+
+from lograft.client.admin import Admin, ConfigChange, NewTopic, Operation, broker_resource
+from lograft.metadata.types import ResourceType
+from lograft.model.broker_config_table import DYNAMIC_BROKER_CONFIGS
+from lograft.model.config_keys import ConfigType, Used
+from lograft.model.topic_configs import TOPIC_SYNONYMS
+from lograft.model.types import Epoch, Offset
+from lograft.node import Node
+from lograft.testing import VirtualCluster
+from lograft.wire.records.config_record import ConfigRecord
+from tests.unit.client.administering.playing import play
+
+#: Valid values that differ from the defaults, where a type alone does not give one.
+SAMPLES: Final = {
+    "compression.gzip.level": "5",
+    "compression.type": "lz4",
+    "log.cleaner.min.cleanable.ratio": "0.25",
+    "log.cleanup.policy": "compact",
+    "log.message.timestamp.type": "LogAppendTime",
+    "min.insync.replicas": "2",
+    "compression.lz4.level": "7",
+    "compression.zstd.level": "7",
+}
+#: Broker settings that are the defaults of topics.
+TOPIC_DEFAULTS: Final = {
+    synonym: topic_setting
+    for topic_setting, synonyms in TOPIC_SYNONYMS.items()
+    for synonym, _ in synonyms
+    if synonym in DYNAMIC_BROKER_CONFIGS
+    and isinstance(DYNAMIC_BROKER_CONFIGS[synonym].effect, Used)
+}
+#: What follows the other settings, as code that acts on them sees it.
+READERS: Final[dict[str, tuple[str, Callable[[Node], Any]]]] = {
+    "auto.create.partitions.enable": (
+        "true",
+        lambda node: node.broker.config.auto_create_partitions_enable,
+    ),
+    "cordoned.log.dirs": ("*", lambda node: node.broker.logs.config.cordoned_log_dirs),
+    "log.cleaner.backoff.ms": ("77", lambda node: node.broker.logs.config.log_cleaner_backoff_ms),
+    "log.cleaner.dedupe.buffer.size": (
+        "7000000",
+        lambda node: node.broker.logs.config.log_cleaner_dedupe_buffer_size,
+    ),
+    "log.cleaner.io.max.bytes.per.second": (
+        "7000000",
+        lambda node: node.broker.logs.config.log_cleaner_io_max_bytes_per_second,
+    ),
+    "lograft.client.telemetry": (
+        "true",
+        lambda node: node.broker.config.lograft_client_telemetry,
+    ),
+    "producer.id.expiration.ms": (
+        "7000",
+        lambda node: node.broker.logs.config.producer_id_expiration_ms,
+    ),
+    "follower.replication.throttled.rate": (
+        "7",
+        lambda node: node.broker.config.text("follower.replication.throttled.rate"),
+    ),
+    "group.consumer.assignment.interval.ms": (
+        "77",
+        lambda node: node.broker.config.group_consumer_assignment_interval_ms,
+    ),
+    "auto.create.partitions.max": (
+        "7",
+        lambda node: node.broker.config.auto_create_partitions_max,
+    ),
+    "replica.alter.log.dirs.io.max.bytes.per.second": (
+        "7",
+        lambda node: node.broker.config.text("replica.alter.log.dirs.io.max.bytes.per.second"),
+    ),
+    "transaction.partition.verification.enable": (
+        "false",
+        lambda node: node.broker.config.transaction_partition_verification_enable,
+    ),
+    "leader.replication.throttled.rate": ("7", lambda node: node.broker.replicas.sending.rate),
+}
+
+
+#: Settings whose effect other tests show, with the place.
+ELSEWHERE: Final = {
+    "config.providers": "static only: see test_config_providers.py",
+    "listener.security.protocol.map": "net/test_listener_set.py",
+    "listeners": "net/test_listener_set.py",
+    "max.connection.creation.rate": "net/test_connection_limits.py",
+    "max.connections": "net/test_listener_set.py",
+    "max.connections.per.ip": "net/test_connection_limits.py",
+    "max.connections.per.ip.overrides": "net/test_listener_set.py",
+}
+
+
+def test_every_dynamic_setting_with_an_effect_has_a_test() -> None:
+    used = {name for name, key in DYNAMIC_BROKER_CONFIGS.items() if isinstance(key.effect, Used)}
+    # TLS is in net/test_tls_rotation.py.
+    used = {name for name in used if not name.startswith("ssl.")}
+    assert used - set(TOPIC_DEFAULTS) - set(READERS) - set(ELSEWHERE) == set()
+
+
+def sample(name: str) -> str:
+    key = DYNAMIC_BROKER_CONFIGS[name]
+    if name in SAMPLES:
+        return SAMPLES[name]
+    if key.type is ConfigType.BOOLEAN:
+        return "false" if key.default == "true" else "true"
+    return "7654321"
+
+
+def test_every_topic_default_reaches_open_partitions() -> None:
+    async def scenario(cluster: VirtualCluster, admin: Admin) -> None:
+        await admin.create_topics([NewTopic("t", partitions=1, replicas=1)])
+        broker = cluster.node(1).broker
+        (partition,) = broker.partitions
+        for name in TOPIC_DEFAULTS:
+            before = partition.config
+            changes = [ConfigChange(name, sample(name))]
+            await admin.alter_configs({broker_resource(): changes})
+            await cluster.wait_for(lambda before=before: partition.config != before)
+            assert partition.log is not None
+            assert partition.log.config == partition.config == broker.topic_config("t")
+
+    assert len(TOPIC_DEFAULTS) > 15
+    play(scenario)
+
+
+@pytest.mark.parametrize("name", READERS)
+def test_readers_of_a_setting_follow_it(name: str) -> None:
+    text, read = READERS[name]
+
+    async def scenario(cluster: VirtualCluster, admin: Admin) -> None:
+        node = cluster.node(1)
+        before = read(node)
+        await admin.alter_configs({broker_resource(1): [ConfigChange(name, text)]})
+        await cluster.wait_for(lambda: read(node) != before)
+        change = ConfigChange(name, None, Operation.delete)
+        await admin.alter_configs({broker_resource(1): [change]})
+        await cluster.wait_for(lambda: read(node) == before)
+
+    play(scenario)
+
+
+def test_an_invalid_stored_value_is_logged_once(caplog: pytest.LogCaptureFixture) -> None:
+    async def scenario(cluster: VirtualCluster, admin: Admin) -> None:
+        broker = cluster.node(1).broker
+        record = ConfigRecord(
+            resource_type=ResourceType.broker,
+            resource_name="1",
+            name="message.max.bytes",
+            value="rubbish",
+        )
+        broker.on_committed(Offset(broker.image.offset), Epoch(broker.image.epoch), [record])
+        for value in ("5000", "6000"):
+            change = ConfigChange("log.retention.ms", value)
+            await admin.alter_configs({broker_resource(): [change]})
+            await cluster.wait_for(
+                lambda value=value: broker.config.topic_defaults.retention_ms == int(value)
+            )
+
+    play(scenario)
+    logged = [message for message in caplog.messages if "message.max.bytes" in message]
+    assert len(logged) == 1
+    assert "skipping the per-broker value of message.max.bytes" in logged[0]

@@ -1,0 +1,228 @@
+"""Interceptors, partitioners and listeners of the program's own."""
+
+import asyncio
+from collections.abc import Awaitable, Callable
+from itertools import pairwise
+from typing import Any
+
+import pytest
+
+from lograft.client.cluster_view import ClusterResource, ClusterView
+from lograft.client.consumer import Consumer
+from lograft.client.errors import (
+    BufferFull,
+    Closed,
+    RecordTooLargeToSend,
+    SerializationFailed,
+    TimedOut,
+    WrongUse,
+)
+from lograft.client.producer import Producer
+from lograft.client.producing.interceptors import Outgoing
+from lograft.client.types import Acknowledged, TopicPartition
+from lograft.testing import VirtualCluster
+
+Scenario = Callable[[VirtualCluster, Producer], Awaitable[None]]
+
+
+def play(scenario: Scenario, settings: dict[str, Any]) -> None:
+    async def main(cluster: VirtualCluster) -> None:
+        await cluster.test_client("admin").create_topic("t", partitions=3)
+        servers = ",".join(map(str, cluster.bootstrap()))
+        async with Producer(
+            {"bootstrap.servers": servers, **settings}, runtime=cluster.client_runtime()
+        ) as producer:
+            await scenario(cluster, producer)
+
+    properties = {"auto.create.topics.enable": "false"}
+    VirtualCluster(nodes=1, seed=3, properties=properties).play(main)
+
+
+class Seeing:
+    """What on_acknowledgement was told: an offset, or the kind of the error."""
+
+    def __init__(self) -> None:
+        self.sent = 0
+        self.told: list[int | type[Exception]] = []
+
+    def on_send(self, record: Outgoing) -> Outgoing:
+        self.sent += 1
+        return record
+
+    def on_acknowledgement(
+        self, acknowledged: Acknowledged | None, error: Exception | None
+    ) -> None:
+        self.told.append(acknowledged.offset if acknowledged else type(error))  # type: ignore[arg-type]
+
+
+def test_interceptors_hear_of_records_that_never_come_into_the_buffer() -> None:
+    seeing = Seeing()
+
+    async def scenario(cluster: VirtualCluster, producer: Producer) -> None:
+        with pytest.raises(WrongUse, match="not known yet"):
+            producer.send_nowait("t", b"early")
+        await producer.send("t", b"good", partition=0)
+        with pytest.raises(SerializationFailed):
+            await producer.send("t", {1, 2, 3})
+        with pytest.raises(RecordTooLargeToSend):
+            await producer.enqueue("t", b"x" * 10_000)
+        with pytest.raises(TimedOut):
+            await producer.send("missing", b"v")
+        for _ in range(4):
+            producer.send_nowait("t", b"x" * 1_000, partition=1)
+        with pytest.raises(BufferFull):
+            producer.send_nowait("t", b"x" * 1_000, partition=1)
+        assert seeing.told[:6] == [
+            WrongUse,
+            0,
+            SerializationFailed,
+            RecordTooLargeToSend,
+            TimedOut,
+            BufferFull,
+        ]
+        seen = seeing.sent
+        waiting = asyncio.ensure_future(producer.send("missing", b"v"))
+        await cluster.wait_for(lambda: seeing.sent > seen)
+        waiting.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await waiting
+        await producer.flush()
+        # Every record that was seen has an end, and one only.
+        assert len(seeing.told) == seeing.sent
+        assert seeing.told.count(Closed) == 1
+
+    settings = {"interceptor.classes": [seeing], "max.block.ms": 500, "linger.ms": 60_000}
+    limits = {"max.request.size": 5_000, "buffer.memory": 5_000, "delivery.timeout.ms": 120_000}
+
+    play(scenario, {**settings, **limits})
+
+
+class Choosing:
+    """Keeps to a partition until a batch of it is full; notes what it was told."""
+
+    def __init__(self) -> None:
+        self.chosen = 0
+        self.seen: list[tuple[Any, ...]] = []
+        self.batches: list[tuple[str, int]] = []
+
+    def partition(
+        self,
+        topic: str,
+        key: Any,
+        key_bytes: bytes | None,
+        value: Any,
+        value_bytes: bytes | None,
+        cluster: ClusterView,
+    ) -> int:
+        available = [one.partition for one in cluster.available_partitions(topic)]
+        brokers = sorted(cluster.brokers)
+        self.seen.append((topic, key, key_bytes, value, value_bytes, available, brokers))
+        assert cluster.partition_count(topic) == len(cluster.partitions(topic)) == 3
+        assert cluster.partition_count("unknown") == 0
+        assert cluster.cluster_id
+        return self.chosen
+
+    def on_new_batch(self, topic: str, cluster: ClusterView, previous_partition: int) -> None:
+        assert cluster.partition_count(topic) == 3
+        self.batches.append((topic, previous_partition))
+        self.chosen = (previous_partition + 1) % 3
+
+
+def test_a_partitioner_sees_the_record_and_the_cluster_and_new_batches() -> None:
+    choosing = Choosing()
+
+    async def scenario(cluster: VirtualCluster, producer: Producer) -> None:
+        one = await producer.send("t", 7, key="k")
+        assert choosing.seen[0] == ("t", "k", b"k", 7, b"7", [0, 1, 2], [1])
+        # It would have opened a batch in partition 0: asked again, it chose the next one.
+        assert choosing.batches == [("t", 0)]
+        assert one.partition == 1
+        deliveries = await producer.send_many("t", range(100, 130))
+        places = [delivery.partition for delivery in await deliveries]
+        changes = [places[0], *(b for a, b in pairwise(places) if a != b)]
+        # Batches of several records, in partitions that take turns.
+        assert 1 < len(changes) < len(places)
+        assert all(b == (a + 1) % 3 for a, b in pairwise(changes))
+        elsewhere = await producer.send("t", 8, partition=2)
+        assert elsewhere.partition == 2
+        assert not any(seen[3] == 8 for seen in choosing.seen)
+
+    settings = {
+        "partitioner.class": choosing,
+        "value.serializer": lambda topic, value: str(value).encode(),
+        "batch.size": 200,
+        "linger.ms": 5,
+    }
+    play(scenario, settings)
+
+
+class Listening:
+    """A serializer, deserializer, interceptor or partitioner that wants to know the cluster."""
+
+    def __init__(self) -> None:
+        self.clusters: list[str | None] = []
+
+    def on_update(self, cluster: ClusterResource) -> None:
+        self.clusters.append(cluster.cluster_id)
+
+    def __call__(self, topic: str, value: Any) -> Any:
+        return value
+
+    def partition(self, *record: Any) -> int:
+        return 0
+
+    def on_send(self, record: Outgoing) -> Outgoing:
+        return record
+
+    def on_acknowledgement(self, *told: Any) -> None:
+        pass
+
+    def on_consume(self, records: Any) -> Any:
+        return records
+
+    def on_commit(self, offsets: Any) -> None:
+        pass
+
+
+class Failing(Listening):
+    def on_update(self, cluster: ClusterResource) -> None:
+        raise RuntimeError("no")
+
+
+def test_whoever_listens_learns_the_cluster_id_with_every_update() -> None:
+    names = ("key.serializer", "value.serializer", "partitioner.class")
+    listening = {name: Listening() for name in names}
+    intercepting = Listening()
+    settings = {
+        **listening,
+        "interceptor.classes": [Failing(), intercepting, intercepting],
+        "max.block.ms": 500,
+    }
+
+    async def scenario(cluster: VirtualCluster, producer: Producer) -> None:
+        await producer.send("t", b"v", key=b"k")
+        heard = [one.clusters for one in (*listening.values(), intercepting)]
+        (cluster_id,) = set(heard[0])
+        assert cluster_id
+        assert all(clusters == heard[0] for clusters in heard)
+        before = len(intercepting.clusters)
+        with pytest.raises(TimedOut):
+            await producer.prepare("missing")
+        assert len(intercepting.clusters) > before
+        reading = {name: Listening() for name in ("key.deserializer", "value.deserializer")}
+        interceptor = Listening()
+        async with Consumer(
+            {
+                "bootstrap.servers": ",".join(map(str, cluster.bootstrap())),
+                "interceptor.classes": [interceptor],
+                **reading,
+            },
+            runtime=cluster.client_runtime(),
+        ) as consumer:
+            consumer.assign([TopicPartition("t", 0)])
+            consumer.seek_to_beginning()
+            assert await consumer.poll(timeout_ms=10_000)
+        for one in (*reading.values(), interceptor):
+            assert set(one.clusters) == {cluster_id}
+
+    play(scenario, settings)

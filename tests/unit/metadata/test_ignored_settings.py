@@ -1,0 +1,26 @@
+from lograft.metadata.ignored_settings import find_ignored_settings
+from lograft.metadata.types import ResourceType
+from lograft.wire.records.config_record import ConfigRecord
+from lograft.wire.records.no_op_record import NoOpRecord
+
+
+def record(resource_type: ResourceType, owner: str, name: str, value: str | None) -> ConfigRecord:
+    return ConfigRecord(resource_type=resource_type, resource_name=owner, name=name, value=value)
+
+
+def test_settings_without_effect_are_named_with_their_owner() -> None:
+    records = [
+        NoOpRecord(),
+        record(ResourceType.topic, "a", "local.retention.ms", "5"),
+        record(ResourceType.topic, "a", "retention.ms", "5"),
+        record(ResourceType.topic, "b", "local.retention.ms", "-2"),
+        record(ResourceType.topic, "b", "remote.log.copy.disable", None),
+        record(ResourceType.group, "g", "share.session.timeout.ms", "50000"),
+        record(ResourceType.group, "g", "consumer.session.timeout.ms", "50000"),
+        # The broker reports its own settings.
+        record(ResourceType.broker, "1", "num.io.threads", "16"),
+    ]
+    assert find_ignored_settings(records) == [
+        "local.retention.ms of topic a",
+        "share.session.timeout.ms of group g",
+    ]

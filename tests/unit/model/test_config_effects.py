@@ -1,0 +1,63 @@
+import pytest
+
+from lograft.model.broker_configs import keys_of
+from lograft.model.config_effects import check_supported, describe_effect, find_without_effect
+from lograft.model.config_keys import USED, NoEffect, Unsupported
+from lograft.model.errors import InvalidConfig
+
+
+def find(values: dict[str, str]) -> tuple[str, ...]:
+    return find_without_effect(keys_of(values), values)
+
+
+def test_settings_without_effect_are_found_by_name() -> None:
+    values = {
+        "num.io.threads": "16",
+        "num.network.threads": " 3 ",
+        "background.threads": "10",
+        "num.partitions": "5",
+        "unknown": "1",
+        "listener.name.internal.sasl.jaas.config": "secret",
+        "metric.reporters": "",
+    }
+    assert find(values) == (
+        "listener.name.internal.sasl.jaas.config",
+        "metric.reporters",
+        "num.io.threads",
+    )
+
+
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [
+        ("authorizer.class.name", "org.apache.kafka.metadata.authorizer.StandardAuthorizer"),
+        ("remote.log.storage.system.enable", "TRUE"),
+        ("listener.name.internal.ssl.engine.factory.class", "org.example.Factory"),
+    ],
+)
+def test_an_unsupported_setting_is_rejected_by_name(name: str, value: str) -> None:
+    with pytest.raises(InvalidConfig, match=f"^{name} is not supported by Lograft: .*Remove"):
+        check_supported(keys_of([name]), {name: value})
+
+
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [
+        ("authorizer.class.name", ""),
+        ("remote.log.storage.system.enable", "false"),
+        (
+            "principal.builder.class",
+            "org.apache.kafka.common.security.authenticator.DefaultKafkaPrincipalBuilder",
+        ),
+        ("num.io.threads", "16"),
+        ("num.partitions", "5"),
+    ],
+)
+def test_what_is_off_or_the_default_is_accepted(name: str, value: str) -> None:
+    check_supported(keys_of([name]), {name: value})
+
+
+def test_an_effect_is_described_in_a_sentence() -> None:
+    assert describe_effect(USED) is None
+    assert describe_effect(NoEffect("there is none")) == "No effect in Lograft: there is none."
+    assert describe_effect(Unsupported("no")) == "Not supported by Lograft: no."

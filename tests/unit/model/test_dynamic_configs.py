@@ -1,0 +1,222 @@
+"""Dynamic settings: what is rejected, and what is skipped without harming the others."""
+
+import pytest
+
+from lograft.model.broker_configs import BrokerConfig, broker_config
+from lograft.model.config_keys import ConfigSource
+from lograft.model.dynamic_configs import (
+    CHANGE_CHECKS,
+    ResolvedConfig,
+    check_change,
+    resolve_dynamic,
+    validate_dynamic,
+    value_problem,
+)
+from lograft.model.errors import InvalidConfig, InvalidInput
+from lograft.model.listeners import SecurityProtocol
+
+BROKER, DEFAULT = ConfigSource.DYNAMIC_BROKER, ConfigSource.DYNAMIC_DEFAULT_BROKER
+LISTENERS = "PLAINTEXT://:9092,CONTROLLER://:9093"
+MAP = "PLAINTEXT:PLAINTEXT,CONTROLLER:PLAINTEXT"
+
+
+def node(**settings: str) -> BrokerConfig:
+    return broker_config(
+        {
+            "process.roles": "broker,controller",
+            "node.id": "1",
+            "listeners": LISTENERS,
+            "listener.security.protocol.map": MAP,
+            "controller.listener.names": "CONTROLLER",
+            "controller.quorum.bootstrap.servers": "localhost:9093",
+            "log.dirs": "/data",
+        }
+        | settings
+    )
+
+
+def skipped(static: BrokerConfig, default: dict[str, str], broker: dict[str, str]) -> set[str]:
+    resolved = resolve_dynamic(static, default=default, broker=broker)
+    return {f"{value.source.name}:{value.name}" for value in resolved.skipped}
+
+
+def rejection(
+    broker: dict[str, str],
+    *,
+    static: BrokerConfig | None = None,
+    stored: dict[str, str] | None = None,
+    named: list[str] | None = None,
+) -> str | None:
+    """Why the change from `stored` to `broker` is rejected."""
+    static = static or node()
+    current = resolve_dynamic(static, default={}, broker=stored or {})
+    try:
+        check_change(
+            static,
+            current,
+            default={},
+            broker=broker,
+            named=[(BROKER, name) for name in (list(broker) if named is None else named)],
+            checks=CHANGE_CHECKS,
+        )
+    except InvalidInput as error:
+        return str(error)
+    return None
+
+
+def test_one_invalid_value_leaves_the_others_in_force() -> None:
+    resolved = resolve_dynamic(
+        node(),
+        default={"message.max.bytes": "x", "log.retention.ms": "5", "node.id": "9"},
+        broker={"log.cleaner.dedupe.buffer.size": "1000", "num.io.threads": "11"},
+    )
+    assert resolved.config.topic_defaults.retention_ms == 5
+    assert resolved.config.num_io_threads == 11
+    assert resolved.config.log_cleaner_dedupe_buffer_size == 128 << 20
+    assert resolved.config.node_id == 1
+    reasons = {(value.source, value.name): value.reason for value in resolved.skipped}
+    assert reasons.keys() == {
+        (DEFAULT, "message.max.bytes"),
+        (DEFAULT, "node.id"),
+        (BROKER, "log.cleaner.dedupe.buffer.size"),
+    }
+    assert "Not a number" in reasons[DEFAULT, "message.max.bytes"]
+    assert "1 MiB" in reasons[BROKER, "log.cleaner.dedupe.buffer.size"]
+
+
+def test_of_contradicting_values_the_fewest_are_skipped() -> None:
+    # Either of the two alone would be valid with the other's default; this broker's goes first.
+    threads, buffer = "log.cleaner.threads", "log.cleaner.dedupe.buffer.size"
+    assert skipped(node(), {threads: "4"}, {buffer: "2000000"}) == {f"DYNAMIC_BROKER:{buffer}"}
+    assert skipped(node(), {buffer: "2000000"}, {threads: "4"}) == {f"DYNAMIC_BROKER:{threads}"}
+    # The cluster's value is invalid too: without this broker's it would take its place.
+    assert skipped(node(), {buffer: "5"}, {buffer: "6"}) == {
+        f"DYNAMIC_BROKER:{buffer}",
+        f"DYNAMIC_DEFAULT_BROKER:{buffer}",
+    }
+    # This broker's value repairs what is invalid for all.
+    assert skipped(node(), {buffer: "5"}, {buffer: "3000000"}) == set()
+
+
+def test_an_unknown_name_is_kept() -> None:
+    resolved = resolve_dynamic(node(), default={"custom": "1"}, broker={})
+    assert resolved.config.dynamic_default == {"custom": "1"}
+    assert resolved.skipped == ()
+
+
+def test_listeners_follow_and_what_is_advertised_does_not() -> None:
+    values = {
+        "listeners": f"{LISTENERS},EXTRA://:9094",
+        "listener.security.protocol.map": f"{MAP},EXTRA:PLAINTEXT",
+    }
+    config, skipped_values = resolve_dynamic(node(), default={}, broker=values)
+    assert skipped_values == ()
+    assert [endpoint.name for endpoint in config.listeners] == ["PLAINTEXT", "CONTROLLER", "EXTRA"]
+    assert config.listener_security["EXTRA"] is SecurityProtocol.PLAINTEXT
+    assert [endpoint.name for endpoint in config.advertised_listeners] == ["PLAINTEXT"]
+
+
+@pytest.mark.parametrize(
+    "listener_map",
+    [
+        MAP.replace("PLAINTEXT:PLAINTEXT", "PLAINTEXT:SSL"),
+        "PLAINTEXT:PLAINTEXT",
+        "rubbish",
+        "PLAINTEXT:NOSUCH,CONTROLLER:PLAINTEXT",
+    ],
+)
+def test_invalid_protocol_maps_are_skipped(listener_map: str) -> None:
+    name = "listener.security.protocol.map"
+    assert skipped(node(), {}, {name: listener_map}) == {f"DYNAMIC_BROKER:{name}"}
+
+
+@pytest.mark.parametrize(
+    ("name", "text", "reason"),
+    [
+        ("ssl.keystore.location", "/store.pem", "only per-listener"),
+        ("max.connections", "0", "at least 1"),
+        ("listener.name.x.max.connection.creation.rate", "0", "at least 1"),
+        ("max.connections.per.ip.overrides", "x", "host:count"),
+        ("metric.reporters", "no.such.Reporter", "unknown class"),
+        ("principal.builder.class", "no.such.Builder", "not supported"),
+        ("listener.name.x.ssl.engine.factory.class", "no.such.Factory", "not supported"),
+        ("log.flush.interval.ms", "-5", "at least 0"),
+        ("sasl.kerberos.service.name", "${file:/secrets:name}", "in the configuration file only"),
+        ("listener.name.x.ssl.key.password", "a${env:SECRET}", "in the configuration file only"),
+        ("no.such.setting", "${env:SECRET}", "in the configuration file only"),
+        ("config.providers", "env", "cannot be set dynamically"),
+        ("config.providers.env.class", "Provider", "cannot be set dynamically"),
+    ],
+)
+def test_values_that_no_broker_applies(name: str, text: str, reason: str) -> None:
+    assert reason in (value_problem(name, text, whole_cluster=False) or "")
+
+
+@pytest.mark.parametrize(
+    ("name", "text"),
+    [
+        ("listener.name.x.max.connections", "5"),
+        ("listener.name.x.num.network.threads", "5"),
+        ("metric.reporters", ""),
+        ("log.retention.ms", "-2"),
+        ("no.such.setting", "${HOME}"),
+    ],
+)
+def test_values_that_all_brokers_may_have(name: str, text: str) -> None:
+    assert value_problem(name, text, whole_cluster=True) is None
+
+
+def test_deleting_an_invalid_value_is_allowed() -> None:
+    validate_dynamic({}, changed_names=["num.partitions"], whole_cluster=True)
+
+
+def test_a_change_counts_only_against_what_it_names() -> None:
+    stored = {"log.cleaner.dedupe.buffer.size": "1000"}
+    fine = stored | {"log.retention.ms": "5"}
+    assert rejection(fine, stored=stored, named=["log.retention.ms"]) is None
+    assert "1 MiB" in (rejection(stored, stored=stored) or "")
+    assert rejection({}, stored=stored, named=[]) is None
+
+
+def test_deleting_a_value_that_another_needs_is_rejected() -> None:
+    stored = {"max.connections.per.ip": "0", "max.connections.per.ip.overrides": "h:1"}
+    left = {"max.connections.per.ip": "0"}
+    reason = rejection(left, stored=stored, named=["max.connections.per.ip.overrides"])
+    assert "overrides" in (reason or "")
+
+
+@pytest.mark.parametrize(
+    ("values", "is_valid"),
+    [
+        ({"num.io.threads": "16"}, True),
+        ({"num.io.threads": "17"}, False),
+        ({"num.io.threads": "3"}, False),
+        ({"listener.name.plaintext.num.network.threads": "7"}, False),
+        ({"listener.name.plaintext.num.network.threads": "6"}, True),
+        ({"log.cleaner.threads": "0"}, False),
+        ({"log.local.retention.ms": "-1"}, False),
+        ({"log.local.retention.ms": "604800001"}, False),
+        ({"log.local.retention.ms": "604800000"}, True),
+        ({"cordoned.log.dirs": "/other"}, False),
+        ({"cordoned.log.dirs": "/data"}, True),
+        ({"group.consumer.assignment.interval.ms": "100000000"}, False),
+        ({"listeners": "CONTROLLER://:9093"}, False),
+    ],
+)
+def test_changes_of_one_broker(values: dict[str, str], is_valid: bool) -> None:
+    assert (rejection(values) is None) == is_valid
+
+
+def test_a_check_of_the_node_may_reject() -> None:
+    def refuse(old: BrokerConfig, new: BrokerConfig) -> None:
+        raise InvalidConfig(f"{old.num_io_threads} to {new.num_io_threads}")
+
+    with pytest.raises(InvalidInput, match="8 to 9"):
+        check_change(
+            node(),
+            ResolvedConfig(node()),
+            default={},
+            broker={"num.io.threads": "9"},
+            named=[(BROKER, "num.io.threads")],
+            checks=[refuse],
+        )

@@ -1,0 +1,159 @@
+"""Listeners that dynamic settings open and close, and limits that follow them, on real sockets."""
+
+import asyncio
+import re
+import socket
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+
+import pytest
+
+from lograft.model.broker_configs import BrokerConfig, broker_config, with_dynamic
+from lograft.model.seams import Address, Channel
+from lograft.net.listener_set import ListenerSet, resolve_hosts
+from lograft.net.sockets import SocketTransport
+from lograft.runtime.system import system_runtime
+from lograft.runtime.workers import ThreadWorkers
+from tests.unit.net.test_serving import framed, make_echo
+from tests.unit.net.watching import Collector, RunOnLoop
+
+PLAIN = "PLAINTEXT://127.0.0.1:0,CONTROLLER://127.0.0.1:0"
+MAP = "PLAINTEXT:PLAINTEXT,CONTROLLER:PLAINTEXT,EXTRA:PLAINTEXT"
+
+
+def node() -> BrokerConfig:
+    return broker_config(
+        {
+            "process.roles": "broker,controller",
+            "node.id": "1",
+            "listeners": PLAIN,
+            "advertised.listeners": "PLAINTEXT://127.0.0.1:0",
+            "listener.security.protocol.map": MAP,
+            "controller.listener.names": "CONTROLLER",
+            "controller.quorum.bootstrap.servers": "localhost:9093",
+        }
+    )
+
+
+@asynccontextmanager
+async def listening(config: BrokerConfig) -> AsyncIterator[ListenerSet]:
+    workers = ThreadWorkers()
+    async with asyncio.TaskGroup() as group:
+        runtime = system_runtime(transport=SocketTransport(), workers=workers, task_group=group)
+        listeners = ListenerSet(
+            runtime,
+            config,
+            handlers=lambda _: make_echo,
+            transport_of=lambda _, __: runtime.transport,
+        )
+        await listeners.open()
+        listeners.serve("broker")
+        yield listeners
+        await listeners.stop()
+    workers.close()
+
+
+class Client:
+    """One connection; `echo` returns when it has got an answer."""
+
+    def __init__(self, channel: Channel) -> None:
+        self.channel = channel
+        self.collector = Collector()
+        channel.start(self.collector)
+
+    @classmethod
+    async def connect(cls, address: Address) -> "Client":
+        return cls(await SocketTransport().connect(address, timeout_ms=5000))
+
+    async def echo(self) -> None:
+        self.channel.send([framed(b"x")])
+        await self.collector.wait_bytes(5)
+
+
+async def wait_until_open(listeners: ListenerSet, name: str, *, is_open: bool = True) -> None:
+    async with asyncio.timeout(5):
+        while (name in listeners.addresses) != is_open:
+            await asyncio.sleep(0.001)
+
+
+def test_a_listener_opens_and_closes_while_others_go_on(on_loop: RunOnLoop) -> None:
+    async def main() -> None:
+        config = node()
+        async with listening(config) as listeners:
+            before = await Client.connect(listeners.addresses["PLAINTEXT"])
+            texts = {"listeners": f"{PLAIN},EXTRA://127.0.0.1:0"}
+            listeners.follow(with_dynamic(config, default={}, broker=texts))
+            await wait_until_open(listeners, "EXTRA")
+            address = listeners.addresses["EXTRA"]
+            extra = await Client.connect(address)
+            await extra.echo()
+            listeners.follow(config)
+            await wait_until_open(listeners, "EXTRA", is_open=False)
+            await extra.collector.wait_closed()
+            with pytest.raises(ConnectionRefusedError):
+                await Client.connect(address)
+            await before.echo()
+            before.channel.abort()
+
+    on_loop(main())
+
+
+def test_a_listener_that_cannot_open_harms_nothing(
+    on_loop: RunOnLoop, caplog: pytest.LogCaptureFixture
+) -> None:
+    async def main() -> None:
+        config = node()
+        with socket.create_server(("127.0.0.1", 0)) as other:
+            port = other.getsockname()[1]
+            async with listening(config) as listeners:
+                # A second listener would protect the first, which then took one connection more.
+                texts = {
+                    "listeners": f"{PLAIN},EXTRA://127.0.0.1:{port}",
+                    "max.connections": "1",
+                }
+                listeners.follow(with_dynamic(config, default={}, broker=texts))
+                async with asyncio.timeout(5):
+                    while "cannot open" not in caplog.text:
+                        await asyncio.sleep(0.001)
+                first, second = [
+                    await Client.connect(listeners.addresses["PLAINTEXT"]) for _ in range(2)
+                ]
+                await first.echo()
+                with pytest.raises(TimeoutError):
+                    async with asyncio.timeout(0.2):
+                        await second.echo()
+                listeners.follow(config)
+                await second.echo()
+                first.channel.abort()
+                second.channel.abort()
+
+    on_loop(main())
+    assert re.search(r"listener EXTRA://127.0.0.1:\d+ cannot open: .*in use", caplog.text)
+
+
+def test_the_address_of_an_open_listener_stays(
+    on_loop: RunOnLoop, caplog: pytest.LogCaptureFixture
+) -> None:
+    async def main() -> None:
+        config = node()
+        async with listening(config) as listeners:
+            address = listeners.addresses["PLAINTEXT"]
+            texts = {"listeners": PLAIN.replace(":0", ":7", 1)}
+            listeners.follow(with_dynamic(config, default={}, broker=texts))
+            async with asyncio.timeout(5):
+                while "stays at" not in caplog.text:
+                    await asyncio.sleep(0.001)
+            assert listeners.addresses["PLAINTEXT"] == address
+
+    on_loop(main())
+
+
+def test_overrides_by_host_name(on_loop: RunOnLoop, caplog: pytest.LogCaptureFixture) -> None:
+    async def main() -> None:
+        found = await resolve_hosts({"localhost": 2, "0:0:0:0:0:0:0:1": 3, "no.such.invalid": 4})
+        assert found["127.0.0.1"] == 2
+        assert found["::1"] == 3
+        assert set(found) == {"127.0.0.1", "::1"}
+
+    on_loop(main())
+    assert "no.such.invalid" in caplog.text

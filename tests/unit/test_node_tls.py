@@ -1,0 +1,153 @@
+"""TLS between real nodes and clients, whose certificates are replaced while they run."""
+
+import socket
+import ssl
+import time
+from pathlib import Path
+
+import pytest
+
+from lograft.client import BrokerError, ConfigChange, broker_resource
+from lograft.client.blocking import Admin, Producer
+from lograft.model.errors import ErrorCode
+from lograft.testing import Cluster
+from tests.unit.net.certificates import Authority, Identity
+
+#: Between brokers and for clients; named so by Cluster, but with TLS here.
+PREFIX = "listener.name.plaintext.ssl."
+CONTROLLER_PREFIX = "listener.name.controller.ssl."
+
+
+class TlsNodes:
+    """A cluster whose listeners all use TLS and demand certificates, with stores in one folder."""
+
+    def __init__(self, folder: Path, nodes: int) -> None:
+        self.nodes = nodes
+        self.key_file, self.trust_file = folder / "node.pem", folder / "trust.pem"
+        self.authority = Authority()
+        self.identity = self.write(self.authority.issue())
+        self.trust_file.write_text(self.authority.pem)
+        self.cluster = Cluster(
+            nodes,
+            properties={
+                "listener.security.protocol.map": "PLAINTEXT:SSL,CONTROLLER:SSL",
+                "ssl.keystore.type": "PEM",
+                "ssl.keystore.location": str(self.key_file),
+                "ssl.truststore.type": "PEM",
+                "ssl.truststore.location": str(self.trust_file),
+                "ssl.client.auth": "required",
+                "min.insync.replicas": str(nodes),
+            },
+        )
+
+    def write(self, identity: Identity) -> Identity:
+        self.key_file.write_text(identity.pem())
+        return identity
+
+    def client_settings(self) -> dict[str, str]:
+        return {
+            "bootstrap.servers": self.cluster.bootstrap_servers,
+            "security.protocol": "SSL",
+            "ssl.truststore.location": str(self.trust_file),
+            "ssl.keystore.location": str(self.key_file),
+        }
+
+    def tell_of_new_files(self, store: str) -> None:
+        """Sets the location that is set already, on each broker and for each listener."""
+        path = str(self.key_file if store == "keystore" else self.trust_file)
+        changes = [
+            ConfigChange(f"{prefix}{store}.{name}", value)
+            for prefix in (PREFIX, CONTROLLER_PREFIX)
+            for name, value in (("type", "PEM"), ("location", path))
+        ]
+        with Admin(self.client_settings()) as admin:
+            for node_id in range(1, self.nodes + 1):
+                admin.alter_configs({broker_resource(node_id): changes})
+
+    def served(self, node_id: int, listener: str = "PLAINTEXT") -> bytes:
+        """The certificate of a new connection."""
+        where = self.cluster.ask(node_id, lambda node: node.addresses)[listener]
+        context = ssl.create_default_context(cafile=str(self.trust_file))
+        context.load_cert_chain(self.key_file)
+        with (
+            socket.create_connection((where.host, where.port), timeout=10) as connection,
+            context.wrap_socket(connection, server_hostname="localhost") as channel,
+        ):
+            certificate = channel.getpeercert(binary_form=True)
+        assert certificate is not None
+        return certificate
+
+
+def der(identity: Identity) -> bytes:
+    return ssl.PEM_cert_to_DER_cert(identity.certificate_pem())
+
+
+def test_a_new_certificate_is_served_at_once_and_connections_continue(tmp_path: Path) -> None:
+    nodes = TlsNodes(tmp_path, 1)
+    with nodes.cluster as cluster, Producer(nodes.client_settings()) as producer:
+        cluster.create_topic("t")
+        assert producer.send("t", "before").offset == 0
+        assert nodes.served(1) == der(nodes.identity)
+        second = nodes.write(nodes.authority.issue())
+        # A new file alone changes nothing.
+        assert nodes.served(1) == der(nodes.identity)
+        nodes.tell_of_new_files("keystore")
+        told = time.monotonic()
+        assert nodes.served(1) == nodes.served(1, "CONTROLLER") == der(second)
+        assert time.monotonic() - told < 1
+        assert producer.send("t", "after").offset == 1
+
+
+def test_a_rejected_change_leaves_the_old_certificate(tmp_path: Path) -> None:
+    nodes = TlsNodes(tmp_path, 1)
+    with nodes.cluster, Admin(nodes.client_settings()) as admin:
+        change = ConfigChange(f"{PREFIX}keystore.location", str(tmp_path / "nowhere.pem"))
+        with pytest.raises(BrokerError, match=r"nowhere\.pem cannot be read: No such") as rejected:
+            admin.alter_configs({broker_resource(1): [change]})
+        assert rejected.value.code is ErrorCode.invalid_request
+        assert nodes.served(1) == der(nodes.identity)
+        found = admin.describe_configs([broker_resource(1)], names=[change.name])
+        assert found[broker_resource(1)] == {}
+
+
+def test_a_store_that_was_lost_after_it_was_set(tmp_path: Path) -> None:
+    nodes = TlsNodes(tmp_path, 1)
+    with nodes.cluster, Admin(nodes.client_settings()) as admin:
+        broker = broker_resource(1)
+        second = tmp_path / "second.pem"
+        second.write_text(nodes.authority.issue().pem())
+        change = ConfigChange(f"{PREFIX}keystore.location", str(second))
+        kind = ConfigChange(f"{PREFIX}keystore.type", "PEM")
+        admin.alter_configs({broker: [change, kind]})
+        served = nodes.served(1)
+        second.unlink()
+        admin.alter_configs({broker: [ConfigChange("log.cleaner.threads", "2")]})
+        with pytest.raises(BrokerError, match=r"second\.pem cannot be read"):
+            admin.alter_configs({broker: [change]})
+        assert nodes.served(1) == served
+        (failure,) = admin.describe_skipped_configs([1])[1]
+        assert failure.startswith("ssl.* of listener PLAINTEXT: ssl.keystore.location: ")
+
+
+def test_brokers_move_to_another_authority_step_by_step(tmp_path: Path) -> None:
+    nodes = TlsNodes(tmp_path, 2)
+    other = Authority("another ca")
+    with nodes.cluster as cluster:
+        cluster.create_topic("t", replication_factor=2)
+        with Producer(nodes.client_settings()) as producer:
+            assert producer.send("t", "first").offset == 0
+            nodes.trust_file.write_text(nodes.authority.pem + other.pem)
+            nodes.tell_of_new_files("truststore")
+            second = nodes.write(other.issue())
+            nodes.tell_of_new_files("keystore")
+            nodes.trust_file.write_text(other.pem)
+            nodes.tell_of_new_files("truststore")
+            # Over the connections of the old authority.
+            assert producer.send("t", "second").offset == 1
+        for listener in ("PLAINTEXT", "CONTROLLER"):
+            assert nodes.served(1, listener) == nodes.served(2, listener) == der(second)
+        # The other node has to connect again to a node that was never restarted, and the reverse.
+        cluster.stop(2)
+        cluster.start(2)
+        with Producer(nodes.client_settings()) as producer:
+            assert producer.send("t", "third").offset == 2
