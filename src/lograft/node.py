@@ -17,24 +17,24 @@ from uuid import UUID
 
 from lograft.api.router import Router
 from lograft.broker.broker import Broker
-from lograft.broker.controller import Controller
-from lograft.broker.controller_link import ControllerLink
-from lograft.broker.directory_assignment import DirectoryAssigner
-from lograft.broker.formatting import check_identities
-from lograft.broker.idle_records import IdleRecords
-from lograft.broker.leader_balancer import LeaderBalancer
-from lograft.broker.metadata_loading import load_metadata
-from lograft.broker.mode_switcher import ModeSwitcher
-from lograft.broker.peers import Peers
-from lograft.broker.producer_ids import ProducerIds
-from lograft.broker.raft_driver import RaftDriver
-from lograft.broker.registration import (
+from lograft.broker.control.controller import Controller
+from lograft.broker.control.directory_assignment import DirectoryAssigner
+from lograft.broker.control.idle_records import IdleRecords
+from lograft.broker.control.leader_balancer import LeaderBalancer
+from lograft.broker.control.mode_switcher import ModeSwitcher
+from lograft.broker.control.registration import (
     CONTROLLER_REGISTRATION_VERSIONS,
     BrokerRegistration,
     controller_registration_request,
 )
-from lograft.broker.snapshotting import Snapshotter
-from lograft.broker.voter_upkeep import VoterUpkeep
+from lograft.broker.coordinators.producer_ids import ProducerIds
+from lograft.broker.links.controller_link import ControllerLink
+from lograft.broker.links.peers import Peers
+from lograft.broker.quorum.formatting import check_identities
+from lograft.broker.quorum.metadata_loading import load_metadata
+from lograft.broker.quorum.raft_driver import RaftDriver
+from lograft.broker.quorum.snapshotting import Snapshotter
+from lograft.broker.quorum.voter_upkeep import VoterUpkeep
 from lograft.consensus.types import VoterEndpoint
 from lograft.metadata.brokers import CORDONED_LOG_DIRS_SINCE
 from lograft.metadata.types import Endpoint as RegisteredEndpoint

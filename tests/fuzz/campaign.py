@@ -12,7 +12,7 @@ from typing import NamedTuple
 from uuid import UUID
 
 from lograft.api.router import Session, served_apis
-from lograft.broker.metadata_loading import load_metadata
+from lograft.broker.quorum.metadata_loading import load_metadata
 from lograft.metadata.image import MetadataImage
 from lograft.model.errors import ErrorCode
 from lograft.model.exchange import Answer, CloseConnection, Waiting

@@ -9,7 +9,7 @@ from typing import Any, TypeVar, cast
 
 from lograft.api.router import Router, Session
 from lograft.broker.broker import Broker
-from lograft.broker.formatting import FormatRequest, Standalone, format_directories
+from lograft.broker.quorum.formatting import FormatRequest, Standalone, format_directories
 from lograft.metadata.image import MetadataImage
 from lograft.model.broker_configs import BrokerConfig, broker_config
 from lograft.model.exchange import Answer, Waiting

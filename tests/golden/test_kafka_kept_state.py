@@ -2,7 +2,7 @@
 
 import pytest
 
-from lograft.broker.coordinator_records import Written, read_log
+from lograft.broker.coordinators.coordinator_records import Written, read_log
 from lograft.coordination.group_shard import GroupShard
 from lograft.metadata.image import MetadataImage
 from lograft.metadata.types import ResourceType

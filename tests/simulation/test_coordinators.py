@@ -4,7 +4,7 @@ import asyncio
 
 import pytest
 
-from lograft.broker.coordinator_runtime import key_hash
+from lograft.broker.coordinators.coordinator_runtime import key_hash
 from lograft.model.errors import ErrorCode
 from lograft.model.types import OFFSETS_TOPIC, ReplicationMode
 from lograft.simulation.client import NotSent, OutcomeUnknown

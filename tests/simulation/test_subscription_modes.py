@@ -7,7 +7,7 @@ from typing import TypeVar
 
 import pytest
 
-from lograft.broker.coordinator_runtime import key_hash
+from lograft.broker.coordinators.coordinator_runtime import key_hash
 from lograft.model.errors import ErrorCode
 from lograft.model.seams import Address
 from lograft.model.types import OFFSETS_TOPIC

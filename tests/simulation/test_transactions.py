@@ -6,7 +6,7 @@ from typing import Any, NamedTuple, TypeVar
 
 import pytest
 
-from lograft.broker.coordinator_runtime import key_hash
+from lograft.broker.coordinators.coordinator_runtime import key_hash
 from lograft.model.errors import ErrorCode
 from lograft.model.seams import FileSlice
 from lograft.model.types import TRANSACTIONS_TOPIC, ReplicationMode

@@ -30,6 +30,17 @@ MAY_IMPORT = {
     "testing": EVERYTHING,
     "node": EVERYTHING,
 }
+#: The packages of broker/, each with those of its neighbours that it may import. All may import
+#: broker/errors.py; broker/broker.py joins them.
+BROKER_PACKAGES = {
+    "links": set(),
+    "quorum": {"links"},
+    "control": {"broker", "links", "quorum"},
+    "partitions": set(),
+    "logs": {"links", "partitions"},
+    "replicas": {"links", "logs", "partitions", "quorum"},
+    "coordinators": {"broker", "control", "links", "partitions"},
+}
 PURE = CORES
 IMPURE_MODULES = {"asyncio", "os", "socket", "time", "random", "threading", "ssl", "subprocess"}
 #: Only these rooms may touch the operating system; all else goes through model/seams.py.
@@ -67,6 +78,23 @@ def test_imports_go_down_only(file: Path) -> None:
     assert room in MAY_IMPORT, f"{room} is a new room: give it a row in MAY_IMPORT"
     strangers = rooms_imported(file) - MAY_IMPORT[room] - {room, "__version__"}
     assert not strangers, f"{room}/ may not import {sorted(strangers)}"
+
+
+@pytest.mark.parametrize("package", BROKER_PACKAGES)
+def test_packages_of_the_broker_import_each_other_as_the_table_says(package: str) -> None:
+    may_import = BROKER_PACKAGES[package] | {package, "errors"}
+    for file in (SOURCE / "broker" / package).glob("*.py"):
+        neighbours = {
+            module.split(".")[2]
+            for module in modules_imported(file)
+            if module.startswith("lograft.broker.")
+        }
+        assert not neighbours - may_import, f"{file.name} may not import {neighbours - may_import}"
+
+
+def test_every_package_of_the_broker_has_a_row() -> None:
+    packages = {path.parent.name for path in (SOURCE / "broker").glob("*/__init__.py")}
+    assert packages == set(BROKER_PACKAGES)
 
 
 @pytest.mark.parametrize("file", SOURCES, ids=lambda file: str(file.relative_to(SOURCE)))

@@ -12,7 +12,7 @@ from lograft.api.context import Api, Context
 from lograft.api.errors import code_of
 from lograft.broker.broker import Broker
 from lograft.broker.errors import InvalidTopic, RecordsNotDeletable
-from lograft.broker.partition import Partition
+from lograft.broker.partitions.partition import Partition
 from lograft.model.errors import ErrorCode, LograftError
 from lograft.model.types import INTERNAL_TOPICS, NO_OFFSET, Offset
 from lograft.storage.errors import OffsetOutOfRange

@@ -10,8 +10,8 @@ from typing import Final
 
 from lograft.api.context import Api, Context
 from lograft.broker.broker import Broker
-from lograft.broker.log_directory import LogDirectory
-from lograft.broker.log_manager import is_cordoned
+from lograft.broker.logs.log_manager import is_cordoned
+from lograft.broker.partitions.log_directory import LogDirectory
 from lograft.model.errors import ErrorCode
 from lograft.wire.messages.describe_log_dirs import (
     DescribeLogDirsPartition,

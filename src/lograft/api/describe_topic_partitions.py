@@ -11,7 +11,7 @@ from typing import Final
 from lograft.api.context import Api, Context
 from lograft.api.operations import TOPIC_OPERATIONS
 from lograft.broker.broker import Broker
-from lograft.broker.partition import Partition
+from lograft.broker.partitions.partition import Partition
 from lograft.metadata.errors import Refused
 from lograft.metadata.mode_switch import status
 from lograft.metadata.names import check_topic_name

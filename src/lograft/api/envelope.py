@@ -12,7 +12,7 @@ from typing import Any, Final
 from lograft.api.context import Api, Context, Resource, authorize
 from lograft.api.forwarding import FORWARDABLE, QUORUM_APIS, address_of
 from lograft.api.operations import CLUSTER_ACTION
-from lograft.broker.controller_link import has_error
+from lograft.broker.links.controller_link import has_error
 from lograft.model.errors import ErrorCode, InvalidInput
 from lograft.model.exchange import CloseConnection
 from lograft.model.seams import FileSlice

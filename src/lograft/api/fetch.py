@@ -17,7 +17,7 @@ from lograft.api.errors import code_of
 from lograft.api.quorum import fetch_metadata
 from lograft.broker.broker import Broker
 from lograft.broker.errors import NotLeader, PartitionOpening
-from lograft.broker.fetch_sessions import (
+from lograft.broker.partitions.fetch_sessions import (
     EPOCH_FINAL,
     EPOCH_INITIAL,
     NO_SESSION,
@@ -26,8 +26,8 @@ from lograft.broker.fetch_sessions import (
     Wanted,
     wanted_of,
 )
-from lograft.broker.partition import Partition
-from lograft.broker.waiting import wait_any
+from lograft.broker.partitions.partition import Partition
+from lograft.broker.partitions.waiting import wait_any
 from lograft.model.errors import DiskFailed, ErrorCode, LograftError
 from lograft.model.seams import FileSlice
 from lograft.model.types import NO_EPOCH, NO_OFFSET, Epoch, Offset

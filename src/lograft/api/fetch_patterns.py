@@ -15,8 +15,8 @@ from typing import Final
 
 from lograft.api.fetch import NO_RECORDS, READ_COMMITTED
 from lograft.broker.broker import Broker
-from lograft.broker.fetch_sessions import EPOCH_FINAL, NO_SESSION, TOPIC_IDS_SINCE
-from lograft.broker.partition import Partition
+from lograft.broker.partitions.fetch_sessions import EPOCH_FINAL, NO_SESSION, TOPIC_IDS_SINCE
+from lograft.broker.partitions.partition import Partition
 from lograft.model.errors import LograftError
 from lograft.model.exchange import Answer, Parked, Reply
 from lograft.model.types import NO_EPOCH, NO_NODE, Offset

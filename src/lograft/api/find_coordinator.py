@@ -11,7 +11,7 @@ from typing import Any, Final
 from lograft.api.context import Api, Context
 from lograft.api.errors import code_of
 from lograft.broker.broker import Broker
-from lograft.broker.coordinator_runtime import CoordinatorRuntime
+from lograft.broker.coordinators.coordinator_runtime import CoordinatorRuntime
 from lograft.coordination.errors import CoordinatorNotAvailable
 from lograft.metadata.errors import Refused
 from lograft.model.errors import ErrorCode, LograftError

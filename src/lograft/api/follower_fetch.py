@@ -2,8 +2,8 @@
 
 A follower reads up to the end of the log, not to the high watermark; its fetch tells the leader
 how far it has come, which may commit records. It goes on in the same session all the time
-(`broker/follower_sessions.py`), and its next request on the connection ends the wait of the one
-before. A fetch of the cluster's metadata is not one of these: that is the quorum's.
+(`broker/replicas/follower_sessions.py`), and its next request on the connection ends the wait of
+the one before. A fetch of the cluster's metadata is not one of these: that is the quorum's.
 """
 
 import asyncio
@@ -13,8 +13,8 @@ from typing import Any, Final
 from lograft.api.context import Context, ParkedResponse
 from lograft.api.errors import code_of
 from lograft.broker.broker import Broker
-from lograft.broker.fetch_sessions import NO_SESSION, TOPIC_IDS_SINCE, Wanted
-from lograft.broker.follower_sessions import FollowerSession, Poll
+from lograft.broker.partitions.fetch_sessions import NO_SESSION, TOPIC_IDS_SINCE, Wanted
+from lograft.broker.replicas.follower_sessions import FollowerSession, Poll
 from lograft.model.errors import LograftError
 from lograft.model.exchange import Answer, Parked
 from lograft.model.types import BrokerEpoch, NodeId

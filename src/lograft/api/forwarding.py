@@ -18,7 +18,7 @@ from lograft.wire.message import Message, has_own_tags
 from lograft.wire.messages.envelope import EnvelopeRequest, EnvelopeResponse
 
 if TYPE_CHECKING:
-    from lograft.broker.controller_link import ControllerLink
+    from lograft.broker.links.controller_link import ControllerLink
 
 R = TypeVar("R", bound=Message)
 

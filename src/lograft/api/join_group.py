@@ -13,7 +13,7 @@ from typing import Final
 from lograft.api.context import Api, Context, Resource, authorize
 from lograft.api.errors import code_of
 from lograft.api.operations import DESCRIBE, READ
-from lograft.broker.coordinator_runtime import KEY_LENGTH_MAX
+from lograft.broker.coordinators.coordinator_runtime import KEY_LENGTH_MAX
 from lograft.coordination.classic_member import Client, protocols_of
 from lograft.coordination.classic_subscription import CONSUMER_PROTOCOL, topics_named_in
 from lograft.metadata.errors import Refused

@@ -14,7 +14,7 @@ from lograft.api.context import Api, Context
 from lograft.api.errors import code_of
 from lograft.broker.broker import Broker
 from lograft.broker.errors import OffsetNotAvailable
-from lograft.broker.partition import Partition
+from lograft.broker.partitions.partition import Partition
 from lograft.model.errors import DiskFailed, ErrorCode, LograftError
 from lograft.model.types import NO_EPOCH, NO_OFFSET, NO_TIMESTAMP
 from lograft.storage.log import Log

@@ -14,7 +14,7 @@ from uuid import UUID
 from lograft.api.context import Api, Context
 from lograft.api.operations import CLUSTER_OPERATIONS, TOPIC_OPERATIONS
 from lograft.broker.broker import Broker
-from lograft.broker.topic_creation import create_on_demand
+from lograft.broker.control.topic_creation import create_on_demand
 from lograft.metadata.errors import Refused
 from lograft.metadata.image import MetadataImage
 from lograft.metadata.names import check_topic_name

@@ -17,14 +17,14 @@ from lograft.api.context import Api, Context
 from lograft.api.errors import code_of
 from lograft.api.produce_transactions import verified_now, verify
 from lograft.broker.broker import Broker
+from lograft.broker.control.topic_creation import grow_on_demand
 from lograft.broker.errors import (
     InvalidTopic,
     NeedsCoordinator,
     PartitionMissing,
     PartitionOpening,
 )
-from lograft.broker.partition import Partition
-from lograft.broker.topic_creation import grow_on_demand
+from lograft.broker.partitions.partition import Partition
 from lograft.model.errors import ErrorCode, LograftError
 from lograft.model.exchange import CloseConnection
 from lograft.model.types import INTERNAL_TOPICS, NO_OFFSET, Epoch, Offset

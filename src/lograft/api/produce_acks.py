@@ -11,8 +11,8 @@ from typing import Final
 
 from lograft.api.produce import ACKS_ALL, TOPIC_IDS_SINCE, hint_leaders, refuse
 from lograft.broker.broker import Broker
-from lograft.broker.partition import Partition
-from lograft.broker.waiting import not_within
+from lograft.broker.partitions.partition import Partition
+from lograft.broker.partitions.waiting import not_within
 from lograft.model.errors import ErrorCode, LograftError
 from lograft.model.exchange import Answer, Parked
 from lograft.model.seams import Part

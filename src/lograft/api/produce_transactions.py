@@ -12,7 +12,7 @@ from typing import Final
 from lograft.api.context import Context
 from lograft.broker.broker import Broker
 from lograft.broker.errors import NeedsCoordinator
-from lograft.broker.partition import Partition
+from lograft.broker.partitions.partition import Partition
 from lograft.metadata.errors import Refused
 from lograft.model.errors import ErrorCode, LograftError
 from lograft.model.types import TopicPartition

@@ -45,7 +45,7 @@ from lograft.wire.messages.produce import ProduceRequest
 
 if TYPE_CHECKING:
     from lograft.broker.broker import Broker
-    from lograft.broker.controller_link import ControllerLink
+    from lograft.broker.links.controller_link import ControllerLink
 
 #: So many readers of what a read brought are answered before its producer.
 WOKEN_FIRST_MAX: Final = 4

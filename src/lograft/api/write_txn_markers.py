@@ -15,7 +15,7 @@ from lograft.api.context import Api, Context, Resource, authorize
 from lograft.api.errors import code_of
 from lograft.api.operations import CLUSTER_ACTION
 from lograft.broker.broker import Broker
-from lograft.broker.partition import Partition
+from lograft.broker.partitions.partition import Partition
 from lograft.coordination.errors import (
     CoordinatorLoading,
     CoordinatorNotAvailable,

@@ -7,10 +7,10 @@ How the composition root uses it, in this order:
         config,                      # BrokerConfig
         cluster_id=...,              # str, as in meta.properties
         directory_ids=...,           # Mapping[path, UUID]: the log dirs that can be used
-        controller=...,              # of this process, or None (broker/controller.py)
-        link=...,                    # the way to the active one (broker/controller_link.py)
+        controller=...,              # of this process, or None (broker/control/controller.py)
+        link=...,                    # the way to the active one (broker/links/controller_link.py)
         quorum=...,                  # the RaftDriver, to be described
-        producer_ids=...,            # broker/producer_ids.py
+        producer_ids=...,            # broker/coordinators/producer_ids.py
         halt=...,                    # Callable[[str], None]: stop the node, with the reason
     )
     driver.add_listener(broker.on_committed)   # sync, in order, from the first record on
@@ -36,33 +36,33 @@ from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from typing import Final, NamedTuple, Protocol, TypeVar
 from uuid import UUID
 
-from lograft.broker.broker_link import BrokerLink
 from lograft.broker.client_telemetry import ClientTelemetry
-from lograft.broker.controller_link import ControllerLink
-from lograft.broker.coordinator_runtime import key_hash
-from lograft.broker.coordinators import Coordinators, ProducerIdSource
+from lograft.broker.control.internal_topics import InternalTopics
+from lograft.broker.coordinators.coordinator_runtime import key_hash
+from lograft.broker.coordinators.coordinators import Coordinators, ProducerIdSource
+from lograft.broker.coordinators.topic_claims import TopicClaims
+from lograft.broker.coordinators.transaction_verification import TransactionVerification
 from lograft.broker.errors import (
     NotLeader,
     PartitionMissing,
     UnknownPartition,
     UnknownTopicId,
 )
-from lograft.broker.fetch_sessions import FetchSessions
-from lograft.broker.follower_sessions import FollowerSessions
-from lograft.broker.housekeeping import Housekeeping
-from lograft.broker.internal_topics import InternalTopics
-from lograft.broker.log_cleaner import LogCleaner
-from lograft.broker.log_manager import LogManager
-from lograft.broker.log_moves import LogMoves
-from lograft.broker.partition import Partition
-from lograft.broker.partition_table import PartitionTable
-from lograft.broker.raft_driver import ReplicaView
-from lograft.broker.replica_selection import is_rack_aware, nearest_replica
-from lograft.broker.replicas import Replicas
-from lograft.broker.retention_holds import RetentionHolds
-from lograft.broker.snapshots import Quorum, Snapshot
-from lograft.broker.topic_claims import TopicClaims
-from lograft.broker.transaction_verification import TransactionVerification
+from lograft.broker.links.broker_link import BrokerLink
+from lograft.broker.links.controller_link import ControllerLink
+from lograft.broker.logs.housekeeping import Housekeeping
+from lograft.broker.logs.log_cleaner import LogCleaner
+from lograft.broker.logs.log_manager import LogManager
+from lograft.broker.logs.log_moves import LogMoves
+from lograft.broker.logs.retention_holds import RetentionHolds
+from lograft.broker.partitions.fetch_sessions import FetchSessions
+from lograft.broker.partitions.partition import Partition
+from lograft.broker.partitions.partition_table import PartitionTable
+from lograft.broker.partitions.replica_selection import is_rack_aware, nearest_replica
+from lograft.broker.quorum.raft_driver import ReplicaView
+from lograft.broker.quorum.snapshots import Quorum, Snapshot
+from lograft.broker.replicas.follower_sessions import FollowerSessions
+from lograft.broker.replicas.replicas import Replicas
 from lograft.consensus import messages as raft_messages
 from lograft.consensus.types import ReplicaKey, VoterSet
 from lograft.metadata.delta import MetadataDelta
@@ -146,7 +146,7 @@ class ControllerPort(Protocol):
 
 
 class QuorumView(Protocol):
-    """The metadata quorum as this node sees it (broker/raft_driver.py)."""
+    """The metadata quorum as this node sees it (broker/quorum/raft_driver.py)."""
 
     @property
     def me(self) -> ReplicaKey: ...

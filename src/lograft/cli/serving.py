@@ -70,7 +70,7 @@ def embedded_properties(data: str, port: int, *, node_id: str = EMBEDDED_NODE_ID
 
 
 def start_embedded(data: str, port: int) -> None:
-    from lograft.broker.formatting import FormatRequest, Standalone, format_directories
+    from lograft.broker.quorum.formatting import FormatRequest, Standalone, format_directories
     from lograft.runtime.clock import SystemClock
     from lograft.runtime.disk import RealDisk
     from lograft.runtime.randomness import SystemRandomness

@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass
 
-from lograft.broker.formatting import (
+from lograft.broker.quorum.formatting import (
     Controllers,
     FormatRequest,
     InitialControllers,

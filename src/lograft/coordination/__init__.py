@@ -2,8 +2,9 @@
 
 A core (`types.Core`) is the state of one partition of an internal topic. Its commands decide and
 return an `Outcome`: records, replies and what is to be done once the records are committed. Hard
-state changes only by `replay(record)`, which the runtime (`broker/coordinator_runtime.py`) calls
-for what was just appended and, on a new leader, for the whole log; so both are the same state.
+state changes only by `replay(record)`, which the runtime
+(`broker/coordinators/coordinator_runtime.py`) calls for what was just appended and, on a new
+leader, for the whole log; so both are the same state.
 Soft state (sessions, parked requests, timers) is what a new leader makes afresh in `on_loaded`.
 
 `group_shard.GroupShard` serves `__consumer_offsets`: the groups of every protocol and `offsets`.

@@ -1,9 +1,9 @@
 """Groups that read a topic which another group has claimed (`subscription.mode=ptp`).
 
-Nobody is admitted to such a topic without the claim (`broker/topic_claims.py`). But it can go while
-members come: the operator changes the setting, or another group asks for the topic when the
-last member has left and the next one is about to join. Those members are fenced as soon as this
-coordinator learns of it, and refused when they join again.
+Nobody is admitted to such a topic without the claim (`broker/coordinators/topic_claims.py`). But it
+can go while members come: the operator changes the setting, or another group asks for the topic
+when the last member has left and the next one is about to join. Those members are fenced as soon as
+this coordinator learns of it, and refused when they join again.
 """
 
 from functools import partial

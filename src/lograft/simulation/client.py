@@ -7,7 +7,7 @@ has to know of it.
 from typing import Final, TypeVar
 
 from lograft.broker.errors import PeerLost, PeerUnreachable
-from lograft.broker.peers import Lane
+from lograft.broker.links.peers import Lane
 from lograft.model.errors import ErrorCode
 from lograft.model.seams import Address, Transport
 from lograft.wire.message import Message

@@ -21,7 +21,7 @@ from collections.abc import Coroutine, Mapping, Sequence
 from typing import Any, Final, TypeVar
 from uuid import UUID
 
-from lograft.broker.formatting import (
+from lograft.broker.quorum.formatting import (
     Controllers,
     FormatRequest,
     InitialControllers,

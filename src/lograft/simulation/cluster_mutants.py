@@ -9,13 +9,13 @@ from dataclasses import dataclass, replace
 from random import Random
 from typing import Any, Final
 
-from lograft.broker import producer_ids
 from lograft.broker.broker import Broker
-from lograft.broker.following import Following
-from lograft.broker.partition import Partition
-from lograft.broker.raft_engine import RaftEngine
-from lograft.broker.replicas import BrokersSeen
-from lograft.broker.waiting import OffsetWaits
+from lograft.broker.coordinators import producer_ids
+from lograft.broker.partitions.partition import Partition
+from lograft.broker.partitions.waiting import OffsetWaits
+from lograft.broker.quorum.raft_engine import RaftEngine
+from lograft.broker.replicas.following import Following
+from lograft.broker.replicas.replicas import BrokersSeen
 from lograft.metadata import alter_partition, brokers
 from lograft.metadata.broker_partitions import leave
 from lograft.metadata.elections import PartitionChange

@@ -12,7 +12,7 @@ from typing import Any, Final, Protocol
 
 from lograft.api.router import Router
 from lograft.broker.errors import MetadataCorrupt
-from lograft.broker.formatting import FormatRequest, format_directories
+from lograft.broker.quorum.formatting import FormatRequest, format_directories
 from lograft.model.broker_configs import BrokerConfig
 from lograft.model.errors import DiskFailed
 from lograft.model.exchange import HandlerFactory

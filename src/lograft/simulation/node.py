@@ -12,7 +12,7 @@ from hashlib import sha256
 from random import Random
 from typing import Any, Final
 
-from lograft.broker.formatting import FormatRequest, Standalone
+from lograft.broker.quorum.formatting import FormatRequest, Standalone
 from lograft.model.broker_configs import broker_config
 from lograft.model.seams import Address
 from lograft.simulation.checkers import Violation, check

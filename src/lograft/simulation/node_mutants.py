@@ -3,9 +3,9 @@
 from random import Random
 from typing import Any, Final
 
-from lograft.broker.checkpoints import Checkpoints
-from lograft.broker.producer_ids import ProducerIds
-from lograft.broker.raft_engine import RaftEngine
+from lograft.broker.coordinators.producer_ids import ProducerIds
+from lograft.broker.logs.checkpoints import Checkpoints
+from lograft.broker.quorum.raft_engine import RaftEngine
 from lograft.replication.isr_leader import IsrLeader
 from lograft.simulation.mutants import Patch, hunt_with
 from lograft.simulation.node import Fault, NodeOptions, run_node

@@ -18,7 +18,7 @@ from random import Random
 from types import TracebackType
 from typing import Any, Final
 
-from lograft.broker.formatting import FormatRequest, InitialControllers
+from lograft.broker.quorum.formatting import FormatRequest, InitialControllers
 from lograft.metadata.image import MetadataImage
 from lograft.model.broker_configs import BrokerConfig, broker_config
 from lograft.model.errors import ErrorCode

@@ -11,7 +11,7 @@ from concurrent.futures import Future
 from typing import Any, Final, TypeVar
 
 from lograft.api.router import Router
-from lograft.broker.formatting import FormatRequest, format_directories
+from lograft.broker.quorum.formatting import FormatRequest, format_directories
 from lograft.model.broker_configs import BrokerConfig
 from lograft.model.exchange import HandlerFactory
 from lograft.model.seams import Runtime

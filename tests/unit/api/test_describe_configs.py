@@ -152,7 +152,7 @@ def test_a_broker_and_the_defaults_of_all() -> None:
 def test_loggers_metrics_and_groups() -> None:
     async def scenario(bench: Bench) -> None:
         loggers = await describe(bench, LOGGER, "1")
-        assert "lograft.broker.log_manager" in {config.name for config in loggers.configs}
+        assert "lograft.broker.logs.log_manager" in {config.name for config in loggers.configs}
         await alter(bench, METRICS, "sub", "interval.ms", "1000")
         metrics = await describe(bench, METRICS, "sub")
         assert [(c.name, c.value, c.config_source) for c in metrics.configs] == [

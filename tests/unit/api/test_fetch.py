@@ -3,7 +3,7 @@ from uuid import UUID
 
 import pytest
 
-from lograft.broker.partition import Partition
+from lograft.broker.partitions.partition import Partition
 from lograft.model.errors import ErrorCode
 from lograft.model.exchange import Answer, Waiting
 from lograft.model.seams import FileSlice

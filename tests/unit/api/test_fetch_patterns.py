@@ -9,7 +9,7 @@ from uuid import UUID
 import pytest
 
 from lograft.api.router import Router, Session
-from lograft.broker.partition import Partition
+from lograft.broker.partitions.partition import Partition
 from lograft.model.exchange import CloseConnection, Waiting
 from lograft.model.seams import Channel, FileSlice
 from lograft.storage.types import Origin

@@ -2,7 +2,7 @@
 
 import asyncio
 
-from lograft.broker.follower_sessions import SESSIONS_PER_NODE_MAX
+from lograft.broker.replicas.follower_sessions import SESSIONS_PER_NODE_MAX
 from lograft.model.errors import ErrorCode
 from lograft.model.types import NodeId
 from lograft.wire.messages.fetch import (

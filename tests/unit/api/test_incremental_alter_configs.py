@@ -158,7 +158,7 @@ def test_an_unsupported_setting_is_rejected(
 
 
 def test_loggers_change_in_this_process_only() -> None:
-    name = "lograft.broker.log_manager"
+    name = "lograft.broker.logs.log_manager"
     logger = logging.getLogger(name)
 
     async def scenario(bench: Bench) -> None:

@@ -1,6 +1,6 @@
 import pytest
 
-from lograft.broker.partition import Partition
+from lograft.broker.partitions.partition import Partition
 from lograft.model.errors import ErrorCode
 from lograft.model.types import Offset
 from lograft.simulation.disk import DiskFault

@@ -5,8 +5,8 @@ from uuid import UUID
 
 import pytest
 
-from lograft.broker.partition import Partition
-from lograft.broker.topic_creation import create_on_demand
+from lograft.broker.control.topic_creation import create_on_demand
+from lograft.broker.partitions.partition import Partition
 from lograft.model.errors import ErrorCode
 from lograft.model.exchange import CloseConnection, Waiting
 from lograft.model.types import Offset

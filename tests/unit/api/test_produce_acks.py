@@ -8,7 +8,7 @@ import pytest
 
 from lograft.api.produce_acks import ParkedAck
 from lograft.api.router import Router, Session
-from lograft.broker.partition import Partition
+from lograft.broker.partitions.partition import Partition
 from lograft.model.errors import ErrorCode
 from lograft.model.exchange import Reply, Waiting
 from lograft.model.seams import Channel
@@ -24,7 +24,7 @@ from lograft.wire.messages.produce import (
 )
 from lograft.wire.records.partition_change_record import PartitionChangeRecord
 from tests.unit.broker.bench import LISTENER, Bench, Peer, as_told, batch_of, run
-from tests.unit.broker.replica_bench import Cluster
+from tests.unit.broker.replicas.replica_bench import Cluster
 
 VERSION: Final = 10
 

@@ -3,8 +3,8 @@ from collections.abc import Callable
 
 import pytest
 
+from lograft.broker.coordinators.transaction_verification import TransactionVerification
 from lograft.broker.errors import PeerLost
-from lograft.broker.transaction_verification import TransactionVerification
 from lograft.model.errors import ErrorCode
 from lograft.model.exchange import Waiting
 from lograft.model.types import NodeId

@@ -2,7 +2,7 @@ import asyncio
 
 import pytest
 
-from lograft.broker.partition import Partition
+from lograft.broker.partitions.partition import Partition
 from lograft.coordination.group_shard import GroupShard
 from lograft.coordination.types import Outcome, Record, Ticket
 from lograft.model.errors import ErrorCode

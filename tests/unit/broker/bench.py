@@ -10,12 +10,12 @@ from uuid import UUID
 
 from lograft.api.router import Router, Session
 from lograft.broker.broker import Broker
-from lograft.broker.controller_link import ControllerLink
 from lograft.broker.errors import NotController
-from lograft.broker.partition import Partition
-from lograft.broker.peers import Peers
-from lograft.broker.raft_driver import ReplicaView
-from lograft.broker.snapshots import Quorum
+from lograft.broker.links.controller_link import ControllerLink
+from lograft.broker.links.peers import Peers
+from lograft.broker.partitions.partition import Partition
+from lograft.broker.quorum.raft_driver import ReplicaView
+from lograft.broker.quorum.snapshots import Quorum
 from lograft.consensus import messages as core
 from lograft.consensus.types import ReplicaKey, VoterSet
 from lograft.metadata.brokers import heartbeat, register_broker

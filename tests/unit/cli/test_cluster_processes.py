@@ -12,8 +12,8 @@ from pathlib import Path
 import pytest
 
 from lograft.broker.errors import PeerLost, PeerUnreachable
-from lograft.broker.formatting import FormatRequest, InitialControllers, format_directories
-from lograft.broker.peers import Lane
+from lograft.broker.links.peers import Lane
+from lograft.broker.quorum.formatting import FormatRequest, InitialControllers, format_directories
 from lograft.cli.serving import read_config
 from lograft.model.listeners import Voter
 from lograft.model.seams import Address

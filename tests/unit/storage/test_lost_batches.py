@@ -4,7 +4,7 @@ from collections.abc import Callable
 
 import pytest
 
-from lograft.broker.log_loading import check_nothing_lost
+from lograft.broker.logs.log_loading import check_nothing_lost
 from lograft.model.errors import DiskFailed
 from lograft.storage.log import Log
 from tests.unit.storage.logs import NOW_MS, make_batch, open_log

@@ -4,11 +4,11 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any, Final, NamedTuple
 
-from lograft.broker import coordinator_runtime
-from lograft.broker.coordinator_runtime import CoordinatorRuntime
-from lograft.broker.coordinator_shard import Shard
-from lograft.broker.marker_sender import MarkerSender
-from lograft.broker.transaction_verification import TransactionVerification
+from lograft.broker.coordinators import coordinator_runtime
+from lograft.broker.coordinators.coordinator_runtime import CoordinatorRuntime
+from lograft.broker.coordinators.coordinator_shard import Shard
+from lograft.broker.coordinators.marker_sender import MarkerSender
+from lograft.broker.coordinators.transaction_verification import TransactionVerification
 from lograft.coordination.classic_group import ClassicGroup
 from lograft.coordination.consumer_group import ConsumerGroup
 from lograft.coordination.errors import NotCoordinator

@@ -3,7 +3,7 @@
 from collections.abc import Callable
 from uuid import UUID
 
-from lograft.broker.coordinator_shard import Shard
+from lograft.broker.coordinators.coordinator_shard import Shard
 from lograft.coordination.classic_group import ClassicGroup
 from lograft.coordination.consumer_group import ConsumerGroup
 from lograft.coordination.consumer_member import each_partition

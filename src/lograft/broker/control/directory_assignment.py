@@ -1,0 +1,104 @@
+"""Tells the controller in which log dir a replica lies, where a broker has several.
+
+The controller leaves the choice to the broker; it must know it to take the right partitions from
+the broker when one of its disks fails.
+"""
+
+import asyncio
+import logging
+from collections.abc import Callable
+from typing import Final
+from uuid import UUID
+
+from lograft.broker.links.controller_link import ControllerLink
+from lograft.metadata.image import MetadataImage
+from lograft.model.types import NodeId, TopicIdPartition
+from lograft.wire.apis import Versions
+from lograft.wire.messages.assign_replicas_to_dirs import (
+    AssignReplicasToDirsRequest,
+    AssignReplicasToDirsRequestDirectoryData,
+    AssignReplicasToDirsRequestPartitionData,
+    AssignReplicasToDirsRequestTopicData,
+    AssignReplicasToDirsResponse,
+)
+
+LOGGER: Final = logging.getLogger(__name__)
+
+VERSIONS: Final = Versions(0, 0)
+RETRY_MS: Final = 500
+#: Of one request.
+REPLICAS_MAX: Final = 2_000
+
+
+class DirectoryAssigner:
+    def __init__(
+        self,
+        node_id: NodeId,
+        *,
+        broker_epoch: Callable[[], int],
+        image: Callable[[], MetadataImage],
+        link: ControllerLink,
+    ) -> None:
+        self._node_id = node_id
+        self._broker_epoch = broker_epoch
+        self._image = image
+        self._link = link
+        #: The newest place of each replica that the controller may not know.
+        self._pending: dict[TopicIdPartition, UUID] = {}
+        self._wake = asyncio.Event()
+
+    def opened(self, topic_id: UUID, index: int, directory_id: UUID) -> None:
+        state = self._image().partition(topic_id, index)
+        if state is None or self._node_id not in state.replicas:
+            return
+        key = TopicIdPartition(topic_id, index)
+        if state.directories[state.replicas.index(self._node_id)] == directory_id:
+            self._pending.pop(key, None)
+            return
+        self._pending[key] = directory_id
+        self._wake.set()
+
+    async def run(self) -> None:
+        """A task of the node, from its registration on."""
+        while True:
+            await self._wake.wait()
+            self._wake.clear()
+            while self._pending:
+                chosen = dict(list(self._pending.items())[:REPLICAS_MAX])
+                reply = await self._link.request(
+                    self._request(chosen), VERSIONS, AssignReplicasToDirsResponse
+                )
+                if reply.error_code:
+                    # Of another registration than the controller knows; that is on its way.
+                    LOGGER.debug("places of replicas are not taken: error %d", reply.error_code)
+                    await asyncio.sleep(RETRY_MS / 1000)
+                    continue
+                # What is refused one by one was deleted or moved meanwhile.
+                for key, directory_id in chosen.items():
+                    if self._pending.get(key) == directory_id:
+                        del self._pending[key]
+
+    def _request(self, chosen: dict[TopicIdPartition, UUID]) -> AssignReplicasToDirsRequest:
+        places: dict[UUID, dict[UUID, list[int]]] = {}
+        for (topic_id, index), directory_id in chosen.items():
+            places.setdefault(directory_id, {}).setdefault(topic_id, []).append(index)
+        return AssignReplicasToDirsRequest(
+            broker_id=self._node_id,
+            broker_epoch=self._broker_epoch(),
+            directories=[
+                AssignReplicasToDirsRequestDirectoryData(
+                    id=directory_id,
+                    topics=[
+                        AssignReplicasToDirsRequestTopicData(
+                            topic_id=topic_id,
+                            partitions=[
+                                AssignReplicasToDirsRequestPartitionData(partition_index=index)
+                                for index in indexes
+                            ],
+                        )
+                        for topic_id, indexes in topics.items()
+                    ],
+                )
+                for directory_id, topics in places.items()
+            ],
+        )

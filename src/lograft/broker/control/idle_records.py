@@ -1,0 +1,47 @@
+"""Records that say nothing (NoOpRecord), written by an active controller that has nothing to say.
+
+With every one of them the quorum proves that it can still commit, and observers see how far behind
+they are. A quorum of one has nobody to prove anything to: an idle node writes nothing.
+"""
+
+import asyncio
+from typing import Final
+
+from lograft.broker.control.controller import Controller
+from lograft.broker.errors import NotController
+from lograft.broker.quorum.raft_driver import RaftDriver
+from lograft.metadata.image import MetadataImage
+from lograft.metadata.types import Outcome
+from lograft.model.broker_configs import BrokerConfig
+from lograft.model.types import NO_OFFSET
+from lograft.wire.records.no_op_record import NoOpRecord
+
+#: metadata.max.idle.interval.ms=0 turns them off; then this is how often nothing is done.
+OFF_MS: Final = 60_000
+
+
+class IdleRecords:
+    def __init__(self, driver: RaftDriver, controller: Controller, config: BrokerConfig) -> None:
+        self._driver = driver
+        self._controller = controller
+        self._interval_ms = config.metadata_max_idle_interval_ms
+
+    async def run(self) -> None:
+        """A task of the node."""
+        seen = NO_OFFSET
+        while True:
+            await asyncio.sleep((self._interval_ms or OFF_MS) / 1000)
+            end = self._driver.log.end_offset
+            if end == seen and self._interval_ms and self._may_write():
+                try:
+                    await self._controller.submit(_nothing)
+                except NotController:
+                    continue
+            seen = self._driver.log.end_offset
+
+    def _may_write(self) -> bool:
+        return self._controller.is_active and len(self._driver.voters.voters) > 1
+
+
+def _nothing(image: MetadataImage) -> Outcome[None]:
+    return Outcome((NoOpRecord(),), None)

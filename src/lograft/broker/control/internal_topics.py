@@ -1,0 +1,103 @@
+"""The topics that coordinators keep their state in: made when the first client asks for one."""
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Final
+
+from lograft.broker.control.topic_creation import CREATE_TOPICS_VERSIONS, CREATION_WAIT_MS, LANE
+from lograft.broker.errors import ControllerUnreachable
+from lograft.coordination.errors import CoordinatorNotAvailable
+from lograft.model.broker_configs import BrokerConfig
+from lograft.model.errors import ErrorCode
+from lograft.model.types import OFFSETS_TOPIC, TRANSACTIONS_TOPIC
+from lograft.wire.messages.create_topics import (
+    CreatableTopic,
+    CreatableTopicConfig,
+    CreateTopicsRequest,
+    CreateTopicsResponse,
+)
+
+if TYPE_CHECKING:
+    from lograft.broker.broker import Broker
+
+
+def _offsets_topic(config: BrokerConfig) -> CreatableTopic:
+    return CreatableTopic(
+        name=OFFSETS_TOPIC,
+        num_partitions=config.offsets_topic_num_partitions,
+        replication_factor=config.offsets_topic_replication_factor,
+        configs=_configs(
+            {
+                "cleanup.policy": "compact",
+                "compression.type": "producer",
+                "segment.bytes": str(config.offsets_topic_segment_bytes),
+            }
+        ),
+    )
+
+
+def _transactions_topic(config: BrokerConfig) -> CreatableTopic:
+    return CreatableTopic(
+        name=TRANSACTIONS_TOPIC,
+        num_partitions=config.transaction_state_log_num_partitions,
+        replication_factor=config.transaction_state_log_replication_factor,
+        configs=_configs(
+            {
+                "cleanup.policy": "compact",
+                "compression.type": "uncompressed",
+                "min.insync.replicas": str(config.transaction_state_log_min_isr),
+                "segment.bytes": str(config.transaction_state_log_segment_bytes),
+                "unclean.leader.election.enable": "false",
+            }
+        ),
+    )
+
+
+def _configs(values: dict[str, str]) -> list[CreatableTopicConfig]:
+    return [CreatableTopicConfig(name=name, value=value) for name, value in values.items()]
+
+
+TOPICS: Final[dict[str, Callable[[BrokerConfig], CreatableTopic]]] = {
+    OFFSETS_TOPIC: _offsets_topic,
+    TRANSACTIONS_TOPIC: _transactions_topic,
+}
+
+
+class InternalTopics:
+    def __init__(self, broker: "Broker") -> None:
+        self._broker = broker
+        #: Asked for by this broker, not answered yet: those who come later only wait.
+        self._asked: dict[str, None] = {}
+
+    async def ensure(self, topic: str) -> None:
+        """Returns when the image has it. Raises CoordinatorNotAvailable: the client asks again."""
+        broker = self._broker
+        if topic in broker.image.topic_ids:
+            return
+        if topic not in self._asked:
+            self._asked[topic] = None
+            try:
+                await self._create(topic)
+            finally:
+                del self._asked[topic]
+        await broker.wait_image(lambda image: topic in image.topic_ids, timeout_ms=CREATION_WAIT_MS)
+        if topic not in broker.image.topic_ids:
+            raise CoordinatorNotAvailable(f"{topic} is being created")
+
+    async def _create(self, topic: str) -> None:
+        broker = self._broker
+        request = CreateTopicsRequest(
+            topics=[TOPICS[topic](broker.config)], timeout_ms=CREATION_WAIT_MS
+        )
+        try:
+            reply = await broker.link.request(
+                request,
+                CREATE_TOPICS_VERSIONS,
+                CreateTopicsResponse,
+                timeout_ms=CREATION_WAIT_MS,
+                lane=LANE,
+            )
+        except ControllerUnreachable as error:
+            raise CoordinatorNotAvailable(f"{topic} cannot be created: {error}") from None
+        result = reply.topics[0]
+        if result.error_code not in (ErrorCode.none, ErrorCode.topic_already_exists):
+            raise CoordinatorNotAvailable(f"{topic} cannot be created: {result.error_message}")

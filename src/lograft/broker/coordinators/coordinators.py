@@ -1,0 +1,152 @@
+"""The coordinators of this broker: who coordinates what, and where their records lie."""
+
+import logging
+from collections.abc import Awaitable, Callable
+from typing import Any, Final, Protocol
+
+from lograft.broker.coordinators.coordinator_runtime import CoordinatorKind, CoordinatorRuntime
+from lograft.broker.coordinators.marker_sender import MarkerSender
+from lograft.broker.errors import ControllerUnreachable, UnknownPartition
+from lograft.broker.links.broker_link import BrokerLink
+from lograft.broker.partitions.partition import Partition
+from lograft.broker.partitions.partition_table import PartitionTable
+from lograft.coordination.group_shard import GroupShard
+from lograft.coordination.transaction_shard import TransactionShard
+from lograft.coordination.types import Effect, Surroundings
+from lograft.metadata.delta import MetadataDelta
+from lograft.metadata.errors import Refused
+from lograft.metadata.image import MetadataImage
+from lograft.model.broker_configs import BrokerConfig
+from lograft.model.seams import Runtime
+from lograft.model.types import OFFSETS_TOPIC, TRANSACTIONS_TOPIC, Offset, TopicPartition
+from lograft.storage.types import TransactionEnd
+from lograft.wire.record_frames import GROUPS, TRANSACTIONS
+
+LOGGER: Final = logging.getLogger(__name__)
+
+
+class ProducerIdSource(Protocol):
+    def next(self) -> Awaitable[int]:
+        """A producer id that nobody ever had."""
+
+    def wait_some(self) -> Awaitable[None]:
+        """Until `take` has one. Raises ControllerUnreachable or Refused."""
+
+    def take(self) -> int:
+        """As `next`, at once. Raises Refused if there is none at hand."""
+
+
+class Coordinators:
+    def __init__(
+        self,
+        runtime: Runtime,
+        *,
+        config: Callable[[], BrokerConfig],
+        image: Callable[[], MetadataImage],
+        partitions: PartitionTable,
+        link: BrokerLink,
+        producer_ids: ProducerIdSource,
+    ) -> None:
+        self._partitions = partitions
+        self._runtime = runtime
+        self._producer_ids = producer_ids
+        self._fetching_ids = False
+        #: Whether the controller cannot have given to others what this broker leads; the node knows
+        #: when it registers.
+        self.has_lease: Callable[[], bool] = lambda: True
+        around = Surroundings(config, image, runtime.clock.wall_ms, runtime.randomness.uuid)
+        self.groups: Final = CoordinatorRuntime(
+            CoordinatorKind(
+                topic=OFFSETS_TOPIC,
+                frames=GROUPS,
+                make_core=lambda index, epoch: GroupShard(around),
+                partition_count=lambda config: config.offsets_topic_num_partitions,
+                compression=lambda config: config.offsets_topic_compression_codec,
+                commit_timeout_ms=lambda config: config.offsets_commit_timeout_ms,
+                on_effect=_no_effect,
+            ),
+            runtime,
+            config=config,
+            image=image,
+            has_lease=lambda: self.has_lease(),
+        )
+        self._markers = MarkerSender(
+            runtime, link, append_here=self.append_marker, config=config, image=image
+        )
+        self.transactions: Final = CoordinatorRuntime(
+            CoordinatorKind(
+                topic=TRANSACTIONS_TOPIC,
+                frames=TRANSACTIONS,
+                make_core=lambda index, epoch: TransactionShard(
+                    around, epoch=epoch, new_producer_id=self._new_producer_id
+                ),
+                partition_count=lambda config: config.transaction_state_log_num_partitions,
+                compression=lambda config: 0,
+                commit_timeout_ms=lambda config: config.request_timeout_ms,
+                on_effect=self._markers.on_effect,
+            ),
+            runtime,
+            config=config,
+            image=image,
+            has_lease=lambda: self.has_lease(),
+        )
+        self._markers.transactions = self.transactions
+        self._by_topic: dict[str, CoordinatorRuntime[Any]] = {
+            self.groups.topic: self.groups,
+            self.transactions.topic: self.transactions,
+        }
+
+    def on_role(self, partition: Partition) -> None:
+        coordinator = self._by_topic.get(partition.topic)
+        if coordinator is not None:
+            coordinator.on_role(partition)
+
+    def on_image(self, delta: MetadataDelta) -> None:
+        for coordinator in self._by_topic.values():
+            coordinator.on_image(delta)
+
+    def append_marker(self, where: TopicPartition, end: TransactionEnd) -> tuple[Partition, Offset]:
+        """Ends a producer's transaction in a partition of this broker; returns the end of its log,
+        to be committed. Raises what the partition refuses. Those of __consumer_offsets belong to
+        their group coordinator, which must hear of the end too."""
+        partition = self._partitions.get(where.topic, where.partition)
+        if partition is None:
+            raise UnknownPartition(f"{where} is not here")
+        if where.topic != self.groups.topic:
+            now_ms = self._runtime.clock.wall_ms()
+            return partition, partition.append_marker(end, now_ms=now_ms).end_offset
+        return partition, self.groups.append_marker(where.partition, end)
+
+    def _new_producer_id(self) -> int:
+        """For decisions: at once, or Refused; then there are some when it is tried again."""
+        try:
+            return self._producer_ids.take()
+        except Refused:
+            if not self._fetching_ids:
+                self._fetching_ids = True
+                self._runtime.spawn(self._fetch_producer_ids(), name="producer ids")
+            raise
+
+    async def _fetch_producer_ids(self) -> None:
+        try:
+            await self._producer_ids.wait_some()
+        except (ControllerUnreachable, Refused) as error:
+            LOGGER.info("no producer ids yet: %s", error)
+        finally:
+            self._fetching_ids = False
+
+    def stop(self) -> None:
+        for coordinator in self._by_topic.values():
+            coordinator.stop()
+        self._markers.stop()
+
+    def statistics(self) -> dict[str, int]:
+        return {
+            f"{topic.strip('_')}_{name}": count
+            for topic, coordinator in self._by_topic.items()
+            for name, count in coordinator.statistics().items()
+        } | self._markers.statistics()
+
+
+def _no_effect(effect: Effect) -> None:
+    raise AssertionError(f"groups have no effects: {effect}")

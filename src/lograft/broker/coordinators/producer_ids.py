@@ -1,0 +1,74 @@
+"""Producer ids: handed out from blocks that the controller allocates."""
+
+import asyncio
+from collections.abc import Callable
+from typing import Final
+
+from lograft.broker.links.controller_link import ControllerLink
+from lograft.metadata.errors import Refused
+from lograft.model.errors import ErrorCode
+from lograft.model.types import NodeId, ProducerId
+from lograft.wire.apis import Versions
+from lograft.wire.messages.allocate_producer_ids import (
+    AllocateProducerIdsRequest,
+    AllocateProducerIdsResponse,
+)
+
+VERSIONS: Final = Versions(0, 0)
+#: Who asks for an id waits so long for the controller, then asks again by itself.
+TIMEOUT_MS: Final = 10_000
+LANE: Final = "producer-ids"
+
+
+class ProducerIds:
+    """Ids that a stopped broker had left in its block are never used: there are 2^63 of them."""
+
+    __slots__ = ("_asking", "_broker_epoch", "_end", "_link", "_next", "_node_id")
+
+    def __init__(
+        self, node_id: NodeId, *, broker_epoch: Callable[[], int], link: ControllerLink
+    ) -> None:
+        self._node_id = node_id
+        self._broker_epoch = broker_epoch
+        self._link = link
+        self._next = 0
+        self._end = 0
+        self._asking = asyncio.Lock()
+
+    async def next(self) -> ProducerId:
+        """At once, but for one caller in a thousand, who waits for the controller."""
+        await self.wait_some()
+        return self.take()
+
+    async def wait_some(self) -> None:
+        """Until `take` has one to give. Raises ControllerUnreachable or Refused."""
+        while self._next >= self._end:
+            async with self._asking:
+                if self._next >= self._end:
+                    await self._fetch()
+
+    def take(self) -> ProducerId:
+        """For decisions, which cannot wait. Raises Refused if there is none at hand."""
+        if self._next >= self._end:
+            raise Refused(
+                ErrorCode.coordinator_load_in_progress, "There is no producer id at hand."
+            )
+        producer_id = ProducerId(self._next)
+        self._next += 1
+        return producer_id
+
+    async def _fetch(self) -> None:
+        request = AllocateProducerIdsRequest(
+            broker_id=self._node_id, broker_epoch=self._broker_epoch()
+        )
+        reply = await self._link.request(
+            request, VERSIONS, AllocateProducerIdsResponse, timeout_ms=TIMEOUT_MS, lane=LANE
+        )
+        if reply.error_code:
+            code = ErrorCode(reply.error_code)
+            raise Refused(code, f"The controller gives no producer ids: {code.name}.")
+        self._next = reply.producer_id_start
+        self._end = self._next + reply.producer_id_len
+
+    def statistics(self) -> dict[str, int]:
+        return {"producer_ids_left": self._end - self._next}

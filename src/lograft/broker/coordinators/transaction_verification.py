@@ -1,0 +1,250 @@
+"""Asks the coordinator of a transaction whether it may write to partitions of this broker.
+
+Without this a batch that comes late, when its transaction is over, would begin one that nobody
+ends (KIP-890). Producers of the older protocol have added their partitions themselves: the
+coordinator only looks (`verify_only`). For those of the newer one the question adds them.
+
+The answer is a matter of the moment: `storage/producers.py: Verification` sees to it that a marker
+which comes between the answer and the append makes the answer worthless.
+"""
+
+import asyncio
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING, Final
+
+from lograft.broker.coordinators.coordinator_shard import code_told
+from lograft.broker.errors import PeerLost, PeerUnreachable
+from lograft.broker.links.broker_link import BrokerLink
+from lograft.coordination.transaction import EPOCH_BUMP_SINCE, Partitions, partitions_of
+from lograft.coordination.transaction_shard import TransactionShard
+from lograft.coordination.types import Outcome, Ticket
+from lograft.model.broker_configs import BrokerConfig
+from lograft.model.errors import ErrorCode, LograftError
+from lograft.model.seams import Clock
+from lograft.model.types import NodeId, TopicPartition
+from lograft.wire.apis import Versions
+from lograft.wire.message import Message
+from lograft.wire.messages.add_partitions_to_txn import (
+    AddPartitionsToTxnRequest,
+    AddPartitionsToTxnResponse,
+    AddPartitionsToTxnResult,
+    AddPartitionsToTxnTopic,
+    AddPartitionsToTxnTransaction,
+)
+
+if TYPE_CHECKING:
+    from lograft.broker.coordinators.coordinator_runtime import CoordinatorRuntime
+
+#: Knows TRANSACTION_ABORTABLE.
+VERSIONS: Final = Versions(4, 5)
+LANE: Final = "transactions"
+#: What a producer's batch may meet has other names than what its coordinator may.
+RENAMED: Final = {
+    ErrorCode.producer_fenced: ErrorCode.invalid_producer_epoch,
+    # This broker may not ask: its clients cannot mend that.
+    ErrorCode.cluster_authorization_failed: ErrorCode.invalid_txn_state,
+}
+
+
+class TransactionVerification:
+    def __init__(
+        self,
+        link: BrokerLink,
+        clock: Clock,
+        *,
+        coordinator_of: Callable[[str], NodeId | None],
+        config: Callable[[], BrokerConfig],
+    ) -> None:
+        """`coordinator_of` gives the broker that leads a transactional id's partition of
+        __transaction_state; None if nobody does."""
+        self._link = link
+        #: Those of this broker are asked without a request.
+        self.coordinators_here: CoordinatorRuntime[TransactionShard] | None = None
+        self._clock = clock
+        self._coordinator_of = coordinator_of
+        self._config = config
+        self._requests = 0
+        self._repeats = 0
+
+    def verify_now(
+        self,
+        transactional_id: str,
+        producer: tuple[int, int],
+        partition: TopicPartition,
+        *,
+        adds: bool,
+    ) -> bool:
+        """Whether the coordinator is in this process, has no other replica to wait for, and agrees.
+        Otherwise `verify` says what it says, or why not."""
+        if self.coordinators_here is None:
+            return False
+        partitions = {partition.topic: (partition.partition,)}
+        question = _question(transactional_id, producer, partitions, adds=adds)
+        try:
+            result = self.coordinators_here.ask_alone(transactional_id, question)
+        except LograftError:
+            return False
+        if result is None:
+            return False
+        if not isinstance(result, Message):
+            # A flush comes first: `verify` waits for it.
+            asyncio.ensure_future(result).cancel()
+            return False
+        assert isinstance(result, AddPartitionsToTxnResult), result
+        self._requests += 1
+        return not result.topic_results[0].results_by_partition[0].partition_error_code
+
+    async def verify(
+        self,
+        transactional_id: str,
+        producer: tuple[int, int],
+        partitions: Sequence[TopicPartition],
+        *,
+        adds: bool,
+        on_repeat: Callable[[], None],
+    ) -> dict[TopicPartition, ErrorCode]:
+        """What the coordinator says of each partition. `producer`: its id and epoch. Where it has
+        to be asked again soon, because the transaction before is not quite over, that happens here
+        if the question adds partitions: the producer waits longer, and with its whole batch. The
+        markers of the one before have come meanwhile, so `on_repeat` begins each verification
+        anew."""
+        config = self._config()
+        patience_ms = min(
+            config.add_partitions_to_txn_retry_backoff_max_ms, config.request_timeout_ms
+        )
+        deadline_ms = self._clock.mono_ms() + patience_ms
+        self._requests += 1
+        while True:
+            coordinator = self._coordinator_of(transactional_id)
+            if coordinator is None:
+                return dict.fromkeys(partitions, ErrorCode.coordinator_not_available)
+            if coordinator == self._link.me and self.coordinators_here is not None:
+                found = await self._ask_here(
+                    self.coordinators_here, transactional_id, producer, partitions, adds=adds
+                )
+            else:
+                request = _request_of(transactional_id, producer, partitions, adds=adds)
+                found = await self._ask(coordinator, request, partitions)
+            if (
+                not adds
+                or ErrorCode.concurrent_transactions not in found.values()
+                or self._clock.mono_ms() >= deadline_ms
+            ):
+                return found
+            self._repeats += 1
+            await asyncio.sleep(config.add_partitions_to_txn_retry_backoff_ms / 1000)
+            on_repeat()
+
+    async def _ask_here(
+        self,
+        coordinators: "CoordinatorRuntime[TransactionShard]",
+        transactional_id: str,
+        producer: tuple[int, int],
+        partitions: Sequence[TopicPartition],
+        *,
+        adds: bool,
+    ) -> dict[TopicPartition, ErrorCode]:
+        by_topic = partitions_of((topic, (index,)) for topic, index in partitions)
+        question = _question(transactional_id, producer, by_topic, adds=adds)
+        try:
+            result = await coordinators.ask(transactional_id, question)
+        except LograftError as error:
+            return dict.fromkeys(partitions, _renamed(code_told(error)))
+        return _codes_of([result])
+
+    async def _ask(
+        self,
+        coordinator: NodeId,
+        request: AddPartitionsToTxnRequest,
+        partitions: Sequence[TopicPartition],
+    ) -> dict[TopicPartition, ErrorCode]:
+        try:
+            response = await self._link.request(
+                coordinator,
+                request,
+                VERSIONS,
+                AddPartitionsToTxnResponse,
+                timeout_ms=self._config().request_timeout_ms,
+                lane=LANE,
+            )
+        except (PeerUnreachable, PeerLost):
+            return dict.fromkeys(partitions, ErrorCode.network_exception)
+        if response.error_code:
+            return dict.fromkeys(partitions, _renamed(response.error_code))
+        found = _codes_of(response.results_by_transaction)
+        # What was not answered was not allowed.
+        return {each: found.get(each, ErrorCode.invalid_txn_state) for each in partitions}
+
+    def statistics(self) -> dict[str, int]:
+        return {
+            "transaction_verifications": self._requests,
+            "transaction_verification_repeats": self._repeats,
+        }
+
+
+def _request_of(
+    transactional_id: str,
+    producer: tuple[int, int],
+    partitions: Sequence[TopicPartition],
+    *,
+    adds: bool,
+) -> AddPartitionsToTxnRequest:
+    topics: dict[str, list[int]] = {}
+    for topic, index in partitions:
+        topics.setdefault(topic, []).append(index)
+    return AddPartitionsToTxnRequest(
+        transactions=[
+            AddPartitionsToTxnTransaction(
+                transactional_id=transactional_id,
+                producer_id=producer[0],
+                producer_epoch=producer[1],
+                verify_only=not adds,
+                topics=[
+                    AddPartitionsToTxnTopic(name=name, partitions=indexes)
+                    for name, indexes in topics.items()
+                ],
+            )
+        ]
+    )
+
+
+def _question(
+    transactional_id: str, producer: tuple[int, int], partitions: Partitions, *, adds: bool
+) -> Callable[[TransactionShard, Ticket, int], Outcome]:
+    producer_id, producer_epoch = producer
+
+    def decide(shard: TransactionShard, ticket: Ticket, now_ms: int) -> Outcome:
+        if not adds:
+            return shard.verify_partitions(
+                ticket,
+                transactional_id,
+                producer_id=producer_id,
+                producer_epoch=producer_epoch,
+                partitions=partitions,
+            )
+        return shard.add_partitions(
+            ticket,
+            transactional_id,
+            producer_id=producer_id,
+            producer_epoch=producer_epoch,
+            partitions=partitions,
+            client_version=EPOCH_BUMP_SINCE,
+        )
+
+    return decide
+
+
+def _codes_of(
+    results: Sequence[AddPartitionsToTxnResult],
+) -> dict[TopicPartition, ErrorCode]:
+    return {
+        TopicPartition(topic.name, answer.partition_index): _renamed(answer.partition_error_code)
+        for transaction in results
+        for topic in transaction.topic_results
+        for answer in topic.results_by_partition
+    }
+
+
+def _renamed(code: int) -> ErrorCode:
+    known = ErrorCode(code)
+    return RENAMED.get(known, known)

@@ -1,0 +1,60 @@
+"""How a broker asks another one: over its inter-broker listener, or at once if it is itself.
+
+Asks once. What to do when no answer comes is the caller's decision.
+"""
+
+from collections.abc import Awaitable, Callable
+from typing import TypeVar, cast
+
+from lograft.broker.errors import PeerUnreachable
+from lograft.broker.links.peers import Peers
+from lograft.metadata.image import MetadataImage
+from lograft.model.seams import Address
+from lograft.model.types import NodeId
+from lograft.wire.apis import Versions
+from lograft.wire.message import Message
+
+R = TypeVar("R", bound=Message)
+CallHere = Callable[[Message, int], Awaitable[Message]]
+
+
+class BrokerLink:
+    def __init__(self, me: NodeId, *, listener: str, image: Callable[[], MetadataImage]) -> None:
+        self.me = me
+        self._listener = listener
+        self._image = image
+        self._peers: Peers | None = None
+        #: Handles a request of this very process.
+        self.call_here: CallHere | None = None
+
+    def start(self, peers: Peers) -> None:
+        self._peers = peers
+
+    async def request(
+        self,
+        node_id: NodeId,
+        message: Message,
+        versions: Versions,
+        answer: type[R],
+        *,
+        timeout_ms: int,
+        lane: str,
+        lograft_only: bool = False,
+    ) -> R:
+        """Raises PeerUnreachable if it was never asked, PeerLost if no answer came."""
+        if node_id == self.me and self.call_here is not None:
+            return cast(R, await self.call_here(message, versions.newest))
+        known = self._image().brokers.get(node_id)
+        end = None if known is None else known.endpoint(self._listener)
+        if end is None or self._peers is None:
+            raise PeerUnreachable(Address("", 0), f"broker {node_id} is not registered")
+        return await self._peers.request(
+            Address(end.host, end.port),
+            message,
+            versions,
+            answer,
+            timeout_ms=timeout_ms,
+            lane=lane,
+            lograft_only=lograft_only,
+            listener=self._listener,
+        )

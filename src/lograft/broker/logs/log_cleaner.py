@@ -1,0 +1,185 @@
+"""Compaction of the logs that ask for it: the dirtiest first, one at a time.
+
+The work itself is a worker's job in a lane of its own. A log that cannot be compacted (it is
+damaged) is left alone until the next start.
+"""
+
+import asyncio
+import logging
+import math
+from functools import partial
+from typing import Final, NamedTuple
+
+from lograft.broker.logs.log_manager import LogManager
+from lograft.broker.partitions.log_directory import LogDirectory
+from lograft.broker.partitions.partition import Partition
+from lograft.model.errors import DiskFailed, LograftError
+from lograft.model.seams import Runtime
+from lograft.model.types import Offset
+from lograft.storage.cleaner import KEYS_MAX, Cleanable, Cleaning, find_cleanable
+from lograft.storage.log import Log
+
+LOGGER: Final = logging.getLogger(__name__)
+#: What one key takes in the map of latest offsets, roughly.
+BYTES_PER_KEY: Final = 128
+#: After so many logs looked at the loop gets its turn.
+LOGS_PER_TURN: Final = 100
+#: How much is compacted between two looks at the limit: in time, and at most.
+PART_S: Final = 0.1
+PART_BYTES_MAX: Final = 64 << 20
+#: A changed limit is noticed after this time.
+PAUSE_MS_MAX: Final = 1_000
+
+
+class Candidate(NamedTuple):
+    partition: Partition
+    log: Log
+    directory: LogDirectory
+    cleanable: Cleanable
+
+
+class LogCleaner:
+    def __init__(self, runtime: Runtime, logs: LogManager) -> None:
+        self._runtime = runtime
+        self._logs = logs
+        self._passes = 0
+        #: Read and written by passes.
+        self._moved_bytes = 0
+        #: Partitions that compaction has given up on, for the life of the process.
+        self._given_up: set[Partition] = set()
+
+    async def run(self) -> None:
+        while True:
+            candidate = await self.find_dirtiest()
+            if candidate is None or not await self.clean(candidate):
+                await asyncio.sleep(max(1, self._logs.config.log_cleaner_backoff_ms) / 1000)
+
+    async def find_dirtiest(self) -> Candidate | None:
+        """Overdue logs come before all others, then the one with the highest dirty ratio."""
+        if not self._logs.config.log_cleaner_enable:
+            return None
+        now_ms = self._runtime.clock.wall_ms()
+        best: Candidate | None = None
+        for count, partition in enumerate(list(self._logs.partitions)):
+            if count % LOGS_PER_TURN == LOGS_PER_TURN - 1:
+                await asyncio.sleep(0)
+            if not partition.config.cleanup_compact or partition in self._given_up:
+                continue
+            found = self._look_at(partition, now_ms)
+            if found is not None and (
+                best is None or _urgency(found.cleanable) > _urgency(best.cleanable)
+            ):
+                best = found
+        return best
+
+    def _look_at(self, partition: Partition, now_ms: int) -> Candidate | None:
+        log, directory = partition.log, partition.directory
+        if log is None or directory is None or not partition.is_usable:
+            return None
+        try:
+            cleanable = find_cleanable(
+                log,
+                first_dirty=directory.cleaner_offsets.get(log.topic_partition, Offset(0)),
+                now_ms=now_ms,
+                high_watermark=partition.high_watermark,
+            )
+        except OSError as error:
+            directory.fail(DiskFailed(directory.path, error))
+            return None
+        except LograftError as error:
+            self._give_up(partition, error)
+            return None
+        return None if cleanable is None else Candidate(partition, log, directory, cleanable)
+
+    async def clean(self, candidate: Candidate) -> bool:
+        """Whether the log is cleaner now."""
+        partition, log, directory, cleanable = candidate
+        keys_max = self._logs.config.log_cleaner_dedupe_buffer_size // BYTES_PER_KEY
+        truncations = log.truncations
+        try:
+            cleaning = Cleaning(
+                log,
+                cleanable,
+                now_ms=self._runtime.clock.wall_ms(),
+                keys_max=min(KEYS_MAX, keys_max),
+            )
+            await self._run(cleaning, directory)
+            swapped = await self._swap(candidate, cleaning)
+        except OSError as error:
+            directory.fail(DiskFailed(directory.path, error))
+            return False
+        except DiskFailed as error:
+            # A topic that was deleted meanwhile has no folder any more: that is no failure.
+            if not partition.deleted:
+                directory.fail(error)
+            return False
+        except LograftError as error:
+            if log.truncations == truncations:
+                self._give_up(partition, error)
+            return False
+        if swapped:
+            await self._note(candidate, cleaning)
+        return swapped
+
+    async def _run(self, cleaning: Cleaning, directory: LogDirectory) -> None:
+        """In parts, each followed by the pause that keeps reads and writes together below
+        log.cleaner.io.max.bytes.per.second. The setting is looked at between them, and it is for
+        all log dirs together, since they are cleaned one after the other."""
+        clock, workers = self._runtime.clock, self._runtime.workers
+        while not cleaning.is_done:
+            begun_ms = clock.mono_ms()
+            part = partial(cleaning.run_part, self._part_bytes())
+            moved = await workers.run(part, lane=directory.cleaner_lane)
+            self._moved_bytes += moved
+            while (wait_ms := begun_ms + self._time_of_ms(moved) - clock.mono_ms()) > 0:
+                await asyncio.sleep(min(wait_ms, PAUSE_MS_MAX) / 1000)
+
+    def _part_bytes(self) -> int:
+        rate = self._logs.config.log_cleaner_io_max_bytes_per_second
+        return max(1, int(min(rate * PART_S, PART_BYTES_MAX)))
+
+    def _time_of_ms(self, moved: int) -> float:
+        """How long so many bytes should take; a rate of 0 or less stops compaction."""
+        rate = self._logs.config.log_cleaner_io_max_bytes_per_second
+        return moved * 1000 / rate if rate > 0 else math.inf
+
+    async def _swap(self, candidate: Candidate, cleaning: Cleaning) -> bool:
+        partition, log, directory, _ = candidate
+        workers = self._runtime.workers
+        async with directory.surgery:
+            if not partition.is_usable:
+                return False
+            if not cleaning.begin_swap(log):
+                await workers.run(cleaning.discard, lane=directory.cleaner_lane)
+                return False
+            await workers.run(cleaning.run_swap, lane=directory.path)
+            cleaning.finish_swap(log)
+        return True
+
+    async def _note(self, candidate: Candidate, cleaning: Cleaning) -> None:
+        partition, log, directory, cleanable = candidate
+        self._passes += 1
+        directory.changes += 1
+        directory.cleaner_offsets[log.topic_partition] = cleaning.first_dirty
+        LOGGER.info("%s: compacted up to offset %d", log.topic_partition, cleaning.first_dirty)
+        if cleaning.first_dirty <= cleanable.first_dirty:
+            self._give_up(partition, "its first dirty segment has too many keys")
+        try:
+            await self._logs.write_checkpoints(directory)
+        except DiskFailed as error:
+            directory.fail(error)
+
+    def _give_up(self, partition: Partition, reason: object) -> None:
+        LOGGER.error("%s is not compacted any more: %s", partition.topic_partition, reason)
+        self._given_up.add(partition)
+
+    def statistics(self) -> dict[str, int]:
+        return {
+            "cleaner_passes": self._passes,
+            "cleaner_given_up": len(self._given_up),
+            "cleaner_moved_bytes": self._moved_bytes,
+        }
+
+
+def _urgency(cleanable: Cleanable) -> tuple[bool, float]:
+    return cleanable.is_late, cleanable.dirty_ratio

@@ -1,0 +1,286 @@
+"""Finds and opens the logs of a log dir at start. Everything here blocks: it is workers' work.
+
+A log that the cluster does not know (its topic was deleted while this node was down, or the folder
+comes from elsewhere) is set aside as `-stray` and left for a person to look at, never deleted.
+"""
+
+import logging
+from collections.abc import Callable, Mapping, Sequence
+from errno import EIO, ENOENT
+from typing import Final, NamedTuple, TypeAlias
+from uuid import UUID
+
+from lograft.model.errors import DiskFailed, LograftError
+from lograft.model.seams import Disk
+from lograft.model.topic_configs import TopicConfig
+from lograft.model.types import METADATA_TOPIC, NO_OFFSET, Offset, TopicPartition
+from lograft.storage.errors import InvalidCheckpoint
+from lograft.storage.log import Log
+from lograft.storage.log_dirs import (
+    CLEANER_OFFSETS,
+    HIGH_WATERMARKS,
+    LOG_STARTS,
+    NAME_LENGTH_MAX,
+    RECOVERY_POINTS,
+    folder_name,
+    future_index,
+    is_doomed_folder,
+    parse_folder_name,
+    read_checkpoint,
+    read_clean_shutdown,
+    read_partition_metadata,
+    read_running,
+    take_clean_shutdown,
+    write_checkpoint,
+    write_partition_metadata,
+    write_running,
+)
+from lograft.storage.types import RecoveryPlan
+
+LOGGER: Final = logging.getLogger(__name__)
+STRAY_SUFFIX: Final = "-stray"
+
+#: The config of the log of a topic (name, id as far as the folder says), None for a stray one.
+ConfigOf: TypeAlias = Callable[[str, UUID | None], TopicConfig | None]
+
+
+class FoundLog(NamedTuple):
+    topic_partition: TopicPartition
+    #: None in folders of very old brokers.
+    topic_id: UUID | None
+    path: str
+    plan: RecoveryPlan
+    #: As checkpointed; NO_OFFSET: it never was.
+    high_watermark: Offset
+
+
+class Survey(NamedTuple):
+    """What lies in one log dir."""
+
+    logs: list[FoundLog]
+    #: Folders that were on their way out when the node stopped.
+    doomed: list[str]
+    #: Topic ids and numbers of partitions that were on their way here (broker/logs/log_moves.py).
+    coming: list[tuple[UUID, int]]
+    #: The broker epoch of a clean stop, None after any other.
+    clean_epoch: int | None
+    #: Partitions that the checkpoint files name.
+    names: set[TopicPartition]
+    cleaner_offsets: dict[TopicPartition, Offset]
+
+
+def survey(disk: Disk, log_dir: str) -> Survey:
+    """Raises DiskFailed when the dir cannot be read."""
+    try:
+        return _survey(disk, log_dir)
+    except OSError as error:
+        raise DiskFailed(log_dir, error) from error
+
+
+def _survey(disk: Disk, log_dir: str) -> Survey:
+    clean_epoch = take_clean_shutdown(disk, log_dir)
+    recovery_points = _checkpoint(disk, f"{log_dir}/{RECOVERY_POINTS}")
+    log_starts = _checkpoint(disk, f"{log_dir}/{LOG_STARTS}")
+    cleaner_offsets = _checkpoint(disk, f"{log_dir}/{CLEANER_OFFSETS}")
+    high_watermarks = _checkpoint(disk, f"{log_dir}/{HIGH_WATERMARKS}")
+    logs, doomed, coming = [], [], []
+    for name in disk.list_dir(log_dir):
+        path = f"{log_dir}/{name}"
+        if is_doomed_folder(name) and name.endswith("-delete"):
+            doomed.append(path)
+            continue
+        index = future_index(name)
+        if index is not None:
+            # Whatever is in the copy: it is made anew.
+            topic_id = _topic_id(disk, path)
+            coming += [] if topic_id is None else [(topic_id, index)]
+            doomed.append(path)
+            continue
+        topic_partition = parse_folder_name(name)
+        if topic_partition is None or topic_partition.topic == METADATA_TOPIC:
+            continue
+        if not disk.is_dir(path):
+            continue
+        plan = RecoveryPlan(
+            clean=clean_epoch is not None,
+            recovery_point=recovery_points.get(topic_partition, Offset(0)),
+            log_start=log_starts.get(topic_partition, Offset(0)),
+        )
+        high_watermark = high_watermarks.get(topic_partition, NO_OFFSET)
+        topic_id = _topic_id(disk, path)
+        logs.append(FoundLog(topic_partition, topic_id, path, plan, high_watermark))
+    names = {*recovery_points, *log_starts, *cleaner_offsets, *high_watermarks}
+    return Survey(logs, doomed, coming, clean_epoch, names, cleaner_offsets)
+
+
+def intact_epoch_of_all(disk: Disk, log_dirs: Sequence[str]) -> int:
+    """The broker epoch of the last life if no dir has lost anything that was written in it: each
+    was closed cleanly, or its process ended alone and left the kernel running. Else -1."""
+    epochs = set()
+    for log_dir in log_dirs:
+        try:
+            epoch = read_clean_shutdown(disk, log_dir)
+            epochs.add(read_running(disk, log_dir) if epoch is None else epoch)
+        except OSError:
+            return -1
+    known = epochs.pop()
+    return -1 if epochs or known is None else known
+
+
+def check_nothing_lost(log_dir: str, results: Sequence[Log | LograftError]) -> None:
+    """For logs whose process ended alone: the kernel has all that was written, so at most the last
+    write is not whole. If more is gone the disk or its cache has changed bytes, and the broker has
+    claimed what it does not have any more. Raises DiskFailed: the next start will not claim it."""
+    for result in results:
+        if isinstance(result, Log) and result.lost_in_recovery:
+            reason = f"{result.directory} has lost records that were written in this boot"
+            raise DiskFailed(log_dir, OSError(EIO, reason))
+
+
+def mark_running(disk: Disk, log_dir: str, broker_epoch: int) -> None:
+    """Raises DiskFailed."""
+    try:
+        write_running(disk, log_dir, broker_epoch)
+    except OSError as error:
+        raise DiskFailed(log_dir, error) from error
+
+
+def _checkpoint(disk: Disk, path: str) -> dict[TopicPartition, Offset]:
+    """A checkpoint that does not read is as good as none: recovery then looks at more."""
+    try:
+        return read_checkpoint(disk, path)
+    except InvalidCheckpoint as error:
+        LOGGER.warning("%s; it is ignored", error)
+        return {}
+
+
+def _topic_id(disk: Disk, path: str) -> UUID | None:
+    try:
+        return read_partition_metadata(disk, path)
+    except InvalidCheckpoint as error:
+        LOGGER.warning("%s; the log is taken by its folder's name", error)
+        return None
+
+
+def open_found(
+    disk: Disk, found: FoundLog, *, config: TopicConfig, topic_id: UUID, now_ms: int
+) -> Log:
+    log = Log.open(
+        disk,
+        found.path,
+        topic_partition=found.topic_partition,
+        topic_id=topic_id,
+        config=config,
+        now_ms=now_ms,
+        recovery=found.plan,
+    )
+    if found.topic_id is None:
+        _write_topic_id(disk, log)
+    return log
+
+
+def open_new(
+    disk: Disk,
+    log_dir: str,
+    topic_partition: TopicPartition,
+    *,
+    topic_id: UUID,
+    config: TopicConfig,
+    now_ms: int,
+) -> Log:
+    """The topic id is written first: the fsync of the folder that ends `Log.open` makes both names
+    durable. The name of the folder itself is the caller's business, once for many."""
+    directory = f"{log_dir}/{folder_name(topic_partition)}"
+    return open_at(
+        disk, directory, topic_partition, topic_id=topic_id, config=config, now_ms=now_ms
+    )
+
+
+def open_at(
+    disk: Disk,
+    directory: str,
+    topic_partition: TopicPartition,
+    *,
+    topic_id: UUID,
+    config: TopicConfig,
+    now_ms: int,
+) -> Log:
+    """The same in a folder of that name."""
+    log_dir = directory.rpartition("/")[0]
+    try:
+        # Somebody deleted it: a new one in its place would hide that its logs are gone.
+        if not disk.is_dir(log_dir):
+            raise FileNotFoundError(ENOENT, "No such file or directory", log_dir)
+        disk.make_dir(directory)
+        write_partition_metadata(disk, directory, topic_id, sync_name=False)
+    except OSError as error:
+        raise DiskFailed(log_dir, error) from error
+    return Log.open(
+        disk,
+        directory,
+        topic_partition=topic_partition,
+        topic_id=topic_id,
+        config=config,
+        now_ms=now_ms,
+        recovery=RecoveryPlan(clean=False),
+    )
+
+
+def sync_folder_names(disk: Disk, log_dir: str) -> None:
+    try:
+        disk.fsync_dir(log_dir)
+    except OSError as error:
+        raise DiskFailed(log_dir, error) from error
+
+
+def _write_topic_id(disk: Disk, log: Log) -> None:
+    try:
+        write_partition_metadata(disk, log.directory, log.topic_id)
+    except OSError as error:
+        raise DiskFailed(log.log_dir, error) from error
+
+
+def set_stray_aside(disk: Disk, found: FoundLog, unique: UUID) -> str:
+    """Returns the folder's new path."""
+    tail = f"-{found.topic_partition.partition}.{unique.hex}{STRAY_SUFFIX}"
+    name = found.topic_partition.topic[: NAME_LENGTH_MAX - len(tail)] + tail
+    log_dir = found.path.rpartition("/")[0]
+    try:
+        disk.rename(found.path, f"{log_dir}/{name}")
+        disk.fsync_dir(log_dir)
+    except OSError as error:
+        raise DiskFailed(log_dir, error) from error
+    return f"{log_dir}/{name}"
+
+
+def rename_logs(disk: Disk, log_dir: str, renames: Sequence[tuple[str, str]]) -> None:
+    """Gives the folders of deleted logs other names; whoever reads their files reads on."""
+    try:
+        for source, target in renames:
+            disk.rename(source, target)
+        disk.fsync_dir(log_dir)
+    except OSError as error:
+        raise DiskFailed(log_dir, error) from error
+
+
+def open_many(openers: Sequence[Callable[[], Log]]) -> list[Log | LograftError]:
+    """One after the other; a log that cannot be opened does not keep the others closed. A failed
+    disk does: DiskFailed is raised."""
+    results: list[Log | LograftError] = []
+    for opener in openers:
+        try:
+            results.append(opener())
+        except DiskFailed:
+            raise
+        except LograftError as error:
+            results.append(error)
+    return results
+
+
+def lower_recovery_points(
+    disk: Disk, log_dir: str, lowered: Mapping[TopicPartition, Offset]
+) -> None:
+    """Logs ended before the points up to which they were fsynced once: files were lost, or a crash
+    came while a log was being emptied. A worker's job."""
+    path = f"{log_dir}/{RECOVERY_POINTS}"
+    write_checkpoint(disk, path, {**_checkpoint(disk, path), **lowered})

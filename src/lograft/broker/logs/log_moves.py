@@ -1,0 +1,306 @@
+"""Moves replicas between the log dirs of this broker, while they are used (KIP-113).
+
+A copy grows in the other dir, in a folder marked `-future`, as a follower's log would. When it is
+nearly there the partition holds its breath: writers wait, the rest is copied, the copy is fsynced
+and takes the name, the old folder loses it. The log then goes on in the new files, and nobody who
+holds it notices. The copy has its name, durably, before the old folder gives its own away: whatever
+ends the process, one of them is whole.
+
+A move that a stop has interrupted begins again at the next start. Replicas in raft mode do not
+move: their log dir is part of who they are as voters.
+"""
+
+import asyncio
+import logging
+from collections.abc import Callable
+from functools import partial
+from typing import Final
+from uuid import UUID
+
+from lograft.broker.errors import ReplicaNotMovable
+from lograft.broker.logs.log_loading import open_at, rename_logs
+from lograft.broker.logs.log_manager import LogManager
+from lograft.broker.partitions.log_directory import LogDirectory
+from lograft.broker.partitions.partition import KeptOffsets, Partition
+from lograft.broker.partitions.replication_throttle import PAUSE_MS, ReplicationThrottle
+from lograft.model.broker_configs import BrokerConfig
+from lograft.model.errors import DiskFailed, LograftError
+from lograft.model.seams import Disk, Runtime, Task
+from lograft.model.types import Offset, ReplicationMode
+from lograft.storage.errors import BeginsInsideBatch, OffsetOutOfRange
+from lograft.storage.log import Log
+from lograft.storage.log_dirs import deleted_folder_name, folder_name, future_folder_name
+from lograft.storage.types import RecoveryPlan
+
+LOGGER: Final = logging.getLogger(__name__)
+RATE: Final = "replica.alter.log.dirs.io.max.bytes.per.second"
+RATE_WINDOW: Final = (
+    "alter.log.dirs.replication.quota.window.num",
+    "alter.log.dirs.replication.quota.window.size.seconds",
+)
+#: Copied in one turn of the loop.
+COPY_BYTES: Final = 1 << 20
+#: So much of the copy may be in the page cache only.
+FLUSH_BYTES: Final = 1 << 24
+
+
+class Move:
+    """One replica on its way; `future` is its copy, once there is one."""
+
+    __slots__ = ("future", "is_arriving", "partition", "target", "task")
+
+    def __init__(self, partition: Partition, target: LogDirectory) -> None:
+        self.partition = partition
+        self.target = target
+        self.future: Log | None = None
+        #: From here on it is brought to its end.
+        self.is_arriving = False
+        self.task: Task | None = None
+
+    @property
+    def lag(self) -> int:
+        """Records that the copy lacks."""
+        log, future = self.partition.log, self.future
+        return 0 if log is None or future is None else max(0, log.end_offset - future.end_offset)
+
+
+class LogMoves:
+    def __init__(
+        self, runtime: Runtime, logs: LogManager, *, config: Callable[[], BrokerConfig]
+    ) -> None:
+        self._runtime = runtime
+        self._disk = runtime.disk
+        self._logs = logs
+        self._throttle = ReplicationThrottle(RATE, config, window=RATE_WINDOW)
+        self.moves: dict[Partition, Move] = {}
+        threads = config().value("num.replica.alter.log.dirs.threads")
+        at_once = threads if isinstance(threads, int) else len(logs.directories)
+        self._may_copy = asyncio.Semaphore(max(1, at_once))
+
+    def move(self, partition: Partition, target: LogDirectory) -> None:
+        """Begins it; back to where the replica is: ends the move that is under way. Raises
+        ReplicaNotMovable."""
+        under_way = self.moves.get(partition)
+        if under_way is not None and under_way.target is target:
+            return
+        if partition.assignment.mode is not ReplicationMode.isr:
+            raise ReplicaNotMovable(
+                f"{partition.topic_partition} is in raft mode, where a log dir is part of a voter's"
+                " identity: switch it to isr, move it, switch it back"
+            )
+        if under_way is not None:
+            if under_way.is_arriving:
+                raise ReplicaNotMovable(f"{partition.topic_partition} is just arriving: try again")
+            assert under_way.task is not None
+            under_way.task.cancel()
+            del self.moves[partition]
+        if partition.directory is target:
+            return
+        move = self.moves[partition] = Move(partition, target)
+        name = f"move {partition.topic_partition}"
+        move.task = self._runtime.spawn(self._run(move), name=name)
+
+    def resume(self, partitions: Callable[[UUID, int], Partition | None]) -> None:
+        """After a start: what the last life has not finished."""
+        for topic_id, index, target in self._logs.unfinished_moves:
+            partition = partitions(topic_id, index)
+            if partition is not None and partition.is_usable:
+                try:
+                    self.move(partition, target)
+                except ReplicaNotMovable as error:
+                    LOGGER.warning("a move is not resumed: %s", error)
+        self._logs.unfinished_moves.clear()
+
+    async def stop(self) -> None:
+        """Copies stay where they are: the next start begins these moves again."""
+        for move in list(self.moves.values()):
+            assert move.task is not None
+            if move.is_arriving:
+                await move.task
+            else:
+                move.future = None
+                move.task.cancel()
+
+    async def _run(self, move: Move) -> None:
+        partition, target = move.partition, move.target
+        name, is_done = partition.topic_partition, False
+        try:
+            async with self._may_copy:
+                is_done = await self._copy_and_swap(move)
+        except DiskFailed as error:
+            for directory in (target, partition.directory):
+                if directory is not None and directory.path == error.log_dir:
+                    directory.fail(error)
+            LOGGER.error("%s does not move to %s: %s", name, target.path, error)
+        except LograftError as error:
+            LOGGER.error("%s does not move to %s: %s", name, target.path, error)
+        finally:
+            if self.moves.get(partition) is move:
+                del self.moves[partition]
+            if not is_done and move.future is not None:
+                self._drop(move.future, target)
+        if is_done:
+            LOGGER.info("%s lies in %s now", name, target.path)
+
+    def _drop(self, future: Log, target: LogDirectory) -> None:
+        future.close(clean=False)
+        due_ms = self._runtime.clock.mono_ms()
+        self._logs.doomed.append((due_ms, target, future.directory))
+
+    # ── copying ──────────────────────────────────────────────────────────────────────────────
+
+    async def _copy_and_swap(self, move: Move) -> bool:
+        partition, target = move.partition, move.target
+        while partition.during_cut is not None:
+            await asyncio.sleep(PAUSE_MS / 1000)
+        log = partition.log
+        if log is None or not partition.is_usable:
+            return False
+        move.future = await self._runtime.workers.run(
+            partial(
+                open_at,
+                self._disk,
+                f"{target.path}/{self._unique(future_folder_name, partition)}",
+                partition.topic_partition,
+                topic_id=partition.topic_id,
+                config=partition.config,
+                now_ms=self._runtime.clock.wall_ms(),
+            )
+        )
+        while _may_go_on(partition):
+            await self._copy(partition, log, move.future)
+            if await self._swap(move, log, move.future):
+                return True
+        return False
+
+    def _unique(self, name: Callable[..., str], partition: Partition) -> str:
+        return name(partition.topic_partition, self._runtime.randomness.uuid())
+
+    async def _copy(self, partition: Partition, log: Log, future: Log) -> None:
+        """Until it is nearly there. A log that was cut meanwhile is copied anew."""
+        truncations, unflushed = -1, 0
+        while _may_go_on(partition):
+            if log.truncations != truncations or future.end_offset < log.log_start_offset:
+                truncations = log.truncations
+                await self._begin_at(future, log.log_start_offset)
+            while self._throttle.is_exceeded(now_ms=self._runtime.clock.mono_ms()):
+                await asyncio.sleep(PAUSE_MS / 1000)
+            count = await self._copy_some(log, future)
+            unflushed += count
+            is_near = count < COPY_BYTES and log.truncations == truncations
+            if unflushed >= FLUSH_BYTES or (is_near and unflushed):
+                plan = future.flush_plan()
+                await self._runtime.workers.run(plan.run)
+                future.mark_durable(plan)
+                unflushed = 0
+            if is_near:
+                return
+
+    async def _begin_at(self, future: Log, offset: Offset) -> None:
+        now_ms = self._runtime.clock.wall_ms()
+        job = partial(future.truncate_fully_and_start_at, offset, now_ms=now_ms)
+        await self._runtime.workers.run(job)
+
+    async def _copy_some(self, log: Log, future: Log) -> int:
+        """Returns how many bytes it found."""
+        truncations = log.truncations
+        try:
+            piece = log.read(future.end_offset, bytes_max=COPY_BYTES)
+        except OffsetOutOfRange:
+            return COPY_BYTES  # its beginning was deleted, or its end was cut: look again
+        if piece is None:
+            return 0
+        job = partial(piece.file.pread, piece.size, piece.position)
+        try:
+            data = await self._runtime.workers.run(job)
+        except OSError as error:
+            raise log.disk_failed(error) from error
+        if log.truncations != truncations:
+            return COPY_BYTES
+        try:
+            self._append(future, data)
+        except BeginsInsideBatch as found:
+            await self._begin_at(future, found.base)
+            self._append(future, data)
+        self._throttle.record(len(data), now_ms=self._runtime.clock.mono_ms())
+        return len(data)
+
+    def _append(self, future: Log, data: bytes) -> None:
+        future.append_as_follower(memoryview(data), now_ms=self._runtime.clock.wall_ms())
+
+    # ── changing places ──────────────────────────────────────────────────────────────────────
+
+    async def _swap(self, move: Move, log: Log, future: Log) -> bool:
+        """False: the log was cut before it could be held."""
+        partition, target, source = move.partition, move.target, move.partition.directory
+        assert source is not None
+        name = partition.topic_partition
+        async with source.surgery:
+            if not _may_go_on(partition):
+                return False
+            move.is_arriving = True
+            partition.hold(KeptOffsets(log.durable_offset, log.log_start_offset))
+            try:
+                if not await self._copy_rest(log, future):
+                    return False
+                target.kept[name] = KeptOffsets(future.end_offset, log.log_start_offset)
+                await self._runtime.workers.run(partial(future.close, clean=True), lane=target.path)
+                # Before the copy has the name: an older log of this name may have been here.
+                await self._logs.write_checkpoints(target)
+                doomed = f"{source.path}/{self._unique(deleted_folder_name, partition)}"
+                copy = await self._runtime.workers.run(
+                    partial(_exchange, self._disk, log, future, target.path, doomed),
+                    lane=source.path,
+                )
+                self._change_places(partition, log, copy, target)
+                due_ms = self._runtime.clock.mono_ms() + partition.config.file_delete_delay_ms
+                self._logs.doomed.append((due_ms, source, doomed))
+            finally:
+                move.is_arriving = False
+                target.kept.pop(name, None)
+                partition.release()
+        return True
+
+    async def _copy_rest(self, log: Log, future: Log) -> bool:
+        """While nobody appends."""
+        if not log.log_start_offset <= future.end_offset <= log.end_offset:
+            return False
+        while await self._copy_some(log, future):
+            pass
+        return future.end_offset == log.end_offset
+
+    def _change_places(
+        self, partition: Partition, log: Log, copy: Log, target: LogDirectory
+    ) -> None:
+        source, name = partition.directory, partition.topic_partition
+        assert source is not None
+        log.go_on_in(copy)
+        source.log_count -= 1
+        target.log_count += 1
+        if name in source.cleaner_offsets:
+            target.cleaner_offsets[name] = source.cleaner_offsets.pop(name)
+        source.changes += 1
+        target.changes += 1
+        partition.directory = target
+        self._logs.on_partition_opened(partition, target)
+
+
+def _may_go_on(partition: Partition) -> bool:
+    return partition.is_usable and partition.assignment.mode is ReplicationMode.isr
+
+
+def _exchange(disk: Disk, log: Log, future: Log, log_dir: str, doomed: str) -> Log:
+    """A worker's job; returns the copy under its own name."""
+    path = f"{log_dir}/{folder_name(log.topic_partition)}"
+    rename_logs(disk, log_dir, [(future.directory, path)])
+    copy = Log.open(
+        disk,
+        path,
+        topic_partition=log.topic_partition,
+        topic_id=log.topic_id,
+        config=log.config,
+        now_ms=0,
+        recovery=RecoveryPlan(clean=True, recovery_point=future.end_offset),
+    )
+    rename_logs(disk, log.log_dir, [(log.directory, doomed)])
+    return copy

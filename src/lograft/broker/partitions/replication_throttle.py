@@ -1,0 +1,82 @@
+"""Limits on what reassignments copy (KIP-73): so many bytes a second, sent or fetched.
+
+The rates are settings of brokers, the replicas that they hold for are named by their topics; a
+replica that is in sync is never held back, or the limit would push it out of the ISR.
+"""
+
+from collections import deque
+from collections.abc import Callable
+from typing import Final
+
+from lograft.broker.partitions.partition import Partition
+from lograft.model.broker_configs import BrokerConfig
+from lograft.model.types import NodeId
+
+LEADER_RATE: Final = "leader.replication.throttled.rate"
+FOLLOWER_RATE: Final = "follower.replication.throttled.rate"
+#: Who is held back looks again after this time.
+PAUSE_MS: Final = 100
+WHOLE_TOPIC: Final = "*"
+#: The settings that say in how many samples of what length a rate is measured.
+REPLICATION_WINDOW: Final = (
+    "replication.quota.window.num",
+    "replication.quota.window.size.seconds",
+)
+
+
+class ReplicationThrottle:
+    """One direction of one broker: the bytes of the last seconds against the rate."""
+
+    __slots__ = ("_config", "_sample_ms", "_samples", "_setting", "_total", "_window_ms")
+
+    def __init__(
+        self,
+        setting: str,
+        config: Callable[[], BrokerConfig],
+        *,
+        window: tuple[str, str] = REPLICATION_WINDOW,
+    ) -> None:
+        self._setting = setting
+        self._config = config
+        sample_count, sample_seconds = (int(config().text(name) or 1) for name in window)
+        self._sample_ms = sample_seconds * 1000
+        self._window_ms = sample_count * self._sample_ms
+        #: (start, bytes), oldest first.
+        self._samples: deque[list[int]] = deque()
+        self._total = 0
+
+    @property
+    def rate(self) -> int | None:
+        """Bytes a second; None: no limit. Set while the broker runs, for all brokers or one."""
+        config = self._config()
+        text = config.dynamic_broker.get(self._setting, config.dynamic_default.get(self._setting))
+        return None if text is None else int(text)
+
+    def record(self, count: int, *, now_ms: int) -> None:
+        if not self._samples or now_ms - self._samples[-1][0] >= self._sample_ms:
+            self._samples.append([now_ms, 0])
+        self._samples[-1][1] += count
+        self._total += count
+        self._forget(now_ms)
+
+    def is_exceeded(self, *, now_ms: int) -> bool:
+        rate = self.rate
+        if rate is None:
+            return False
+        self._forget(now_ms)
+        if not self._samples:
+            return rate == 0
+        # A young window is taken for a whole sample: a burst may not come before the rate.
+        age_ms = max(self._sample_ms, now_ms - self._samples[0][0])
+        return self._total * 1000 >= rate * age_ms
+
+    def _forget(self, now_ms: int) -> None:
+        while self._samples and now_ms - self._samples[0][0] > self._window_ms:
+            self._total -= self._samples.popleft()[1]
+
+
+def is_throttled(replicas: tuple[str, ...], partition: Partition, node_id: NodeId) -> bool:
+    """Whether a `…replication.throttled.replicas` setting names the replica."""
+    return bool(replicas) and (
+        WHOLE_TOPIC in replicas or f"{partition.index}:{node_id}" in replicas
+    )

@@ -1,0 +1,146 @@
+"""Keeps what the voters' set says of this controller true (KIP-853).
+
+A voter whose endpoints have changed tells the leader (UpdateRaftVoter). With
+controller.quorum.auto.join.enable a controller that is no voter asks to become one (AddRaftVoter);
+if its predecessor, the same node with another disk, still is one, that one has to go first.
+"""
+
+import asyncio
+import logging
+from typing import Final
+
+from lograft.broker.errors import NotController, PeerLost, PeerUnreachable
+from lograft.broker.links.peers import Peers
+from lograft.broker.quorum.raft_driver import RaftDriver
+from lograft.consensus.messages import Error, UpdateVoterRequest
+from lograft.consensus.types import ReplicaKey, Voter
+from lograft.model.broker_configs import BrokerConfig
+from lograft.model.errors import ErrorCode
+from lograft.model.seams import Address
+from lograft.model.types import ZERO_UUID
+from lograft.wire.apis import Versions
+from lograft.wire.messages import add_raft_voter, update_raft_voter
+from lograft.wire.messages.remove_raft_voter import RemoveRaftVoterRequest, RemoveRaftVoterResponse
+
+LOGGER: Final = logging.getLogger(__name__)
+
+LANE: Final = "raft voters"
+ADD_VERSIONS: Final = Versions(1, 1)
+REMOVE_VERSIONS: Final = Versions(0, 0)
+UPDATE_VERSIONS: Final = Versions(0, 0)
+
+
+class VoterUpkeep:
+    def __init__(self, driver: RaftDriver, peers: Peers, config: BrokerConfig) -> None:
+        self._driver = driver
+        self._peers = peers
+        self._config = config
+        self._listener = config.controller_listener_names[0]
+        #: A new voter has to catch up before it is one, and the leader waits for that.
+        self._timeout_ms = driver.settings.voter_change_timeout_ms + config.request_timeout_ms
+
+    async def run(self) -> None:
+        """A task of the node."""
+        while True:
+            try:
+                await self.check()
+            except (NotController, PeerLost, PeerUnreachable) as error:
+                LOGGER.info("the voters' set is not changed yet: %s", error)
+            await asyncio.sleep(self._config.controller_quorum_fetch_timeout_ms / 1000)
+
+    async def check(self) -> None:
+        """One step towards a set that is right; nothing where it is."""
+        driver = self._driver
+        leader = driver.leader_endpoint()
+        if leader is None or driver.quorum.kraft_version == 0:
+            return
+        mine = driver.voters.find(driver.me.node_id)
+        if mine is not None and mine.key == driver.me:
+            # An only voter is nobody's to find.
+            if len(driver.voters.voters) > 1 and set(mine.endpoints) != set(driver.endpoints):
+                await self._update(mine, leader)
+        elif self._config.controller_quorum_auto_join_enable:
+            if mine is not None and mine.key.directory_id != ZERO_UUID:
+                await self._remove(mine.key, leader)
+            else:
+                await self._add(leader)
+
+    async def _update(self, mine: Voter, leader: Address) -> None:
+        driver = self._driver
+        if driver.is_leader:
+            moved = mine._replace(endpoints=driver.endpoints)
+            answer = await driver.ask(UpdateVoterRequest(voter=moved))
+            self._say("moved", ErrorCode.none if answer.error is Error.NONE else -1)
+            return
+        request = update_raft_voter.UpdateRaftVoterRequest(
+            cluster_id=driver.cluster_id,
+            current_leader_epoch=driver.epoch,
+            voter_id=driver.me.node_id,
+            voter_directory_id=driver.me.directory_id,
+            listeners=[
+                update_raft_voter.Listener(name=each.name, host=each.host, port=each.port)
+                for each in driver.endpoints
+            ],
+            kraft_version_feature=update_raft_voter.KRaftVersionFeature(
+                min_supported_version=mine.kraft_version_min,
+                max_supported_version=mine.kraft_version_max,
+            ),
+        )
+        reply = await self._peers.request(
+            leader,
+            request,
+            UPDATE_VERSIONS,
+            update_raft_voter.UpdateRaftVoterResponse,
+            timeout_ms=self._timeout_ms,
+            lane=LANE,
+            listener=self._listener,
+        )
+        self._say("moved", reply.error_code)
+
+    async def _add(self, leader: Address) -> None:
+        driver = self._driver
+        request = add_raft_voter.AddRaftVoterRequest(
+            cluster_id=driver.cluster_id,
+            timeout_ms=driver.settings.voter_change_timeout_ms,
+            voter_id=driver.me.node_id,
+            voter_directory_id=driver.me.directory_id,
+            listeners=[
+                add_raft_voter.Listener(name=each.name, host=each.host, port=each.port)
+                for each in driver.endpoints
+            ],
+            ack_when_committed=False,
+        )
+        reply = await self._peers.request(
+            leader,
+            request,
+            ADD_VERSIONS,
+            add_raft_voter.AddRaftVoterResponse,
+            timeout_ms=self._timeout_ms,
+            lane=LANE,
+            listener=self._listener,
+        )
+        self._say("joined", reply.error_code)
+
+    async def _remove(self, key: ReplicaKey, leader: Address) -> None:
+        request = RemoveRaftVoterRequest(
+            cluster_id=self._driver.cluster_id,
+            voter_id=key.node_id,
+            voter_directory_id=key.directory_id,
+        )
+        reply = await self._peers.request(
+            leader,
+            request,
+            REMOVE_VERSIONS,
+            RemoveRaftVoterResponse,
+            timeout_ms=self._timeout_ms,
+            lane=LANE,
+            listener=self._listener,
+        )
+        self._say("taken out its predecessor", reply.error_code)
+
+    def _say(self, what: str, code: int) -> None:
+        node_id = self._driver.me.node_id
+        if code:
+            LOGGER.info("controller %d has not %s yet: error %d", node_id, what, code)
+        else:
+            LOGGER.info("controller %d has %s", node_id, what)

@@ -1,0 +1,187 @@
+"""What leaders ask the controller for: AlterPartition, one request at a time for all partitions.
+
+Proposals gather while a request is under way and go together with the next one. The answer to
+each belongs to the leadership that asked: `on_granted` or `on_refused` say what comes next, and
+what may have been lost on the way is asked again.
+"""
+
+import asyncio
+import logging
+from collections.abc import Callable
+from typing import Final, NamedTuple, Protocol, TypeVar
+from uuid import UUID
+
+from lograft.broker.partitions.partition import Partition
+from lograft.model.errors import ErrorCode, LograftError
+from lograft.model.seams import Clock
+from lograft.model.types import BrokerEpoch, Epoch, NodeId
+from lograft.replication.roles import LeaderRole
+from lograft.replication.types import IsrGranted, IsrProposal
+from lograft.wire.apis import Versions
+from lograft.wire.message import Message
+from lograft.wire.messages.alter_partition import (
+    AlterPartitionRequest,
+    AlterPartitionRequestPartitionData,
+    AlterPartitionRequestTopicData,
+    AlterPartitionResponse,
+    AlterPartitionResponsePartitionData,
+    BrokerState,
+)
+
+LOGGER: Final = logging.getLogger(__name__)
+R = TypeVar("R", bound=Message)
+
+VERSIONS: Final = Versions(3, 3)
+#: Of one request.
+PARTITIONS_MAX: Final = 1_000
+#: After an answer that settled nothing.
+RETRY_MS: Final = 50
+TIMEOUT_MS: Final = 10_000
+#: Of leader_recovery_state.
+RECOVERING: Final = 1
+
+
+class ControllerRequests(Protocol):
+    """`ControllerLink`, as far as this needs it."""
+
+    async def request(
+        self,
+        message: Message,
+        versions: Versions,
+        answer: type[R],
+        *,
+        timeout_ms: int | None = None,
+        lograft_only: bool = False,
+    ) -> R: ...
+
+
+class Proposed(NamedTuple):
+    leader: LeaderRole
+    proposal: IsrProposal
+
+
+class IsrChanges:
+    def __init__(self, me: NodeId, clock: Clock) -> None:
+        self._me = me
+        self._clock = clock
+        #: The newest proposal of each partition, in the order of asking.
+        self._waiting: dict[Partition, Proposed] = {}
+        self._wake = asyncio.Event()
+        self._requests = 0
+
+    def propose(self, partition: Partition, leader: LeaderRole, proposal: IsrProposal) -> None:
+        self._waiting[partition] = Proposed(leader, proposal)
+        self._wake.set()
+
+    async def run(self, link: ControllerRequests, broker_epoch: Callable[[], BrokerEpoch]) -> None:
+        """A task of the broker, from its registration on."""
+        while True:
+            await self._wake.wait()
+            self._wake.clear()
+            while batch := self._take():
+                try:
+                    response = await link.request(
+                        _request(self._me, broker_epoch(), batch),
+                        VERSIONS,
+                        AlterPartitionResponse,
+                        timeout_ms=TIMEOUT_MS,
+                    )
+                    settled = self._on_response(batch, response)
+                except LograftError as error:
+                    LOGGER.info("changes of the ISR wait: %s", error)
+                    settled = self._refuse_all(batch, ErrorCode.network_exception)
+                self._requests += 1
+                if not settled:
+                    await asyncio.sleep(RETRY_MS / 1000)
+
+    def _take(self) -> dict[Partition, Proposed]:
+        """Those whose leadership still lasts."""
+        batch: dict[Partition, Proposed] = {}
+        for partition in list(self._waiting):
+            proposed = self._waiting.pop(partition)
+            if partition.leader is proposed.leader:
+                batch[partition] = proposed
+                if len(batch) == PARTITIONS_MAX:
+                    break
+        return batch
+
+    def _on_response(
+        self, batch: dict[Partition, Proposed], response: AlterPartitionResponse
+    ) -> bool:
+        """Whether everything is settled: what is not has been proposed again."""
+        if response.error_code:
+            return self._refuse_all(batch, _known(response.error_code))
+        answers = {
+            (topic.topic_id, data.partition_index): data
+            for topic in response.topics
+            for data in topic.partitions
+        }
+        for partition, proposed in batch.items():
+            self._settle(partition, proposed, answers.get((partition.topic_id, partition.index)))
+        return not any(partition in self._waiting for partition in batch)
+
+    def _settle(
+        self,
+        partition: Partition,
+        proposed: Proposed,
+        data: AlterPartitionResponsePartitionData | None,
+    ) -> None:
+        leader, proposal = proposed
+        if partition.leader is not leader:
+            return
+        code = ErrorCode.network_exception if data is None else _known(data.error_code)
+        if data is None or code is not ErrorCode.none:
+            LOGGER.info("%s: ISR not changed: %s", partition.topic_partition, code.name)
+            partition.apply(leader.on_refused(proposal, code))
+            return
+        granted = IsrGranted(
+            Epoch(data.leader_epoch),
+            data.partition_epoch,
+            tuple(NodeId(node) for node in data.isr),
+            data.leader_recovery_state == RECOVERING,
+        )
+        partition.apply(leader.on_granted(proposal, granted, now_ms=self._clock.mono_ms()))
+
+    def _refuse_all(self, batch: dict[Partition, Proposed], code: ErrorCode) -> bool:
+        """None of them was looked at, or nobody knows."""
+        for partition, (leader, proposal) in batch.items():
+            if partition.leader is leader:
+                partition.apply(leader.on_refused(proposal, code))
+        return not any(partition in self._waiting for partition in batch)
+
+    def statistics(self) -> dict[str, int]:
+        return {"isr_changes_waiting": len(self._waiting), "isr_change_requests": self._requests}
+
+
+def _request(
+    me: NodeId, broker_epoch: BrokerEpoch, batch: dict[Partition, Proposed]
+) -> AlterPartitionRequest:
+    topics: dict[UUID, AlterPartitionRequestTopicData] = {}
+    for partition, (_, proposal) in batch.items():
+        topic = topics.get(partition.topic_id)
+        if topic is None:
+            topic = topics[partition.topic_id] = AlterPartitionRequestTopicData(
+                topic_id=partition.topic_id
+            )
+        topic.partitions.append(
+            AlterPartitionRequestPartitionData(
+                partition_index=partition.index,
+                leader_epoch=proposal.leader_epoch,
+                new_isr_with_epochs=[
+                    BrokerState(broker_id=member.node_id, broker_epoch=member.broker_epoch)
+                    for member in proposal.isr
+                ],
+                leader_recovery_state=RECOVERING if proposal.recovering else 0,
+                partition_epoch=proposal.partition_epoch,
+            )
+        )
+    return AlterPartitionRequest(
+        broker_id=me, broker_epoch=broker_epoch, topics=list(topics.values())
+    )
+
+
+def _known(number: int) -> ErrorCode:
+    try:
+        return ErrorCode(number)
+    except ValueError:
+        return ErrorCode.unknown_server_error

@@ -1,0 +1,193 @@
+"""One partition that can be in raft mode: the port between its replica and this node.
+
+The replica decides, this does: control batches go into the partition's log, votes into the journal
+of its log dir and over `RaftVotes` to the other voters, deadlines into the node's one queue.
+"""
+
+import asyncio
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, Final
+
+from lograft.broker.partitions.partition import Partition
+from lograft.broker.quorum.metadata_batches import Control, control_batch
+from lograft.broker.quorum.snapshots import voters_control
+from lograft.broker.replicas.vote_journal import VoteJournal
+from lograft.consensus.messages import Message
+from lograft.consensus.types import HardState, LeaderChange, ReplicaKey, VoterSet
+from lograft.model.errors import DiskFailed
+from lograft.model.types import Epoch, NodeId, Offset, TopicIdPartition
+from lograft.replication.raft_modes import ModeReplica
+from lograft.replication.raft_replica import RaftReplica
+from lograft.storage.log import Log
+from lograft.wire import record_frames as frames
+from lograft.wire.batches import iterate_headers, read_records
+from lograft.wire.records import leader_change_message, voters_record
+
+if TYPE_CHECKING:
+    from lograft.broker.replicas.raft_partitions import RaftPartitions
+
+#: So many bytes of the log are looked through at a time for voters.
+SCAN_BYTES: Final = 1 << 20
+#: A batch of voters is small; no other control batch is unpacked.
+UNPACKED_BYTES_MAX: Final = 1 << 20
+#: How long producers wait for a successor to have everything.
+HAND_OVER_MS: Final = 500
+
+
+class RaftPartition:
+    """A `RaftPort`."""
+
+    __slots__ = ("_host", "deadline_ms", "journal", "key", "modes", "partition")
+
+    def __init__(self, host: "RaftPartitions", partition: Partition, journal: VoteJournal) -> None:
+        self._host = host
+        self.partition = partition
+        self.journal = journal
+        self.key = TopicIdPartition(partition.topic_id, partition.index)
+        self.modes: ModeReplica
+        #: When it stands in the node's queue of deadlines; None: it does not.
+        self.deadline_ms: int | None = None
+
+    @property
+    def log(self) -> Log:
+        log = self.partition.log
+        assert log is not None, self.partition
+        return log
+
+    # What the replica asks for.
+
+    def now_ms(self) -> int:
+        return self._host.now_ms()
+
+    def persist(self, state: HardState) -> None:
+        self.journal.write(self.key, state, self._on_persisted)
+
+    def _on_persisted(self, state: HardState) -> None:
+        if self.partition.deleted or self.partition.offline:
+            return
+        if self.modes.on_persisted(state):
+            self.partition.take_role()
+
+    def send(self, to: NodeId, message: Message) -> None:
+        self._host.votes.send(self, to, message)
+
+    def append_control(self, change: LeaderChange, voters: VoterSet) -> Offset | None:
+        message = leader_change_message.LeaderChangeMessage(
+            version=0,
+            leader_id=change.leader,
+            voters=[leader_change_message.Voter(voter_id=node) for node in change.voters],
+            granting_voters=[
+                leader_change_message.Voter(voter_id=node) for node in change.granting
+            ],
+        )
+        controls: list[Control] = [(frames.LEADER_CHANGE, message), voters_control(voters)]
+        return self._append(controls, change.epoch)
+
+    def append_voters(self, epoch: Epoch, voters: VoterSet) -> Offset | None:
+        return self._append([voters_control(voters)], epoch)
+
+    def _append(self, controls: list[Control], epoch: Epoch) -> Offset | None:
+        now_ms = self._host.wall_ms()
+        batch = control_batch(controls, base_offset=self.log.end_offset, epoch=epoch, now_ms=now_ms)
+        try:
+            return self.partition.append_control(batch, epoch=epoch, now_ms=now_ms)
+        except DiskFailed:
+            # The log dir is offline by now, and the partition with it.
+            return None
+
+    def request_flush(self) -> None:
+        self.partition.request_flush()
+
+    def voters_since(self, offset: Offset) -> Iterator[tuple[Offset, VoterSet]]:
+        """Looks at the headers only, but for control batches."""
+        log = self.log
+        while offset < log.end_offset:
+            part = log.read(offset, bytes_max=SCAN_BYTES, bound=log.end_offset, at_least_one=True)
+            if part is None:
+                return
+            data = memoryview(part.file.pread(part.size, part.position))
+            before = offset
+            for position, header in iterate_headers(data):
+                if header.is_control and header.last_offset >= offset:
+                    yield from _voters_in(data[position : position + header.size_bytes])
+                offset = Offset(header.last_offset + 1)
+            assert offset > before, "a read brings at least one whole batch"
+
+    def epochs(self) -> list[tuple[Epoch, Offset]]:
+        return [
+            (Epoch(entry.epoch), Offset(entry.start_offset)) for entry in self.log.epochs.entries
+        ]
+
+    def role_changed(self) -> None:
+        """The voters have elected, or this replica has lost its leader."""
+        raft = self.modes.raft
+        if raft is not None and not self.modes.is_taking:
+            self.partition.on_elected(raft.core.leader, raft.core.epoch)
+
+    def overlay(self) -> None:
+        """What the replicas have elected is newer than what the metadata says."""
+        raft, partition = self.modes.raft, self.partition
+        if raft is None:
+            partition.serves = True
+            return
+        core = raft.core
+        partition.assignment = partition.assignment._replace(
+            leader=core.leader, leader_epoch=core.epoch
+        )
+        partition.serves = raft.leader is None or raft.leader.is_serving
+
+    def fetch_ready(self) -> None:
+        following = self.partition.following
+        if following is not None:
+            following.consider()
+
+    def committed(self) -> None:
+        self.partition.tell_committed()
+
+    def heard_ms(self, node_id: NodeId) -> int:
+        following = self.partition.following
+        if following is None or following.role.leader != node_id:
+            return -1
+        return following.heard_ms
+
+    def deadline_changed(self) -> None:
+        self._host.on_deadline(self)
+
+    # What the node tells.
+
+    def hand_over(self, successor: NodeId) -> None:
+        """Producers wait meanwhile; if the successor does not keep up they go on here."""
+        raft = self.modes.raft
+        if raft is None or raft.leader is None or successor == raft.core.me.node_id:
+            return
+        raft.hand_over(successor)
+        if raft.successor is not None:
+            self.partition.serves = False
+            self._host.spawn(self._give_up_hand_over(raft), name="hand-over")
+
+    async def _give_up_hand_over(self, raft: RaftReplica) -> None:
+        await asyncio.sleep(HAND_OVER_MS / 1000)
+        if raft.successor is not None and self.modes.raft is raft and not self.partition.deleted:
+            raft.successor = None
+            self.partition.tell_committed()
+
+    def tick(self) -> None:
+        raft = self.modes.raft
+        if raft is not None and not self.partition.deleted and self.partition.during_cut is None:
+            raft.tick()
+
+
+def _voters_in(batch: memoryview) -> Iterator[tuple[Offset, VoterSet]]:
+    for record in read_records(batch, bytes_max=UNPACKED_BYTES_MAX):
+        number = frames.decode_control_key(record.key or b"")
+        if number != frames.KRAFT_VOTERS:
+            continue
+        message = frames.decode_control_value(number, record.value or b"")
+        if isinstance(message, voters_record.VotersRecord):
+            yield (
+                Offset(record.offset),
+                VoterSet.of(
+                    ReplicaKey(NodeId(voter.voter_id), voter.voter_directory_id)
+                    for voter in message.voters
+                ),
+            )

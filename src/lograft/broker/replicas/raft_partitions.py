@@ -1,0 +1,273 @@
+"""The partitions of this node that are, were or will be in raft mode.
+
+What thousands of Raft groups on a node have in common: one queue of deadlines, one journal of votes
+per log dir, one request for what many of them have to say to another node, one to the controller.
+Heartbeats are the fetch streams' (`replica_fetcher`): a group in which nothing happens costs two
+looks at the clock every few seconds.
+"""
+
+import asyncio
+import logging
+from collections.abc import Callable, Coroutine, Iterable
+from heapq import heappop, heappush
+from typing import Any, Final
+
+from lograft.broker.errors import PeerUnreachable
+from lograft.broker.links.peers import Peers
+from lograft.broker.partitions.log_directory import LogDirectory
+from lograft.broker.partitions.partition import Partition
+from lograft.broker.quorum.raft_requests import BEGIN_VERSIONS, END_VERSIONS, VOTE_VERSIONS
+from lograft.broker.replicas.isr_changes import ControllerRequests
+from lograft.broker.replicas.raft_partition import RaftPartition
+from lograft.broker.replicas.raft_reports import RaftReports
+from lograft.broker.replicas.raft_votes import RaftVotes
+from lograft.broker.replicas.vote_journal import VoteJournal
+from lograft.consensus.types import RaftSettings, ReplicaKey
+from lograft.model.broker_configs import BrokerConfig
+from lograft.model.errors import DiskFailed, LograftError
+from lograft.model.seams import Address, Runtime, Task
+from lograft.model.types import BrokerEpoch, NodeId, TopicIdPartition
+from lograft.replication.raft_modes import ModeReplica
+from lograft.replication.replica import IsrReplica
+from lograft.replication.types import Brokers
+from lograft.wire.apis import response_class
+from lograft.wire.message import Message
+from lograft.wire.messages.begin_quorum_epoch import BeginQuorumEpochRequest
+from lograft.wire.messages.end_quorum_epoch import EndQuorumEpochRequest
+from lograft.wire.messages.vote import VoteRequest
+
+LOGGER: Final = logging.getLogger(__name__)
+#: After so many ticks the loop gets its turn.
+TICKS_PER_TURN: Final = 100
+#: A replica whose log is being cut is looked at again after this time.
+BUSY_MS: Final = 20
+#: The stream asks again when it has failed; the core only minds what got lost without a trace.
+REQUEST_TIMEOUT_MS: Final = 30_000
+#: By API key.
+VOTING_VERSIONS: Final = {
+    VoteRequest.KEY: VOTE_VERSIONS,
+    BeginQuorumEpochRequest.KEY: BEGIN_VERSIONS,
+    EndQuorumEpochRequest.KEY: END_VERSIONS,
+}
+
+
+class RaftPartitions:
+    def __init__(
+        self,
+        me: NodeId,
+        runtime: Runtime,
+        *,
+        cluster_id: str,
+        config: Callable[[], BrokerConfig],
+        address_of: Callable[[NodeId], Address | None],
+        brokers: Brokers,
+        broker_epoch: Callable[[], BrokerEpoch],
+    ) -> None:
+        self._me = me
+        self._runtime = runtime
+        self._config = config
+        self._brokers = brokers
+        self.cluster_id = cluster_id
+        self.address_of = address_of
+        self.votes = RaftVotes(self)
+        static = config()
+        balances = static.auto_leader_rebalance_enable
+        self.reports = RaftReports(
+            me,
+            broker_epoch,
+            runtime.clock,
+            balance_ms=static.leader_imbalance_check_interval_seconds * 1000 * balances,
+        )
+        self.settings = RaftSettings(
+            election_timeout_ms=static.partition_raft_election_timeout_ms,
+            election_backoff_max_ms=static.partition_raft_election_timeout_ms,
+            fetch_timeout_ms=static.partition_raft_fetch_timeout_ms,
+            request_timeout_ms=REQUEST_TIMEOUT_MS,
+        )
+        self._peers: Peers | None = None
+        self._ports: dict[TopicIdPartition, RaftPartition] = {}
+        self._journals: dict[str, VoteJournal] = {}
+        #: (when, order, who); an entry whose time is not the partition's own is old.
+        self._deadlines: list[tuple[int, int, RaftPartition]] = []
+        self._order = 0
+        self._wake = asyncio.Event()
+        self._tasks: list[Task] = []
+
+    # ── life ─────────────────────────────────────────────────────────────────────────────────
+
+    async def load(self, directories: Iterable[LogDirectory]) -> None:
+        """Reads the votes, before any partition acts on them."""
+        for directory in directories:
+            if directory.offline:
+                continue
+            journal = VoteJournal(self._runtime, directory.path, on_failed=directory.fail)
+            try:
+                await self._runtime.workers.run(journal.load, lane=directory.path)
+            except DiskFailed as error:
+                directory.fail(error)
+                continue
+            self._journals[directory.path] = journal
+            self._tasks.append(self.spawn(journal.run(), name=f"votes in {directory.path}"))
+
+    def forget_deleted(self, exists: Callable[[TopicIdPartition], bool]) -> None:
+        """Votes for partitions of topics that were deleted while this broker was down."""
+        for journal in self._journals.values():
+            for key in journal.partitions:
+                if not exists(key):
+                    journal.forget(key)
+
+    def start(self, peers: Peers, link: ControllerRequests) -> None:
+        self._peers = peers
+        self._tasks += [
+            self.spawn(self._tick(), name="raft deadlines"),
+            self.spawn(self.reports.run(link), name="raft reports"),
+        ]
+
+    def hand_over(self) -> None:
+        """Before a stop: others lead what is led here."""
+        for port in list(self._ports.values()):
+            if port.modes.raft is not None and not port.partition.deleted:
+                port.modes.raft.resign()
+
+    def stop(self) -> None:
+        for task in self._tasks:
+            task.cancel()
+
+    def spawn(self, work: Coroutine[Any, Any, None], *, name: str) -> Task:
+        return self._runtime.spawn(work, name=name)
+
+    def now_ms(self) -> int:
+        return self._runtime.clock.mono_ms()
+
+    def wall_ms(self) -> int:
+        return self._runtime.clock.wall_ms()
+
+    async def request(self, to: NodeId, address: Address, message: Message, *, lane: str) -> Any:
+        """A Vote, BeginQuorumEpoch or EndQuorumEpoch request."""
+        if self._peers is None:
+            raise PeerUnreachable(address, "this node has not started", refused=False)
+        return await self._peers.request(
+            address,
+            message,
+            VOTING_VERSIONS[message.KEY],
+            response_class(message.KEY),
+            timeout_ms=self.settings.election_timeout_ms,
+            lane=lane,
+            listener=self._config().inter_broker_listener_name,
+            lograft_only=True,
+        )
+
+    # ── partitions ───────────────────────────────────────────────────────────────────────────
+
+    def make_switchable(self, partition: Partition, isr: IsrReplica) -> ModeReplica:
+        directory, log = partition.directory, partition.log
+        assert directory is not None
+        assert log is not None
+        port = RaftPartition(self, partition, self._journals[directory.path])
+        port.modes = ModeReplica(
+            ReplicaKey(self._me, directory.directory_id),
+            isr,
+            log=log,
+            brokers=self._brokers,
+            settings=isr.settings,
+            raft_settings=self.settings,
+            chance=self._runtime.randomness.below,
+            port=port,
+            journal=port.journal.state_of(port.key),
+        )
+        self._ports[port.key] = port
+        return port.modes
+
+    def is_ready(self, directory: LogDirectory) -> bool:
+        """Whether the votes of this log dir are known; one that has failed takes no part."""
+        return directory.path in self._journals
+
+    def find(self, key: TopicIdPartition) -> RaftPartition | None:
+        return self._ports.get(key)
+
+    def on_removed(self, partition: Partition, *, is_deleted: bool) -> None:
+        """The partition is not on this node any more. Its votes go with its topic: if it only went
+        to other brokers it may come back, and must not vote twice in an epoch."""
+        port = self._ports.pop(TopicIdPartition(partition.topic_id, partition.index), None)
+        if port is not None:
+            self.reports.forget(port)
+            if is_deleted:
+                port.journal.forget(port.key)
+
+    def on_role(self, partition: Partition) -> None:
+        """Its role is another one, or it has become ready to serve."""
+        if not partition.is_switchable:
+            return
+        port = self._ports.get(TopicIdPartition(partition.topic_id, partition.index))
+        if port is not None and not partition.deleted and not partition.offline:
+            port.overlay()
+            self.reports.consider(port)
+
+    def on_refused(self, node_id: NodeId) -> None:
+        """A process is gone: those that followed it elect another leader now."""
+        for port in list(self._ports.values()):
+            raft = port.modes.raft
+            if raft is not None and not port.partition.deleted:
+                raft.on_unreachable(node_id)
+
+    # ── time ─────────────────────────────────────────────────────────────────────────────────
+
+    def on_deadline(self, port: RaftPartition) -> None:
+        raft = port.modes.raft
+        when_ms = None if raft is None else raft.deadline_ms
+        if when_ms is not None and (port.deadline_ms is None or when_ms < port.deadline_ms):
+            self._schedule(port, when_ms)
+
+    def _schedule(self, port: RaftPartition, when_ms: int) -> None:
+        port.deadline_ms = when_ms
+        self._order += 1
+        entry = (when_ms, self._order, port)
+        heappush(self._deadlines, entry)
+        if self._deadlines[0] is entry:
+            self._wake.set()
+
+    async def _tick(self) -> None:
+        while True:
+            now_ms = self.now_ms()
+            ticks = 0
+            while self._deadlines and self._deadlines[0][0] <= now_ms:
+                when_ms, _, port = heappop(self._deadlines)
+                if port.deadline_ms == when_ms:
+                    self._tick_one(port, now_ms)
+                ticks += 1
+                if ticks % TICKS_PER_TURN == 0:
+                    await asyncio.sleep(0)
+            self._wake.clear()
+            wait_s = None
+            if self._deadlines:
+                wait_s = max(1, self._deadlines[0][0] - self.now_ms()) / 1000
+            try:
+                async with asyncio.timeout(wait_s):
+                    await self._wake.wait()
+            except TimeoutError:
+                pass
+
+    def _tick_one(self, port: RaftPartition, now_ms: int) -> None:
+        port.deadline_ms = None
+        raft = port.modes.raft
+        if raft is None or port.partition.deleted or port.partition.offline:
+            return
+        when_ms = raft.deadline_ms
+        if when_ms is not None and when_ms <= now_ms:
+            try:
+                port.tick()
+            except LograftError as error:
+                LOGGER.error("%s: %s", port.partition.topic_partition, error)
+            raft = port.modes.raft
+            when_ms = None if raft is None else raft.deadline_ms
+        if when_ms is not None and port.deadline_ms is None:
+            self._schedule(port, max(when_ms, now_ms + BUSY_MS if when_ms <= now_ms else 0))
+
+    def statistics(self) -> dict[str, int]:
+        in_raft = [port.modes.raft for port in self._ports.values() if port.modes.raft is not None]
+        return {
+            "raft_partitions": len(in_raft),
+            "raft_partitions_led": sum(raft.leader is not None for raft in in_raft),
+            "raft_vote_requests": self.votes.requests,
+            **self.reports.statistics(),
+        }

@@ -1,0 +1,299 @@
+"""What the leaders of raft partitions tell the controller, in AlterPartition with Lograft's tags:
+that an entering epoch has its evidence, that the voters have elected, who keeps up, who votes.
+
+In raft mode adding and removing replicas are changes of the voters, one at a time; the leader makes
+them, and its next report lets the controller complete the reassignment.
+"""
+
+import asyncio
+import logging
+from collections.abc import Callable
+from typing import Any, Final, TypeVar
+from uuid import UUID
+
+from lograft.broker.replicas.isr_changes import ControllerRequests
+from lograft.broker.replicas.raft_partition import RaftPartition
+from lograft.consensus.messages import AddVoterRequest, RemoveVoterRequest
+from lograft.consensus.types import ReplicaKey, Voter
+from lograft.model.errors import ErrorCode, LograftError
+from lograft.model.seams import Clock
+from lograft.model.types import ZERO_UUID, BrokerEpoch, NodeId, Offset, ReplicationMode
+from lograft.replication.raft_replica import RaftReplica
+from lograft.wire.apis import Versions
+from lograft.wire.message import Message
+from lograft.wire.messages.alter_partition import (
+    AlterPartitionRequest,
+    AlterPartitionRequestPartitionData,
+    AlterPartitionRequestTopicData,
+    AlterPartitionResponse,
+    BrokerState,
+)
+
+LOGGER: Final = logging.getLogger(__name__)
+R = TypeVar("R", bound=Message)
+
+VERSIONS: Final = Versions(3, 3)
+TIMEOUT_MS: Final = 10_000
+PARTITIONS_MAX: Final = 1_000
+#: How often leaders in an entering epoch look whether they have their evidence.
+ENTERING_MS: Final = 10
+#: How often leaders look who keeps up, and whether the voters are the replicas.
+SWEEP_MS: Final = 2_000
+#: The same while voters change.
+CHANGING_MS: Final = 200
+#: After an answer that settled nothing.
+RETRY_MS: Final = 100
+
+ENTERING, RAFT = ReplicationMode.entering, ReplicationMode.raft
+
+
+class RaftReports:
+    def __init__(
+        self,
+        me: NodeId,
+        broker_epoch: Callable[[], BrokerEpoch],
+        clock: Clock,
+        *,
+        balance_ms: int,
+    ) -> None:
+        """`balance_ms`: how often leaders hand over to the first replica; 0: never."""
+        self._me = me
+        self._broker_epoch = broker_epoch
+        self._clock = clock
+        self._balance_ms = balance_ms
+        self._balanced_ms = clock.mono_ms()
+        #: Leaders in an entering epoch.
+        self._entering: dict[RaftPartition, None] = {}
+        #: Leaders of raft partitions; True: there is something to tell.
+        self._leading: dict[RaftPartition, bool] = {}
+        self._has_news = False
+        #: Leaders whose voters are not the replicas that the metadata wants.
+        self._changing = False
+        self._wake = asyncio.Event()
+        self._requests = 0
+
+    def consider(self, port: RaftPartition) -> None:
+        """Its role or its mode is another one."""
+        modes = port.modes
+        if modes.raft is not None:
+            self._entering.pop(port, None)
+            if modes.raft.leader is None:
+                self._leading.pop(port, None)
+                return
+            if modes.assignment.adding or modes.assignment.removing:
+                self._changing = True
+            if not self._is_known(port, modes.raft):
+                self._tell(port)
+            elif port not in self._leading:
+                self._leading[port] = False
+                self._wake.set()
+        elif modes.assignment.mode is ENTERING and modes.leader is not None:
+            self._entering[port] = None
+            self._wake.set()
+
+    def _tell(self, port: RaftPartition) -> None:
+        self._leading[port] = True
+        self._has_news = True
+        self._wake.set()
+
+    def forget(self, port: RaftPartition) -> None:
+        self._entering.pop(port, None)
+        self._leading.pop(port, None)
+
+    async def run(self, link: ControllerRequests) -> None:
+        swept_ms = self._clock.mono_ms()
+        while True:
+            now_ms = self._clock.mono_ms()
+            interval_ms = CHANGING_MS if self._changing else SWEEP_MS
+            if now_ms - swept_ms >= interval_ms:
+                swept_ms = now_ms
+                self._sweep()
+            asked = self._take()
+            if asked and not await self._exchange(link, asked):
+                await asyncio.sleep(RETRY_MS / 1000)
+                continue
+            self._wake.clear()
+            wait_ms = ENTERING_MS if self._entering else interval_ms
+            if not self._entering and not self._leading:
+                await self._wake.wait()
+            elif not self._has_news:
+                try:
+                    async with asyncio.timeout(wait_ms / 1000):
+                        await self._wake.wait()
+                except TimeoutError:
+                    pass
+
+    # ── what there is to say ─────────────────────────────────────────────────────────────────
+
+    def _take(self) -> dict[RaftPartition, AlterPartitionRequestPartitionData]:
+        found: dict[RaftPartition, AlterPartitionRequestPartitionData] = {}
+        for port in list(self._entering):
+            if port.modes.assignment.mode is not ENTERING or port.modes.leader is None:
+                del self._entering[port]
+            elif len(found) < PARTITIONS_MAX and port.modes.may_enter_raft:
+                found[port] = self._evidence(port)
+        if self._has_news:
+            self._has_news = False
+            for port, has_news in self._leading.items():
+                if not has_news:
+                    continue
+                if len(found) >= PARTITIONS_MAX:
+                    self._has_news = True
+                    break
+                raft = port.modes.raft
+                if raft is not None and raft.leader is not None and raft.leader.is_serving:
+                    self._leading[port] = False
+                    found[port] = self._report(port, raft)
+        return found
+
+    def _evidence(self, port: RaftPartition) -> AlterPartitionRequestPartitionData:
+        assignment, leader = port.modes.assignment, port.modes.leader
+        assert leader is not None
+        return AlterPartitionRequestPartitionData(
+            partition_index=port.partition.index,
+            leader_epoch=assignment.leader_epoch,
+            partition_epoch=assignment.partition_epoch,
+            new_isr_with_epochs=[
+                BrokerState(broker_id=status.node_id, broker_epoch=status.broker_epoch)
+                for status in leader.statuses(port.log.log_start_offset)
+                if status.node_id in assignment.isr
+            ],
+            replication_mode=RAFT,
+        )
+
+    def _report(self, port: RaftPartition, raft: RaftReplica) -> AlterPartitionRequestPartitionData:
+        core = raft.core
+        return AlterPartitionRequestPartitionData(
+            partition_index=port.partition.index,
+            leader_epoch=core.epoch,
+            partition_epoch=port.modes.assignment.partition_epoch,
+            new_isr_with_epochs=[
+                BrokerState(broker_id=node, broker_epoch=-1) for node in self._in_sync(port, raft)
+            ],
+            replication_mode=RAFT,
+            raft_life=core.life,
+            # Until it is committed a change of the voters may still be undone.
+            raft_voters=list(core.log.voters_at(raft.high_watermark).node_ids),
+        )
+
+    def _in_sync(self, port: RaftPartition, raft: RaftReplica) -> list[NodeId]:
+        assert raft.leader is not None
+        return [
+            status.node_id
+            for status in raft.leader.statuses(port.log.log_start_offset)
+            if status.in_sync
+        ]
+
+    # ── asking ───────────────────────────────────────────────────────────────────────────────
+
+    async def _exchange(
+        self,
+        link: ControllerRequests,
+        asked: dict[RaftPartition, AlterPartitionRequestPartitionData],
+    ) -> bool:
+        """Whether everything was settled."""
+        topics: dict[UUID, AlterPartitionRequestTopicData] = {}
+        for port, data in asked.items():
+            topic_id = port.partition.topic_id
+            topic = topics.setdefault(topic_id, AlterPartitionRequestTopicData(topic_id=topic_id))
+            topic.partitions.append(data)
+        request = AlterPartitionRequest(
+            broker_id=self._me, broker_epoch=self._broker_epoch(), topics=list(topics.values())
+        )
+        self._requests += 1
+        try:
+            response = await link.request(
+                request,
+                VERSIONS,
+                AlterPartitionResponse,
+                timeout_ms=TIMEOUT_MS,
+                lograft_only=True,
+            )
+        except LograftError as error:
+            LOGGER.info("reports of raft leaders wait: %s", error)
+            self._repeat(asked)
+            return False
+        answers: dict[tuple[UUID, int], Any] = {
+            (topic.topic_id, data.partition_index): data
+            for topic in response.topics
+            for data in topic.partitions
+        }
+        settled = not response.error_code
+        for port in asked:
+            answer = answers.get((port.partition.topic_id, port.partition.index))
+            if answer is None or answer.error_code not in (
+                ErrorCode.none,
+                # The metadata says soon what has become of it.
+                ErrorCode.fenced_leader_epoch,
+                ErrorCode.invalid_update_version,
+            ):
+                settled = False
+                self._repeat((port,))
+            elif port in self._entering and not answer.error_code:
+                del self._entering[port]
+        return settled
+
+    def _repeat(self, ports: Any) -> None:
+        for port in ports:
+            if port in self._leading:
+                self._tell(port)
+
+    # ── who keeps up, and who votes ──────────────────────────────────────────────────────────
+
+    def _is_known(self, port: RaftPartition, raft: RaftReplica) -> bool:
+        assignment = port.modes.assignment
+        return assignment.leader == self._me and assignment.leader_epoch == raft.core.epoch
+
+    def _sweep(self) -> None:
+        self._changing = False
+        self._balance()
+        for port in list(self._leading):
+            raft = port.modes.raft
+            if raft is None or raft.leader is None or not raft.leader.is_serving:
+                continue
+            assignment = port.modes.assignment
+            if assignment.adding or assignment.removing:
+                self._changing = True
+                self._change_voters(port, raft)
+            elif not self._is_known(port, raft) or (
+                set(self._in_sync(port, raft)) != set(assignment.isr)
+            ):
+                self._tell(port)
+
+    def _balance(self) -> None:
+        """Leadership goes back to the first replica where that one has everything."""
+        now_ms = self._clock.mono_ms()
+        if not self._balance_ms or now_ms - self._balanced_ms < self._balance_ms:
+            return
+        self._balanced_ms = now_ms
+        for port in list(self._leading):
+            raft, assignment = port.modes.raft, port.modes.assignment
+            if raft is None or raft.leader is None or not self._is_known(port, raft):
+                continue
+            first = assignment.replicas[0]
+            statuses = {each.node_id: each for each in raft.leader.statuses(Offset(0))}
+            if first != self._me and first in statuses and statuses[first].in_sync:
+                port.hand_over(first)
+
+    def _change_voters(self, port: RaftPartition, raft: RaftReplica) -> None:
+        """One step towards the replicas that the metadata wants; the core refuses a second one
+        before the first is committed."""
+        assignment, voters = port.modes.assignment, raft.core.voters
+        wanted = [node for node in assignment.replicas if node not in assignment.removing]
+        directories = assignment.directories or (ZERO_UUID,) * len(assignment.replicas)
+        keys = dict(zip(assignment.replicas, directories, strict=True))
+        for node in wanted:
+            if voters.find(node) is None:
+                raft.step(AddVoterRequest(voter=Voter(ReplicaKey(node, keys[node]))))
+                return
+        for voter in voters.voters:
+            if voter.key.node_id not in wanted:
+                raft.step(RemoveVoterRequest(key=voter.key))
+                return
+        self._tell(port)
+
+    def statistics(self) -> dict[str, int]:
+        return {
+            "raft_partitions_entering": len(self._entering),
+            "raft_report_requests": self._requests,
+        }

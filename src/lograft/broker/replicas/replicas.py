@@ -1,0 +1,259 @@
+"""The replicas of this broker: what its partitions' roles need of it, and what they ask it to do.
+
+A partition tells this object of its new role; it fetches for the followers, sends the leaders'
+proposals to the controller and looks at the clock for them. Nothing here runs for a partition with
+one replica, and nothing per partition while nothing happens.
+"""
+
+import asyncio
+from collections.abc import Callable
+from typing import Final
+
+from lograft.broker.links.peers import Peers
+from lograft.broker.logs.log_manager import LogManager
+from lograft.broker.partitions.partition import Partition
+from lograft.broker.partitions.replication_throttle import (
+    FOLLOWER_RATE,
+    LEADER_RATE,
+    ReplicationThrottle,
+)
+from lograft.broker.replicas.doubts import Doubts
+from lograft.broker.replicas.following import Following
+from lograft.broker.replicas.isr_changes import ControllerRequests, IsrChanges
+from lograft.broker.replicas.raft_partitions import RaftPartitions
+from lograft.broker.replicas.replica_fetcher import ReplicaFetcher, Surroundings
+from lograft.metadata.image import MetadataImage
+from lograft.model.broker_configs import BrokerConfig
+from lograft.model.seams import Address, Runtime, Task
+from lograft.model.topic_configs import TopicConfig
+from lograft.model.types import BrokerEpoch, NodeId, Offset
+from lograft.replication.replica import IsrReplica
+from lograft.replication.roles import PartitionReplica
+from lograft.replication.types import (
+    NO_BROKER_EPOCH,
+    Effects,
+    IsrProposal,
+    ReplicationSettings,
+)
+from lograft.storage.log import Log
+
+FLUSH_EACH: Final = 1
+#: After so many looks at a follower's lag the loop gets its turn.
+LEADERS_PER_TURN: Final = 200
+
+
+class BrokersSeen:
+    """The brokers as this node's image has them."""
+
+    def __init__(self, image: Callable[[], MetadataImage]) -> None:
+        self._image = image
+
+    def registered_epoch(self, node_id: NodeId) -> BrokerEpoch | None:
+        broker = self._image().brokers.get(node_id)
+        return None if broker is None else broker.epoch
+
+    def may_join_isr(self, node_id: NodeId) -> bool:
+        broker = self._image().brokers.get(node_id)
+        return broker is not None and broker.is_active
+
+
+class Replicas:
+    """A `partition.PartitionHost`. `start` connects it to the other nodes; until then followers
+    only wait."""
+
+    def __init__(
+        self,
+        me: NodeId,
+        runtime: Runtime,
+        logs: LogManager,
+        *,
+        cluster_id: str,
+        config: Callable[[], BrokerConfig],
+        image: Callable[[], MetadataImage],
+    ) -> None:
+        self._me = me
+        self._runtime = runtime
+        self._logs = logs
+        self._config = config
+        self._image = image
+        self._brokers = BrokersSeen(image)
+        self._broker_epoch = NO_BROKER_EPOCH
+        self.doubts = Doubts(runtime.clock)
+        self._around: Surroundings | None = None
+        #: By leader; one that nobody follows any more rests.
+        self._fetchers: dict[NodeId, ReplicaFetcher] = {}
+        #: What leaders here may send, and followers fetch, for replicas that are not in sync.
+        self.sending = ReplicationThrottle(LEADER_RATE, config)
+        self._fetching = ReplicationThrottle(FOLLOWER_RATE, config)
+        self._changes = IsrChanges(me, runtime.clock)
+        #: Partitions that are led here and have followers.
+        self._led: dict[Partition, None] = {}
+        #: Followers that found their leader to be another broker before `start`.
+        self._unstarted: dict[Partition, None] = {}
+        self.raft = RaftPartitions(
+            me,
+            runtime,
+            cluster_id=cluster_id,
+            config=config,
+            address_of=self._address_of,
+            brokers=self._brokers,
+            broker_epoch=lambda: self._broker_epoch,
+        )
+        self._tasks: list[Task] = []
+        self._records_lost = 0
+        self._failed = 0
+        #: Told of every partition whose role changed, after it is dealt with here.
+        self.on_role: Callable[[Partition], None] | None = None
+
+    def start(self, peers: Peers, link: ControllerRequests) -> None:
+        """Other brokers and the controller can be reached from now on."""
+        assert self._around is None, "started twice"
+        self._around = Surroundings(
+            self._me,
+            self._runtime.clock,
+            self._runtime.spawn,
+            peers,
+            self._config,
+            lambda: self._broker_epoch,
+            self._address_of,
+            self._fetching,
+            self.raft.on_refused,
+            self.doubts,
+        )
+        self.raft.start(peers, link)
+        spawn = self._runtime.spawn
+        self._tasks += [
+            spawn(self._changes.run(link, lambda: self._broker_epoch), name="ISR changes"),
+            spawn(self._tick(), name="ISR lag"),
+        ]
+        unstarted, self._unstarted = self._unstarted, {}
+        for partition in unstarted:
+            self.role_changed(partition)
+
+    def stop(self) -> None:
+        """Nothing is fetched or proposed any more."""
+        self.raft.stop()
+        for fetcher in self._fetchers.values():
+            fetcher.stop()
+        for task in self._tasks:
+            task.cancel()
+
+    async def _tick(self) -> None:
+        while True:
+            await asyncio.sleep(max(1, self._config().replica_lag_time_max_ms // 2) / 1000)
+            now_ms = self.now_ms()
+            for count, partition in enumerate(list(self._led)):
+                if partition.leader is not None:
+                    partition.apply(partition.leader.tick(now_ms))
+                if count % LEADERS_PER_TURN == LEADERS_PER_TURN - 1:
+                    await asyncio.sleep(0)
+
+    def _address_of(self, node_id: NodeId) -> Address | None:
+        broker = self._image().brokers.get(node_id)
+        end = None
+        if broker is not None:
+            end = broker.endpoint(self._config().inter_broker_listener_name)
+        return None if end is None else Address(end.host, end.port)
+
+    # What partitions need.
+
+    @property
+    def acts(self) -> bool:
+        return self._broker_epoch != NO_BROKER_EPOCH
+
+    def now_ms(self) -> int:
+        return self._runtime.clock.mono_ms()
+
+    def make_replica(
+        self, partition: Partition, log: Log, high_watermark: Offset
+    ) -> PartitionReplica:
+        return IsrReplica(
+            self._me,
+            broker_epoch=self._broker_epoch,
+            log=log,
+            high_watermark=high_watermark,
+            brokers=self._brokers,
+            settings=self._settings(partition.config),
+        )
+
+    def make_switchable(self, partition: Partition, replica: PartitionReplica) -> PartitionReplica:
+        assert isinstance(replica, IsrReplica), replica
+        if partition.directory is None or not self.raft.is_ready(partition.directory):
+            return replica
+        return self.raft.make_switchable(partition, replica)
+
+    def configure(self, partition: Partition, replica: PartitionReplica) -> Effects:
+        return replica.on_settings(self._settings(partition.config))
+
+    def propose(self, partition: Partition, proposal: IsrProposal) -> None:
+        assert partition.leader is not None, partition
+        self._changes.propose(partition, partition.leader, proposal)
+
+    def role_changed(self, partition: Partition) -> None:
+        self.raft.on_role(partition)
+        is_out = bool(partition.deleted or partition.offline)
+        if partition.leader is not None and not is_out and len(partition.assignment.replicas) > 1:
+            self._led[partition] = None
+        else:
+            self._led.pop(partition, None)
+        role = None if is_out else partition.follower
+        following = partition.following
+        if following is not None and following.role is not role:
+            assert isinstance(following, Following)
+            self._fetcher(following.role.leader).unfollow(following)
+            partition.following = None
+        if role is None:
+            self._unstarted.pop(partition, None)
+        elif self._around is None:
+            self._unstarted[partition] = None
+        elif partition.following is None:
+            fetcher = self._fetcher(role.leader)
+            partition.following = Following(
+                partition,
+                role,
+                fetcher,
+                cutter=self._logs,
+                clock=self._runtime.clock,
+                spawn=self._runtime.spawn,
+                on_lost=self._on_lost,
+            )
+            fetcher.follow(partition.following)
+        if self.on_role is not None:
+            self.on_role(partition)
+
+    def _fetcher(self, leader: NodeId) -> ReplicaFetcher:
+        found = self._fetchers.get(leader)
+        if found is None:
+            assert self._around is not None
+            found = self._fetchers[leader] = ReplicaFetcher(leader, self._around)
+        return found
+
+    def _on_lost(self, partition: Partition, records: int) -> None:
+        self._records_lost += records
+        self._failed += not records
+
+    def _settings(self, config: TopicConfig) -> ReplicationSettings:
+        broker = self._config()
+        return ReplicationSettings(
+            min_insync_replicas=config.min_insync_replicas,
+            replica_lag_time_max_ms=broker.replica_lag_time_max_ms,
+            replica_fetch_backoff_ms=broker.replica_fetch_backoff_ms,
+            durable_only=config.flush_messages == FLUSH_EACH,
+            unclean_elections=config.unclean_leader_election_enable,
+        )
+
+    # What the broker tells.
+
+    def on_registered(self, broker_epoch: BrokerEpoch) -> None:
+        """The image has reached this broker's (newest) registration."""
+        self._broker_epoch = broker_epoch
+
+    def statistics(self) -> dict[str, int]:
+        return {
+            "partitions_with_followers": len(self._led),
+            "partitions_followed": sum(len(one.followed) for one in self._fetchers.values()),
+            "committed_records_lost": self._records_lost,
+            "followers_failed": self._failed,
+            **self._changes.statistics(),
+            **self.raft.statistics(),
+        }

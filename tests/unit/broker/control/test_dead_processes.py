@@ -1,0 +1,202 @@
+"""Brokers on simulated machines, and a controller's eye on them."""
+
+import asyncio
+from collections.abc import Awaitable, Callable
+from uuid import UUID
+
+import pytest
+
+from lograft.broker.control.dead_processes import DeadProcesses, is_loopback
+from lograft.metadata.sessions import BrokerSessions
+from lograft.metadata.types import BrokerState, Endpoint
+from lograft.model.seams import Address
+from lograft.model.types import BrokerEpoch
+from lograft.simulation.loop import SimulatedLoop
+from lograft.simulation.machine import Machine
+from lograft.simulation.network import Network
+from tests.unit.broker.quorum.metadata_nodes import node_config
+
+PORT = 9092
+EPOCH = 7
+
+
+class FakeController:
+    """Knows broker 2, on the machine `other`."""
+
+    def __init__(self, *listeners: str, host: str = "other") -> None:
+        self.sessions = BrokerSessions(9_000)
+        self.is_active = True
+        self.fenced: list[tuple[int, int]] = []
+        self.broker = BrokerState(
+            broker_id=2,
+            epoch=BrokerEpoch(EPOCH),
+            incarnation_id=UUID(int=1),
+            endpoints=tuple(
+                Endpoint(name, host, PORT + number, 0) for number, name in enumerate(listeners)
+            ),
+            features={},
+            rack=None,
+            fenced=False,
+            in_controlled_shutdown=False,
+            log_dirs=(),
+            cordoned_log_dirs=None,
+            is_migrating_zk_broker=False,
+        )
+
+    def registered(self, broker_id: int, broker_epoch: int) -> BrokerState | None:
+        return self.broker if (broker_id, broker_epoch) == (2, EPOCH) and not self.fenced else None
+
+    async def fence(self, broker_id: int, broker_epoch: int, reason: str) -> None:
+        self.fenced.append((broker_id, broker_epoch))
+        self.sessions.forget(broker_id, epoch=broker_epoch)
+
+
+class World:
+    def __init__(self, *listeners: str) -> None:
+        self.loop = SimulatedLoop(1)
+        network = Network(self.loop)
+        self.machine = Machine(self.loop, network, "node")
+        self.other = Machine(self.loop, network, "other")
+        self.life = self.machine.boot()
+        self.controller = FakeController(*(listeners or ("PLAINTEXT",)))
+        self.dead = DeadProcesses(self.life.runtime, node_config(), self.controller)
+
+    async def listen(self, *ports: int) -> None:
+        life = self.other.boot()
+
+        async def bind() -> None:
+            for port in ports:
+                await life.runtime.transport.listen(Address("other", port), lambda channel: None)
+
+        await life.run(bind(), name="bind")
+
+    def heard(self) -> None:
+        now_ms = self.life.runtime.clock.mono_ms()
+        self.controller.sessions.heard(2, epoch=EPOCH, metadata_offset=9, now_ms=now_ms)
+
+    def run(self, work: Callable[["World"], Awaitable[None]]) -> None:
+        async def main() -> None:
+            await work(self)
+
+        self.loop.run_until_complete(self.life.run(main(), name="main"))
+        assert not self.life.failures
+
+
+def test_a_killed_process_is_fenced_at_once() -> None:
+    async def work(world: World) -> None:
+        await world.listen(PORT)
+        world.heard()
+        world.dead.look()
+        await asyncio.sleep(0.5)
+        assert world.controller.fenced == []
+        world.other.kill()
+        world.controller.sessions.disconnected(2, epoch=EPOCH)
+        world.dead.look()
+        await asyncio.sleep(0.1)
+        assert world.controller.fenced == [(2, EPOCH)]
+
+    World().run(work)
+
+
+def test_a_lost_connection_is_no_death() -> None:
+    async def work(world: World) -> None:
+        await world.listen(PORT)
+        world.heard()
+        world.controller.sessions.disconnected(2, epoch=EPOCH)
+        world.dead.look()
+        await asyncio.sleep(5)
+        assert world.controller.fenced == []
+        # The process outlived its connection, but not by much.
+        world.other.kill()
+        await asyncio.sleep(1)
+        assert world.controller.fenced == [(2, EPOCH)]
+
+    World().run(work)
+
+
+def test_an_unreachable_machine_is_left_to_the_timeout() -> None:
+    async def work(world: World) -> None:
+        await world.listen(PORT)
+        world.other.kill()
+        world.machine.network.cut("node", "other")
+        world.controller.sessions.expect(2, epoch=EPOCH, now_ms=0)
+        world.dead.look()
+        await asyncio.sleep(5)
+        assert world.controller.fenced == []
+        world.machine.network.heal()
+        await asyncio.sleep(2)
+        assert world.controller.fenced == [(2, EPOCH)]
+
+    World().run(work)
+
+
+def test_who_speaks_again_is_left_alone() -> None:
+    async def work(world: World) -> None:
+        world.controller.sessions.expect(2, epoch=EPOCH, now_ms=0)
+        world.machine.network.cut("node", "other")
+        world.dead.look()
+        await asyncio.sleep(0.1)
+        world.heard()  # over another road
+        world.machine.network.heal()
+        await asyncio.sleep(3)
+        assert world.controller.fenced == []
+
+    World().run(work)
+
+
+def test_a_controller_that_lost_its_office_fences_nobody() -> None:
+    async def work(world: World) -> None:
+        world.controller.sessions.expect(2, epoch=EPOCH, now_ms=0)
+        world.dead.look()
+        world.controller.is_active = False
+        await asyncio.sleep(3)
+        assert world.controller.fenced == []
+
+    World().run(work)
+
+
+def test_without_a_common_listener_all_must_be_closed() -> None:
+    async def work(world: World) -> None:
+        await world.listen(PORT + 1)
+        world.controller.sessions.expect(2, epoch=EPOCH, now_ms=0)
+        world.dead.look()
+        await asyncio.sleep(3)
+        assert world.controller.fenced == []
+        world.other.kill()
+        await asyncio.sleep(2)
+        assert world.controller.fenced == [(2, EPOCH)]
+
+    World("INSIDE", "OUTSIDE").run(work)
+
+
+def test_where_the_common_listener_is_closed_the_others_do_not_matter() -> None:
+    async def work(world: World) -> None:
+        await world.listen(PORT)
+        world.controller.sessions.expect(2, epoch=EPOCH, now_ms=0)
+        world.dead.look()
+        await asyncio.sleep(1)
+        assert world.controller.fenced == [(2, EPOCH)]
+
+    World("OUTSIDE", "PLAINTEXT").run(work)
+
+
+@pytest.mark.parametrize(
+    ("listener", "is_fenced"), [("localhost", True), ("127.0.0.2", True), ("node", False)]
+)
+def test_the_localhost_of_another_machine_is_not_ours(listener: str, is_fenced: bool) -> None:
+    async def work(world: World) -> None:
+        config = node_config(listeners=f"PLAINTEXT://:9092,CONTROLLER://{listener}:9093")
+        world.controller = FakeController("PLAINTEXT", host="localhost")
+        dead = DeadProcesses(world.life.runtime, config, world.controller)
+        world.controller.sessions.expect(2, epoch=EPOCH, now_ms=0)
+        dead.look()
+        await asyncio.sleep(3)
+        assert bool(world.controller.fenced) == is_fenced
+
+    World().run(work)
+
+
+def test_loopback_addresses() -> None:
+    loopback = ("localhost", "127.0.0.1", "127.9.9.9", "::1")
+    assert all(is_loopback(host) for host in loopback)
+    assert not any(is_loopback(host) for host in ("10.0.0.1", "broker-1", "", "2001:db8::1"))

@@ -1,0 +1,147 @@
+"""What a broker tells the controller in its heartbeats, and what it does when it cannot."""
+
+import asyncio
+from collections.abc import Callable, Coroutine
+from typing import Any, cast
+from uuid import UUID
+
+from lograft.broker.control.registration import BrokerRegistration, Stage
+from lograft.broker.errors import ControllerUnreachable
+from lograft.broker.links.controller_link import ControllerLink
+from lograft.model.types import Offset
+from lograft.simulation.loop import SimulatedLoop
+from lograft.simulation.machine import Machine
+from lograft.simulation.network import Network
+from lograft.wire.message import Message
+from lograft.wire.messages.broker_heartbeat import BrokerHeartbeatRequest, BrokerHeartbeatResponse
+from lograft.wire.messages.broker_registration import BrokerRegistrationResponse
+from tests.unit.broker.bench import make_config
+
+DIRECTORY = UUID(int=5)
+
+
+class Controller:
+    """A `ControllerLink` whose answers are made here."""
+
+    def __init__(self) -> None:
+        self.is_down = False
+        self.heartbeats: list[BrokerHeartbeatRequest] = []
+
+    async def request(self, message: Message, *_: Any, **__: Any) -> Message:
+        if self.is_down:
+            await asyncio.sleep(0.1)
+            raise ControllerUnreachable("down")
+        if not isinstance(message, BrokerHeartbeatRequest):
+            return BrokerRegistrationResponse(broker_epoch=7)
+        self.heartbeats.append(message)
+        return BrokerHeartbeatResponse(
+            is_caught_up=True, is_fenced=False, should_shut_down=message.want_shut_down
+        )
+
+
+class World:
+    def __init__(self, **settings: str) -> None:
+        self.loop = SimulatedLoop(1)
+        life = Machine(self.loop, Network(self.loop), "n1").boot()
+        self.life = life
+        self.controller = Controller()
+        self.halted: list[str] = []
+        self.offline: list[UUID] = []
+        self.cordoned: list[UUID] | None = None
+        self.registration = BrokerRegistration(
+            life.runtime,
+            make_config(**settings),
+            cast(ControllerLink, self.controller),
+            cluster_id="c",
+            endpoints=(),
+            directory_ids=(DIRECTORY,),
+            applied_offset=lambda: Offset(100),
+            offline_directories=lambda: self.offline,
+            cordoned_directories=lambda: self.cordoned,
+            halt=self.halted.append,
+        )
+
+    def fail(self, *, has_led: bool) -> None:
+        self.offline.append(DIRECTORY)
+        self.registration.on_directory_failed(DIRECTORY, "/data", has_led=has_led)
+
+    def run(self, scenario: Callable[["World"], Coroutine[Any, Any, None]]) -> None:
+        async def main() -> None:
+            await self.registration.register()
+            beats = self.life.spawn(self.registration.run(), name="heartbeats")
+            await self.registration.wait_unfenced()
+            await scenario(self)
+            beats.cancel()
+
+        try:
+            self.loop.run_until_complete(self.life.run(main(), name="test"))
+        finally:
+            self.loop.close()
+
+
+def test_a_broker_that_cannot_report_a_failed_log_dir_stops() -> None:
+    async def scenario(world: World) -> None:
+        world.controller.is_down = True
+        world.fail(has_led=True)
+        await asyncio.sleep(4.9)
+        assert world.halted == []
+        await asyncio.sleep(0.2)
+        (reason,) = world.halted
+        assert "within 5000 ms" in reason
+        assert "/data" in reason
+
+    World(log_dir_failure_timeout_ms="5000").run(scenario)
+
+
+def test_a_failed_log_dir_that_is_reported_in_time_stops_nothing() -> None:
+    async def scenario(world: World) -> None:
+        world.controller.is_down = True
+        world.fail(has_led=True)
+        await asyncio.sleep(3)
+        world.controller.is_down = False
+        await asyncio.sleep(30)
+        assert world.controller.heartbeats[-1].offline_log_dirs == [DIRECTORY]
+        assert world.halted == []
+
+    World(log_dir_failure_timeout_ms="5000").run(scenario)
+
+
+def test_nobody_waits_for_news_of_a_log_dir_that_led_nothing() -> None:
+    async def scenario(world: World) -> None:
+        world.controller.is_down = True
+        world.fail(has_led=False)
+        await asyncio.sleep(60)
+        assert world.halted == []
+
+    World(log_dir_failure_timeout_ms="5000").run(scenario)
+
+
+def test_heartbeats_name_cordoned_log_dirs() -> None:
+    async def scenario(world: World) -> None:
+        assert world.controller.heartbeats[-1].cordoned_log_dirs is None
+        world.cordoned = [DIRECTORY]
+        await asyncio.sleep(5)
+        assert world.controller.heartbeats[-1].cordoned_log_dirs == [DIRECTORY]
+
+    World().run(scenario)
+
+
+def test_a_controlled_shutdown_asks_the_controller() -> None:
+    async def scenario(world: World) -> None:
+        await world.registration.shut_down()
+        assert world.controller.heartbeats[-1].want_shut_down
+        assert world.registration.stage is Stage.STOPPED
+
+    World().run(scenario)
+
+
+def test_without_controlled_shutdown_the_broker_only_falls_silent() -> None:
+    async def scenario(world: World) -> None:
+        await world.registration.shut_down()
+        assert not any(each.want_shut_down for each in world.controller.heartbeats)
+        assert world.registration.stage is Stage.STOPPED
+        count = len(world.controller.heartbeats)
+        await asyncio.sleep(10)
+        assert len(world.controller.heartbeats) == count
+
+    World(controlled_shutdown_enable="false").run(scenario)

@@ -1,0 +1,139 @@
+"""What a leader makes of what the coordinators of groups tell it, and of their silence."""
+
+import asyncio
+from typing import Any
+from uuid import UUID
+
+import pytest
+
+from lograft.broker.errors import PeerLost, PeerUnreachable
+from lograft.broker.links.broker_link import BrokerLink
+from lograft.broker.logs.retention_holds import EVERYTHING, RetentionHolds
+from lograft.broker.partitions.partition import Partition
+from lograft.metadata.image import MetadataImage
+from lograft.model.errors import ErrorCode
+from lograft.model.retention_holds import hold_text
+from lograft.model.seams import Address
+from lograft.model.topic_configs import TopicConfig
+from lograft.model.types import NodeId, Offset
+from lograft.wire.messages.offset_fetch import (
+    OffsetFetchRequest,
+    OffsetFetchResponse,
+    OffsetFetchResponseGroup,
+    OffsetFetchResponsePartitions,
+    OffsetFetchResponseTopics,
+)
+
+NOW_MS = 1_000_000
+COORDINATOR = NodeId(2)
+ACTIVE, OVER = hold_text(NOW_MS + 1), hold_text(NOW_MS)
+
+
+class StandInLink(BrokerLink):
+    """Answers by group: (offset, metadata, error) by partition, an error, or no answer at all."""
+
+    def __init__(self, groups: dict[str, dict[int, tuple[int, str, int]] | ErrorCode | Exception]):
+        super().__init__(NodeId(1), listener="L", image=MetadataImage)
+        self._groups = groups
+        self.asked: list[str] = []
+
+    async def request(self, node_id: NodeId, message: Any, *rest: Any, **options: Any) -> Any:
+        assert isinstance(message, OffsetFetchRequest)
+        (asked,) = message.groups
+        self.asked.append(asked.group_id)
+        found = self._groups[asked.group_id]
+        if isinstance(found, Exception):
+            raise found
+        if isinstance(found, ErrorCode):
+            told = OffsetFetchResponseGroup(group_id=asked.group_id, error_code=found)
+            return OffsetFetchResponse(groups=[told])
+        topics = [
+            OffsetFetchResponseTopics(
+                name=topic.name,
+                partitions=[
+                    OffsetFetchResponsePartitions(
+                        partition_index=index,
+                        committed_offset=found[index][0],
+                        metadata=found[index][1],
+                        error_code=found[index][2],
+                    )
+                    for index in topic.partition_indexes
+                ],
+            )
+            for topic in asked.topics or ()
+        ]
+        told = OffsetFetchResponseGroup(group_id=asked.group_id, topics=topics)
+        return OffsetFetchResponse(groups=[told])
+
+
+class Led(Partition):
+    leads = True
+
+
+def partition(index: int, *groups: str, kind: type[Partition] = Led) -> Partition:
+    config = TopicConfig(retention_hold_groups=groups)
+    host: Any = None
+    return kind("t", index, topic_id=UUID(int=1), me=NodeId(1), config=config, host=host)
+
+
+def held(
+    link: StandInLink,
+    *partitions: Partition,
+    coordinator: NodeId | None = COORDINATOR,
+    groups: bool = True,
+) -> dict[int, int]:
+    holds = RetentionHolds(
+        link, there_are_groups=lambda: groups, coordinator_of=lambda group: coordinator
+    )
+    found = asyncio.run(holds.held(partitions, NOW_MS))
+    return {one.index: offset for one, offset in found.items()}
+
+
+def test_the_lowest_of_the_holds_that_count() -> None:
+    link = StandInLink(
+        {
+            "a": {0: (50, ACTIVE, 0), 1: (60, OVER, 0), 2: (-1, "", 0)},
+            "b": {0: (40, f"mine {ACTIVE}", 0), 1: (10, "", 0), 2: (-1, ACTIVE, 0)},
+        }
+    )
+    assert held(link, *(partition(index, "a", "b") for index in range(3))) == {0: 40}
+    assert sorted(link.asked) == ["a", "b"], "once, for all partitions"
+
+
+def test_a_topic_that_nobody_may_hold_costs_no_question() -> None:
+    link = StandInLink({})
+    assert held(link, partition(0)) == {}
+    assert held(link, partition(0, "a"), groups=False) == {}
+    assert link.asked == []
+
+
+@pytest.mark.parametrize(
+    "answer",
+    [
+        PeerUnreachable(Address("h", 1), "down"),
+        PeerLost(Address("h", 1), "cut"),
+        ErrorCode.coordinator_load_in_progress,
+        {0: (0, "", ErrorCode.unstable_offset_commit)},
+    ],
+)
+def test_what_is_not_known_is_held(
+    answer: dict[int, tuple[int, str, int]] | ErrorCode | Exception,
+) -> None:
+    assert held(StandInLink({"a": answer}), partition(0, "a")) == {0: EVERYTHING}
+
+
+def test_without_a_coordinator_everything_is_held() -> None:
+    link = StandInLink({})
+    assert held(link, partition(0, "a"), coordinator=None) == {0: EVERYTHING}
+
+
+def test_a_group_that_is_not_there_holds_nothing() -> None:
+    link = StandInLink({"a": ErrorCode.group_id_not_found, "b": {0: (7, ACTIVE, 0)}})
+    assert held(link, partition(0, "a")) == {}
+    assert held(link, partition(0, "a", "b")) == {0: Offset(7)}
+
+
+def test_a_follower_leaves_it_to_its_leader() -> None:
+    link = StandInLink({})
+    assert held(link, partition(0, "a", kind=Partition)) == {0: EVERYTHING}
+    assert link.asked == []

@@ -1,0 +1,49 @@
+from typing import cast
+from uuid import UUID
+
+from lograft.broker.partitions.partition import Partition, PartitionHost
+from lograft.broker.partitions.partition_table import PartitionTable
+from lograft.model.topic_configs import TopicConfig
+from lograft.model.types import NodeId
+
+
+class NoHost:
+    """Partitions without a log ask nothing of their host."""
+
+
+def partition(topic: str, index: int, topic_id: int) -> Partition:
+    return Partition(
+        topic,
+        index,
+        topic_id=UUID(int=topic_id),
+        me=NodeId(1),
+        config=TopicConfig(),
+        host=cast(PartitionHost, NoHost()),
+    )
+
+
+def test_partitions_are_found_by_name_and_by_id() -> None:
+    table = PartitionTable()
+    made = [partition("a", 0, 1), partition("a", 1, 1), partition("b", 0, 2)]
+    for one in made:
+        table.add(one)
+    assert list(table) == made
+    assert len(table) == 3
+    assert table.get("a", 1) is table.get_by_id(UUID(int=1), 1) is made[1]
+    assert table.get("a", 2) is None
+    assert table.get("c", 0) is None
+    assert table.remove(UUID(int=2), 0) is made[2]
+    assert table.get("b", 0) is None
+    assert table.by_name.keys() == {"a"}
+    assert table.remove(UUID(int=2), 0) is None
+
+
+def test_a_name_belongs_to_the_newest_topic() -> None:
+    table = PartitionTable()
+    old, new = partition("a", 0, 1), partition("a", 0, 2)
+    table.add(old)
+    table.add(new)
+    assert table.get("a", 0) is new
+    table.remove(UUID(int=1), 0)
+    assert table.get("a", 0) is new
+    assert table.of_topic(UUID(int=2)) == [new]

@@ -1,0 +1,334 @@
+"""The quorum of one: what is committed, when, and what is left of it after a restart."""
+
+import asyncio
+import json
+from collections.abc import Awaitable, Callable
+from typing import TypeVar
+
+import pytest
+
+from lograft.broker.errors import MetadataCorrupt, NotController
+from lograft.metadata.types import ELR_VERSION
+from lograft.model.errors import DiskFailed, InvalidInput
+from lograft.simulation.disk import DiskFault
+from lograft.simulation.machine import Life, Machine
+from lograft.storage.errors import BatchCorruptBelowRecoveryPoint
+from lograft.wire.records.config_record import ConfigRecord
+from lograft.wire.records.topic_record import TopicRecord
+from tests.unit.broker.quorum.metadata_nodes import (
+    FOLDER,
+    ControlNode,
+    decision,
+    new_machine,
+    node_config,
+)
+
+T = TypeVar("T")
+
+
+def run(machine: Machine, work: Callable[[Life], Awaitable[T]]) -> T:
+    """One life of the machine, which ends with the work."""
+    life = machine.boot()
+
+    async def main() -> T:
+        return await work(life)
+
+    result = machine.loop.run_until_complete(life.run(main(), name="main"))
+    assert not life.failures
+    machine.kill()
+    return result
+
+
+def setting(number: int) -> ConfigRecord:
+    return ConfigRecord(resource_type=4, resource_name="", name=f"n{number}", value="1")
+
+
+def test_the_first_start_writes_what_the_storage_was_formatted_with() -> None:
+    async def work(life: Life) -> None:
+        node = await ControlNode.start(life)
+        assert node.driver.epoch == 1
+        assert node.driver.is_leader
+        features = node.image.features
+        assert features["metadata.version"] == 30
+        assert features[ELR_VERSION] == 1
+        # Leader change with kraft version and voters, then the bootstrap transaction: its begin and
+        # end, the features, and the minimum of replicas in sync.
+        count = len(features) + 3
+        assert node.batches == [(2, 1, 0), (2 + count, 1, count)]
+        assert node.driver.quorum.kraft_version == 1
+        assert node.driver.quorum.voters.has(node.loaded.me)
+        state = json.loads(life.disk.read(f"{FOLDER}/quorum-state"))
+        assert state == {
+            "leaderId": 1,
+            "leaderEpoch": 1,
+            "votedId": -1,
+            "votedDirectoryId": "AAAAAAAAAAAAAAAAAAAAAA",
+            "data_version": 1,
+        }
+
+    run(new_machine(), work)
+
+
+def test_a_static_quorum_has_the_older_state_file() -> None:
+    config = node_config(
+        controller_quorum_voters="1@localhost:9093", controller_quorum_bootstrap_servers=""
+    )
+
+    async def work(life: Life) -> int:
+        node = await ControlNode.start(life, config)
+        assert node.driver.quorum.kraft_version == 0
+        state = json.loads(life.disk.read(f"{FOLDER}/quorum-state"))
+        assert (state["data_version"], state["currentVoters"]) == (0, [{"voterId": 1}])
+        return node.driver.epoch
+
+    machine = new_machine()
+    assert [run(machine, work) for _ in range(2)] == [1, 2]
+
+
+def test_a_restart_gives_the_same_image_in_a_new_epoch() -> None:
+    machine = new_machine()
+
+    async def first(life: Life) -> ControlNode:
+        node = await (await ControlNode.start(life)).with_broker()
+        for number in range(5):
+            reply = await node.create(f"t{number}", partitions=3)
+            assert reply.topics[0].error_code == 0
+        return node
+
+    async def second(life: Life) -> ControlNode:
+        return await ControlNode.start(life)
+
+    before, after = run(machine, first).image, run(machine, second).image
+    assert after.epoch == before.epoch + 1
+    assert after.offset == before.offset + 1  # the leader change
+    after.epoch, after.offset = before.epoch, before.offset
+    assert after == before
+
+
+def test_a_reply_waits_for_the_disk() -> None:
+    async def work(life: Life) -> None:
+        node = await ControlNode.start(life)
+        end = node.driver.log.end_offset
+        task = asyncio.ensure_future(node.controller.submit(decision(setting(1))))
+        await asyncio.sleep(0)
+        while node.driver.log.end_offset == end:
+            await asyncio.sleep(0)
+        # It is in the log and in the controller's own image, but nobody else knows of it.
+        assert not task.done()
+        assert "n1" not in node.image.config_of(4, "")
+        # A decision without records rests on the same state, so it waits too.
+        reading = asyncio.ensure_future(node.controller.submit(decision()))
+        await asyncio.sleep(0)
+        assert not reading.done()
+        assert await task == "done"
+        assert node.image.config_of(4, "")["n1"] == "1"
+        assert node.driver.log.durable_offset == node.driver.log.end_offset
+        assert await reading == "done"
+
+    run(new_machine(), work)
+
+
+def test_one_fsync_serves_many_decisions() -> None:
+    async def work(life: Life) -> None:
+        node = await ControlNode.start(life)
+        # A fault that never comes counts the operations that it lets pass.
+        counter = DiskFault(operation="fsync", path_part=".log", skip=1000)
+        life.disk.faults.append(counter)
+        decisions = [node.controller.submit(decision(setting(number))) for number in range(200)]
+        assert await asyncio.gather(*decisions) == ["done"] * 200
+        assert 1 <= 1000 - counter.skip <= 5
+        assert sum(name.startswith("n") for name in node.image.config_of(4, "")) == 200
+
+    run(new_machine(), work)
+
+
+def test_a_batch_is_all_or_nothing_and_not_too_large() -> None:
+    from lograft.broker.errors import MetadataBatchTooLarge
+
+    async def work(life: Life) -> None:
+        node = await ControlNode.start(life)
+        end = node.driver.log.end_offset
+        huge = ConfigRecord(resource_type=4, name="x", value="v" * (9 << 20))
+        with pytest.raises(MetadataBatchTooLarge, match="split the request"):
+            await node.controller.submit(decision(huge))
+        assert node.driver.log.end_offset == end
+        assert await node.controller.submit(decision(setting(1), setting(2))) == "done"
+        assert node.batches[-1] == (end + 1, 1, 2)
+
+    run(new_machine(), work)
+
+
+def test_before_the_election_nobody_is_controller() -> None:
+    async def work(life: Life) -> None:
+        node = await ControlNode.load(life, node_config())
+        with pytest.raises(NotController):
+            await node.controller.submit(decision())
+        with pytest.raises(NotController):
+            node.driver.append([setting(1)])
+
+    run(new_machine(), work)
+
+
+def test_a_failed_fsync_ends_the_node() -> None:
+    machine = new_machine()
+    life = machine.boot()
+
+    async def main() -> None:
+        node = await ControlNode.start(life)
+        life.disk.faults.append(DiskFault(operation="fsync", path_part=".log"))
+        task = asyncio.ensure_future(node.controller.submit(decision(setting(1))))
+        while not life.failures:
+            await asyncio.sleep(0.01)
+        # Nobody is told that it is committed, and the disk is not asked a second time.
+        assert not task.done()
+        assert "n1" not in node.image.config_of(4, "")
+        with pytest.raises(DiskFailed):
+            await node.controller.submit(decision(setting(2)))
+        await node.driver.stop()
+        with pytest.raises(NotController, match="may or may not"):
+            await task
+
+    machine.loop.run_until_complete(life.run(main(), name="main"))
+    assert isinstance(life.failures[0], DiskFailed)
+
+
+def test_a_failed_write_ends_the_node() -> None:
+    machine = new_machine()
+    life = machine.boot()
+
+    async def main() -> None:
+        node = await ControlNode.start(life)
+        life.disk.faults.append(DiskFault(operation="write", path_part=".log"))
+        with pytest.raises(DiskFailed):
+            await node.controller.submit(decision(setting(1)))
+        while not life.failures:
+            await asyncio.sleep(0.01)
+        with pytest.raises(DiskFailed):
+            await node.controller.submit(decision(setting(2)))
+
+    machine.loop.run_until_complete(life.run(main(), name="main"))
+    assert isinstance(life.failures[0], DiskFailed)
+
+
+@pytest.mark.parametrize(
+    "content", [b"", b"{", b"[]", b'{"data_version":1}', b'{"data_version":7}']
+)
+def test_a_damaged_vote_is_not_guessed(content: bytes) -> None:
+    machine = new_machine()
+
+    async def first(life: Life) -> None:
+        await ControlNode.start(life)
+        file = life.disk.open(f"{FOLDER}/quorum-state")
+        file.truncate(0)
+        file.append(content)
+
+    async def second(life: Life) -> None:
+        with pytest.raises(MetadataCorrupt, match="quorum-state"):
+            await ControlNode.start(life)
+
+    run(machine, first)
+    run(machine, second)
+
+
+def test_damage_in_what_was_fsynced_is_not_cut_away() -> None:
+    machine = new_machine()
+
+    async def first(life: Life) -> int:
+        node = await ControlNode.start(life)
+        for number in range(20):
+            await node.controller.submit(decision(setting(number)))
+        await node.driver.stop()
+        return node.driver.log.active.size
+
+    async def second(life: Life) -> None:
+        with pytest.raises(BatchCorruptBelowRecoveryPoint, match="restore it"):
+            await ControlNode.start(life)
+
+    size = run(machine, first)
+    machine.platter.flip_bit(f"{FOLDER}/{0:020d}.log", size - 200, 3)
+    run(machine, second)
+
+
+def test_a_log_that_is_gone_is_not_begun_anew() -> None:
+    machine = new_machine()
+
+    async def first(life: Life) -> None:
+        node = await ControlNode.start(life)
+        await node.controller.submit(decision(setting(1)))
+        await node.driver.stop()
+
+    async def second(life: Life) -> None:
+        life.disk.unlink(f"{FOLDER}/{0:020d}.log")
+        with pytest.raises(MetadataCorrupt, match="the log is gone"):
+            await ControlNode.start(life)
+
+    run(machine, first)
+    run(machine, second)
+
+
+def test_an_only_voter_with_another_disk_is_refused() -> None:
+    async def another_disk(life: Life) -> None:
+        node = await ControlNode.start(life)
+        text = life.disk.read("/data/meta.properties").decode()
+        lines = [line for line in text.splitlines() if not line.startswith("directory.id")]
+        lines.append("directory.id=_uxrgxtaSAGxHIS_F9LKqg")
+        file = life.disk.open("/data/meta.properties")
+        file.truncate(0)
+        file.append("\n".join(lines).encode())
+        del node
+        with pytest.raises(InvalidInput, match=r"directory\.id"):
+            await ControlNode.load(life, node_config())
+
+    run(new_machine(), another_disk)
+
+
+@pytest.mark.parametrize("seed", range(20, 60))
+def test_what_was_acknowledged_survives_a_power_loss(seed: int) -> None:
+    """Cut at a random moment, several times over: every acknowledged decision is there, the log's
+    replay and the snapshot with its tail give the same image, epochs only grow."""
+    machine = new_machine(seed)
+    chance = machine.loop.streams.stream("test")
+    config = node_config(
+        metadata_log_max_record_bytes_between_snapshots="400",
+        metadata_max_retention_bytes="3000",
+        internal_metadata_log_segment_bytes="1500",
+    )
+    acknowledged: dict[str, None] = {}
+    epochs: list[int] = []
+    number = 0
+
+    async def write(node: ControlNode, worker: int) -> None:
+        nonlocal number
+        while True:
+            number += 1
+            name = f"n{number}"
+            # A topic must come from the snapshot or from the tail: replayed twice it is an error.
+            topic = TopicRecord(name=name, topic_id=node.runtime.randomness.uuid())
+            await node.controller.submit(decision(topic, setting(number % 10)))
+            acknowledged[name] = None
+
+    async def live(life: Life) -> None:
+        node = await ControlNode.start(life, config)
+        missing = [name for name in acknowledged if name not in node.image.topic_ids]
+        assert not missing, missing
+        epochs.append(node.driver.epoch)
+        life.runtime.spawn(node.snapshotter.run(), name="snapshots")
+        for worker in range(3):
+            life.runtime.spawn(write(node, worker), name="writer")
+
+    for _ in range(6):
+        life = machine.boot()
+        machine.loop.run_until_complete(life.run(live(life), name="main"))
+
+        async def wait(seconds: float) -> None:
+            await asyncio.sleep(seconds)
+
+        machine.loop.run_until_complete(wait(chance.uniform(0.0, 0.15)))
+        assert not life.failures, life.failures
+        if chance.random() < 0.8:
+            machine.lose_power()
+        else:
+            machine.kill()
+    assert len(acknowledged) > 5
+    assert epochs == sorted(set(epochs))
+    machine.loop.close()

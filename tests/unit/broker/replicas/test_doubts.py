@@ -1,0 +1,88 @@
+"""Metadata about a broker that may have died a moment ago is held back, but not for long."""
+
+import asyncio
+
+from lograft.broker.replicas.doubts import DOUBT_MS_MAX, NOTICE_MS, PEACE_MS, Doubts
+from lograft.model.types import NodeId
+from lograft.simulation.loop import SimulatedLoop
+from lograft.simulation.policies import policy_of
+from lograft.simulation.trace import Streams
+
+NODE = NodeId(2)
+
+
+class LoopClock:
+    def __init__(self, loop: SimulatedLoop) -> None:
+        self._loop = loop
+
+    def mono_ms(self) -> int:
+        return self._loop.now_ns // 1_000_000
+
+    def mono_ns(self) -> int:
+        return self._loop.now_ns
+
+    def wall_ms(self) -> int:
+        return self.mono_ms()
+
+
+def make() -> tuple[SimulatedLoop, Doubts]:
+    streams = Streams(1)
+    loop = SimulatedLoop(streams=streams, policy=policy_of("fifo", streams.stream("schedule")))
+    return loop, Doubts(LoopClock(loop))
+
+
+def waited_ms(loop: SimulatedLoop, doubts: Doubts) -> int:
+    began = loop.now_ns
+    loop.run_until_complete(doubts.wait_settled(lambda _node: True))
+    return (loop.now_ns - began) // 1_000_000
+
+
+def test_nobody_waits_without_a_doubt() -> None:
+    loop, doubts = make()
+    assert not doubts.concern(lambda _node: True)
+    assert waited_ms(loop, doubts) == NOTICE_MS
+    loop.close()
+
+
+def test_only_who_leads_something_concerns() -> None:
+    loop, doubts = make()
+    doubts.on_lost(NODE)
+    assert doubts.concern(lambda node: node == NODE)
+    assert not doubts.concern(lambda _node: False)
+    loop.close()
+
+
+def test_a_doubt_ends_with_news_of_the_broker() -> None:
+    loop, doubts = make()
+    doubts.on_lost(NODE)
+    loop.call_later(0.05, doubts.on_heard, NODE)
+    assert waited_ms(loop, doubts) == 50
+    loop.close()
+
+
+def test_a_doubt_ends_when_the_image_gives_its_partitions_to_others() -> None:
+    loop, doubts = make()
+    leads = [True]
+
+    def on_image() -> None:
+        leads.clear()
+        doubts.on_image()
+
+    doubts.on_lost(NODE)
+    loop.call_later(0.03, doubts.on_image)
+    loop.call_later(0.1, on_image)
+    loop.run_until_complete(doubts.wait_settled(lambda _node: bool(leads)))
+    assert loop.now_ns // 1_000_000 == 100
+    loop.close()
+
+
+def test_a_doubt_does_not_last_and_does_not_come_back_at_once() -> None:
+    loop, doubts = make()
+    doubts.on_lost(NODE)
+    assert waited_ms(loop, doubts) == NOTICE_MS + DOUBT_MS_MAX
+    doubts.on_lost(NODE)
+    assert waited_ms(loop, doubts) == NOTICE_MS
+    loop.run_until_complete(asyncio.sleep(PEACE_MS / 1000))
+    doubts.on_lost(NODE)
+    assert waited_ms(loop, doubts) == NOTICE_MS + DOUBT_MS_MAX
+    loop.close()

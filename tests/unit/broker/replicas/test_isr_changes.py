@@ -1,0 +1,78 @@
+"""Changes of the ISR on their way to the controller."""
+
+import asyncio
+
+from tests.unit.broker.bench import batch_of
+from tests.unit.broker.replicas.replica_bench import Cluster
+
+TOPICS = ("a", "b", "c", "d", "e")
+
+
+async def make_topics(cluster: Cluster) -> None:
+    for name in TOPICS:
+        cluster.create_topic(name, 1, 2, 3, min_insync_replicas="2")
+    for name in TOPICS:
+        await cluster.until_led(name)
+
+
+def append_to_all(cluster: Cluster) -> None:
+    for name in TOPICS:
+        batch = memoryview(bytearray(batch_of(b"x")))
+        cluster.nodes[1].partition(name).append(batch, now_ms=1_767_225_600_000)
+
+
+def requests(cluster: Cluster) -> int:
+    return cluster.nodes[1].broker.replicas.statistics()["isr_change_requests"]
+
+
+def test_many_partitions_go_in_one_request() -> None:
+    async def scenario(cluster: Cluster) -> None:
+        await make_topics(cluster)
+        await asyncio.sleep(1)
+        before = requests(cluster)
+        cluster.network.cut("n1", "n3")
+        append_to_all(cluster)
+        await cluster.until(lambda: all(3 not in cluster.state(name).isr for name in TOPICS))
+        assert requests(cluster) - before <= 2
+
+    Cluster().run(scenario)
+
+
+def test_what_was_not_answered_is_asked_again() -> None:
+    async def scenario(cluster: Cluster) -> None:
+        await make_topics(cluster)
+        cluster.controller.unreachable = True
+        cluster.network.cut("n1", "n3")
+        append_to_all(cluster)
+        await asyncio.sleep(5)
+        leader = cluster.nodes[1].partition("a")
+        assert leader.high_watermark == 0, "the third replica counts until the controller says so"
+        assert 3 in cluster.state("a").isr
+        asked = requests(cluster)
+        assert 10 < asked < 200
+        cluster.controller.unreachable = False
+        await cluster.until(lambda: all(3 not in cluster.state(name).isr for name in TOPICS))
+        await cluster.until(lambda: leader.high_watermark == 1)
+        waiting = cluster.nodes[1].broker.replicas.statistics()["isr_changes_waiting"]
+        assert waiting == 0
+
+    Cluster().run(scenario)
+
+
+def test_a_proposal_of_an_earlier_leadership_is_dropped() -> None:
+    async def scenario(cluster: Cluster) -> None:
+        await make_topics(cluster)
+        cluster.controller.unreachable = True
+        cluster.network.cut("n1", "n3")
+        append_to_all(cluster)
+        await asyncio.sleep(3)
+        cluster.fence(1)
+        await cluster.until(lambda: cluster.nodes[1].partition("a").leader is None)
+        cluster.controller.unreachable = False
+        await asyncio.sleep(1)
+        statistics = cluster.nodes[1].broker.replicas.statistics()
+        assert statistics["isr_changes_waiting"] == 0
+        assert statistics["partitions_with_followers"] == 0
+        assert 3 in cluster.state("a").isr
+
+    Cluster().run(scenario)

@@ -1,0 +1,173 @@
+"""The journal of votes: what was told to be on disk is there, whatever happens."""
+
+import asyncio
+from random import Random
+from uuid import UUID
+
+import pytest
+
+from lograft.broker.errors import VotesCorrupt
+from lograft.broker.replicas import vote_journal
+from lograft.broker.replicas.vote_journal import ENTRY_SIZE, VOTES, VoteJournal
+from lograft.consensus.types import CONTROLLER, HardState, ReplicaKey
+from lograft.model.errors import DiskFailed
+from lograft.model.types import NO_NODE, Epoch, NodeId, TopicIdPartition
+from lograft.simulation.disk import DiskFault
+from lograft.simulation.machine import Life
+from tests.unit.broker.bench import new_machine
+
+TOPIC = UUID(int=7)
+
+
+def key(partition: int) -> TopicIdPartition:
+    return TopicIdPartition(TOPIC, partition)
+
+
+def state(epoch: int, *, voted: int = 2, life: int = 1) -> HardState:
+    vote = ReplicaKey(NodeId(voted), UUID(int=voted))
+    return HardState(Epoch(epoch), NO_NODE, vote, Epoch(life))
+
+
+def open_journal(life: Life) -> tuple[VoteJournal, list[DiskFailed]]:
+    failures: list[DiskFailed] = []
+    life.disk.make_dir("/data")
+    life.disk.fsync_dir("/")
+    journal = VoteJournal(life.runtime, "/data", on_failed=failures.append)
+    journal.load()
+    life.runtime.spawn(journal.run(), name="votes")
+    return journal, failures
+
+
+async def written(journal: VoteJournal, partition: int, wanted: HardState) -> None:
+    future = asyncio.get_running_loop().create_future()
+    journal.write(key(partition), wanted, future.set_result)
+    assert await future == wanted
+
+
+def test_the_last_entry_of_a_partition_counts() -> None:
+    machine = new_machine()
+
+    async def write(life: Life) -> None:
+        journal, _ = open_journal(life)
+        await written(journal, 0, state(1))
+        await written(journal, 1, state(4))
+        await written(journal, 0, HardState(Epoch(9), NO_NODE, CONTROLLER, Epoch(3)))
+        journal.forget(key(1))
+        await written(journal, 2, HardState(Epoch(5), NodeId(3), None, Epoch(5)))
+
+    async def read(life: Life) -> None:
+        journal, _ = open_journal(life)
+        assert journal.state_of(key(0)) == HardState(Epoch(9), NO_NODE, CONTROLLER, Epoch(3))
+        assert journal.state_of(key(1)) == HardState()
+        assert journal.state_of(key(2)) == HardState(Epoch(5), NodeId(3), None, Epoch(5))
+        assert journal.partitions == [key(0), key(2)]
+
+    for work in (write, read):
+        life = machine.boot()
+        machine.loop.run_until_complete(life.run(work(life), name="main"))
+        assert not life.failures, life.failures
+        machine.lose_power()
+    machine.loop.close()
+
+
+@pytest.mark.parametrize("seed", range(30))
+def test_what_was_told_survives_a_power_loss(seed: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(vote_journal, "OLD_ENTRIES_MAX", 20)
+    machine = new_machine(seed)
+    chance = Random(seed)
+    told: dict[int, int] = {}
+    asked: dict[int, int] = {}
+
+    async def live(life: Life) -> None:
+        journal, _ = open_journal(life)
+        for partition, epoch in told.items():
+            assert epoch <= journal.state_of(key(partition)).epoch <= asked[partition]
+        for partition in range(10):
+            life.runtime.spawn(vote(journal, partition), name="voter")
+
+    async def vote(journal: VoteJournal, partition: int) -> None:
+        while True:
+            asked[partition] = asked.get(partition, 0) + 1
+            epoch = asked[partition]
+            await written(journal, partition, state(epoch))
+            told[partition] = epoch
+
+    async def wait() -> None:
+        await asyncio.sleep(chance.uniform(0, 0.05))
+
+    for _ in range(8):
+        life = machine.boot()
+        machine.loop.run_until_complete(life.run(live(life), name="main"))
+        machine.loop.run_until_complete(wait())
+        assert not life.failures, life.failures
+        if chance.random() < 0.8:
+            machine.lose_power()
+        else:
+            machine.kill()
+    assert sum(told.values()) > 10
+    machine.loop.close()
+
+
+def test_votes_of_one_moment_share_an_fsync() -> None:
+    machine = new_machine()
+    jobs = 0
+
+    async def scenario(life: Life) -> None:
+        nonlocal jobs
+        journal, _ = open_journal(life)
+        run_job = life.runtime.workers.run
+
+        async def counted(job, *, lane=""):  # type: ignore[no-untyped-def]
+            nonlocal jobs
+            jobs += 1
+            return await run_job(job, lane=lane)
+
+        life.runtime.workers.run = counted  # type: ignore[method-assign]
+        await asyncio.gather(*(written(journal, number, state(1)) for number in range(500)))
+
+    life = machine.boot()
+    machine.loop.run_until_complete(life.run(scenario(life), name="main"))
+    assert not life.failures, life.failures
+    assert jobs <= 2
+    machine.loop.close()
+
+
+def test_a_hole_before_later_votes_is_not_taken_for_a_torn_end() -> None:
+    machine = new_machine()
+
+    async def scenario(life: Life) -> None:
+        journal, _ = open_journal(life)
+        for epoch in range(1, 6):
+            await written(journal, epoch, state(epoch))
+        file = life.disk.open(f"/data/{VOTES}")
+        assert file.size == 5 * ENTRY_SIZE
+        file.pwrite(b"\xff", ENTRY_SIZE + 10)
+        again = VoteJournal(life.runtime, "/data", on_failed=lambda error: None)
+        with pytest.raises(VotesCorrupt):
+            again.load()
+
+    life = machine.boot()
+    machine.loop.run_until_complete(life.run(scenario(life), name="main"))
+    assert not life.failures, life.failures
+    machine.loop.close()
+
+
+def test_a_failed_fsync_is_told_and_nothing_after_it_is_called_written() -> None:
+    machine = new_machine()
+
+    async def scenario(life: Life) -> None:
+        journal, failures = open_journal(life)
+        await written(journal, 0, state(1))
+        life.disk.faults.append(DiskFault(operation="fsync", path_part=VOTES))
+        told: list[HardState] = []
+        journal.write(key(0), state(2), told.append)
+        await asyncio.sleep(1)
+        journal.write(key(0), state(3), told.append)
+        await asyncio.sleep(1)
+        assert told == []
+        assert len(failures) == 1
+
+    life = machine.boot()
+    machine.loop.run_until_complete(life.run(scenario(life), name="main"))
+    assert not life.failures, life.failures
+    machine.loop.close()
