@@ -11,11 +11,11 @@ from pathlib import Path
 from typing import Final
 
 from lograft.metadata.resource_configs import CLIENT_METRICS_CONFIGS, GROUP_CONFIGS
-from lograft.model.broker_config_docs import BROKER_DOCS
-from lograft.model.broker_config_table import KAFKA_CONFIGS, LOGRAFT_CONFIGS
-from lograft.model.config_keys import ConfigKey, NoEffect, Unsupported
-from lograft.model.topic_config_docs import TOPIC_DOCS
-from lograft.model.topic_configs import TOPIC_CONFIGS
+from lograft.model.settings.broker_docs import BROKER_DOCS
+from lograft.model.settings.broker_table import KAFKA_CONFIGS, LOGRAFT_CONFIGS
+from lograft.model.settings.keys import ConfigKey, NoEffect, Unsupported
+from lograft.model.settings.topic import TOPIC_CONFIGS
+from lograft.model.settings.topic_docs import TOPIC_DOCS
 
 OUTPUT: Final = Path(__file__).parents[1] / "docs" / "settings.md"
 #: Topic settings that Kafka does not have.

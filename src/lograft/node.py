@@ -38,12 +38,12 @@ from lograft.broker.quorum.voter_upkeep import VoterUpkeep
 from lograft.consensus.types import VoterEndpoint
 from lograft.metadata.brokers import CORDONED_LOG_DIRS_SINCE
 from lograft.metadata.types import Endpoint as RegisteredEndpoint
-from lograft.model.broker_configs import BrokerConfig, keys_of
-from lograft.model.config_effects import NO_EFFECT_WARNING, check_supported, find_without_effect
 from lograft.model.errors import ErrorCode, InvalidConfig, InvalidInput, LograftError
 from lograft.model.exchange import HandlerFactory
 from lograft.model.listeners import Endpoint, SecurityProtocol
 from lograft.model.seams import Address, DirectoryLock, Runtime, Task, Transport
+from lograft.model.settings.broker import BrokerConfig, keys_of
+from lograft.model.settings.effects import NO_EFFECT_WARNING, check_supported, find_without_effect
 from lograft.model.types import Offset
 from lograft.net.channels import BufferSizes
 from lograft.net.listener_set import ListenerSet

@@ -6,8 +6,8 @@ from pathlib import Path
 import pytest
 
 from lograft.metadata.types import ResourceType
-from lograft.model.config_keys import AlterOperation
 from lograft.model.errors import ErrorCode
+from lograft.model.settings.keys import AlterOperation
 from lograft.wire.messages.create_topics import (
     CreatableTopic,
     CreatableTopicConfig,

@@ -6,8 +6,8 @@ from collections.abc import Callable, Sequence
 from typing import Final
 from uuid import UUID
 
-from lograft.model.broker_configs import BROKER_CONFIGS
-from lograft.model.topic_configs import TOPIC_CONFIGS
+from lograft.model.settings.broker import BROKER_CONFIGS
+from lograft.model.settings.topic import TOPIC_CONFIGS
 from lograft.wire.message import Message
 from tests.fuzz.hostile_batches import HostileBatches
 from tests.properties.random_messages import RandomMessages

@@ -11,9 +11,9 @@ from lograft.api.router import Router, Session
 from lograft.broker.broker import Broker
 from lograft.broker.quorum.formatting import FormatRequest, Standalone, format_directories
 from lograft.metadata.image import MetadataImage
-from lograft.model.broker_configs import BrokerConfig, broker_config
 from lograft.model.exchange import Answer, Waiting
 from lograft.model.seams import Address, Channel, FileSlice
+from lograft.model.settings.broker import BrokerConfig, broker_config
 from lograft.node import Node
 from lograft.simulation.loop import SimulatedLoop
 from lograft.simulation.machine import Machine

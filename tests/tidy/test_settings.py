@@ -10,9 +10,9 @@ from typing import Final
 import pytest
 
 from lograft.metadata.resource_configs import CLIENT_METRICS_CONFIGS, GROUP_CONFIGS
-from lograft.model.broker_config_table import BROKER_CONFIGS, DYNAMIC_BROKER_CONFIGS
-from lograft.model.config_keys import ConfigKey, Used
-from lograft.model.topic_configs import TOPIC_CONFIGS, TOPIC_SYNONYMS
+from lograft.model.settings.broker_table import BROKER_CONFIGS, DYNAMIC_BROKER_CONFIGS
+from lograft.model.settings.keys import ConfigKey, Used
+from lograft.model.settings.topic import TOPIC_CONFIGS, TOPIC_SYNONYMS
 from tools.generate_settings import OUTPUT, page
 
 ROOT: Final = Path(__file__).parents[2] / "src" / "lograft"
@@ -21,14 +21,14 @@ OTHER_ROOMS: Final = ("cli", "client", "console", "simulation", "spark", "testin
 #: Modules that define, check or show settings without acting on them.
 DEFINITIONS: Final = (
     "metadata/resource_configs.py",
-    "model/broker_config_docs.py",
-    "model/broker_config_table.py",
-    "model/broker_configs.py",
-    "model/config_effects.py",
-    "model/config_resolution.py",
-    "model/dynamic_configs.py",
-    "model/topic_config_docs.py",
-    "model/topic_configs.py",
+    "model/settings/broker_docs.py",
+    "model/settings/broker_table.py",
+    "model/settings/broker.py",
+    "model/settings/effects.py",
+    "model/settings/resolution.py",
+    "model/settings/dynamic.py",
+    "model/settings/topic_docs.py",
+    "model/settings/topic.py",
 )
 #: Expressions that have the fields of a BrokerConfig or TopicConfig as their attributes.
 CONFIG_OBJECT: Final = re.compile(r"(config|settings|rules|static|defaults)(\(\))?$")

@@ -5,10 +5,10 @@ from typing import cast
 import pytest
 
 from lograft.cli.serving import embedded_properties
-from lograft.model.broker_configs import BROKER_CONFIGS, broker_config
-from lograft.model.config_keys import ConfigKey, ConfigType, Unsupported
 from lograft.model.errors import InvalidConfig, LograftError
 from lograft.model.seams import Runtime
+from lograft.model.settings.broker import BROKER_CONFIGS, broker_config
+from lograft.model.settings.keys import ConfigKey, ConfigType, Unsupported
 from lograft.node import Node, run
 from lograft.testing.cluster import Cluster
 

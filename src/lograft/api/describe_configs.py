@@ -21,8 +21,9 @@ from lograft.metadata.resource_configs import (
     group_documentation,
 )
 from lograft.metadata.types import ResourceType
-from lograft.model.config_keys import ConfigSource
-from lograft.model.config_resolution import (
+from lograft.model.errors import ErrorCode
+from lograft.model.settings.keys import ConfigSource
+from lograft.model.settings.resolution import (
     ConfigEntry,
     broker_documentation,
     describe_broker,
@@ -31,7 +32,6 @@ from lograft.model.config_resolution import (
     describe_topic,
     topic_documentation,
 )
-from lograft.model.errors import ErrorCode
 from lograft.wire.messages.describe_configs import (
     DescribeConfigsRequest,
     DescribeConfigsResource,

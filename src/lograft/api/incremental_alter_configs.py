@@ -22,8 +22,8 @@ from lograft.metadata.configs import (
 )
 from lograft.metadata.errors import Refused
 from lograft.metadata.types import ResourceType
-from lograft.model.config_keys import AlterOperation
 from lograft.model.errors import ErrorCode
+from lograft.model.settings.keys import AlterOperation
 from lograft.wire.messages.incremental_alter_configs import (
     AlterConfigsResource,
     AlterConfigsResourceResponse,

@@ -8,8 +8,8 @@ from lograft.api.context import Context
 from lograft.api.errors import code_of
 from lograft.metadata.errors import Refused
 from lograft.metadata.types import ResourceType
-from lograft.model.dynamic_configs import validate_dynamic
 from lograft.model.errors import ErrorCode, InvalidInput, LograftError
+from lograft.model.settings.dynamic import validate_dynamic
 
 R = TypeVar("R")
 A = TypeVar("A")

@@ -77,10 +77,10 @@ from lograft.metadata.types import (
     TopicState,
 )
 from lograft.metadata.unenforced_state import describe_stored_features, describe_unenforced
-from lograft.model.broker_configs import BrokerConfig, keys_of
-from lograft.model.config_effects import NO_EFFECT_WARNING, find_without_effect
-from lograft.model.config_keys import ConfigSource
-from lograft.model.dynamic_configs import (
+from lograft.model.errors import ErrorCode, LograftError
+from lograft.model.seams import Address, Runtime, Task
+from lograft.model.settings.broker import BrokerConfig, keys_of
+from lograft.model.settings.dynamic import (
     CHANGE_CHECKS,
     ChangeCheck,
     FileCheck,
@@ -89,9 +89,9 @@ from lograft.model.dynamic_configs import (
     check_change,
     resolve_dynamic,
 )
-from lograft.model.errors import ErrorCode, LograftError
-from lograft.model.seams import Address, Runtime, Task
-from lograft.model.topic_configs import TopicConfig, resolve_topic_config
+from lograft.model.settings.effects import NO_EFFECT_WARNING, find_without_effect
+from lograft.model.settings.keys import ConfigSource
+from lograft.model.settings.topic import TopicConfig, resolve_topic_config
 from lograft.model.types import (
     NO_NODE,
     OFFSETS_TOPIC,

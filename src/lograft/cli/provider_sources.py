@@ -5,8 +5,10 @@ import os.path
 from collections.abc import Mapping
 from typing import assert_never
 
-from lograft.model.broker_configs import keys_of
-from lograft.model.config_providers import (
+from lograft.model.errors import InvalidConfig, InvalidInput
+from lograft.model.properties import parse_properties
+from lograft.model.settings.broker import keys_of
+from lograft.model.settings.providers import (
     Provider,
     ProviderKind,
     Variable,
@@ -14,8 +16,6 @@ from lograft.model.config_providers import (
     parse_providers,
     replace_variables,
 )
-from lograft.model.errors import InvalidConfig, InvalidInput
-from lograft.model.properties import parse_properties
 
 
 def resolve_variables(

@@ -5,9 +5,9 @@ import sys
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Final
 
-from lograft.model.broker_configs import BrokerConfig, broker_config, unknown_settings
 from lograft.model.errors import InvalidInput
 from lograft.model.properties import parse_properties
+from lograft.model.settings.broker import BrokerConfig, broker_config, unknown_settings
 
 if TYPE_CHECKING:
     from lograft.node import Node

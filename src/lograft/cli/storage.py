@@ -12,11 +12,11 @@ from lograft.broker.quorum.formatting import (
     format_directories,
 )
 from lograft.cli.serving import read_config
-from lograft.model.broker_configs import BrokerConfig
 from lograft.model.errors import InvalidInput, LograftError
 from lograft.model.feature_levels import parse_feature, parse_release_version
 from lograft.model.listeners import parse_initial_controllers
 from lograft.model.seams import Disk
+from lograft.model.settings.broker import BrokerConfig
 from lograft.model.uuids import uuid_to_text
 from lograft.runtime.clock import SystemClock
 from lograft.runtime.disk import RealDisk

@@ -12,8 +12,8 @@ from lograft.coordination.classic_member import Member
 from lograft.coordination.classic_states import Cause, GroupState
 from lograft.coordination.deadlines import Deadlines
 from lograft.coordination.types import NOTHING, Outcome, Record, Reply, Ticket
-from lograft.model.broker_configs import BrokerConfig
 from lograft.model.errors import ErrorCode
+from lograft.model.settings.broker import BrokerConfig
 from lograft.wire.message import Message
 from lograft.wire.messages.join_group import JoinGroupResponse, JoinGroupResponseMember
 

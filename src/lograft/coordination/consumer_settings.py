@@ -6,8 +6,8 @@ from typing import NamedTuple
 
 from lograft.metadata.image import MetadataImage
 from lograft.metadata.types import ResourceType
-from lograft.model.broker_config_table import CONSUMER_ASSIGNORS
-from lograft.model.broker_configs import BrokerConfig
+from lograft.model.settings.broker import BrokerConfig
+from lograft.model.settings.broker_table import CONSUMER_ASSIGNORS
 
 
 class ConsumerSettings(NamedTuple):

@@ -11,8 +11,8 @@ from lograft.coordination.group_shard import GroupShard
 from lograft.coordination.offset_records import offset_record, offset_tombstone
 from lograft.coordination.types import Outcome, Record, Ticket
 from lograft.metadata.errors import Refused
-from lograft.model.config_keys import LONG_MAX
 from lograft.model.errors import ErrorCode
+from lograft.model.settings.keys import LONG_MAX
 from lograft.model.types import NO_TIMESTAMP
 from lograft.wire.messages.offset_commit import (
     OffsetCommitRequest,

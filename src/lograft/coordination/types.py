@@ -7,8 +7,8 @@ from uuid import UUID
 
 from lograft.metadata.delta import MetadataDelta
 from lograft.metadata.image import MetadataImage
-from lograft.model.broker_configs import BrokerConfig
 from lograft.model.errors import ErrorCode
+from lograft.model.settings.broker import BrokerConfig
 from lograft.model.types import NO_PRODUCER_EPOCH, NO_PRODUCER_ID, Offset
 from lograft.wire.message import Message
 

@@ -10,8 +10,8 @@ from lograft.metadata.image import MetadataImage
 from lograft.metadata.mode_switch import enter_raft, report_leader
 from lograft.metadata.replay import changed_partition, new_partition_state
 from lograft.metadata.types import LeaderRecovery, Outcome, PartitionState, TopicState
-from lograft.model.broker_configs import BrokerConfig
 from lograft.model.errors import ErrorCode
+from lograft.model.settings.broker import BrokerConfig
 from lograft.model.types import NO_EPOCH, ReplicationMode, TopicIdPartition
 from lograft.wire.messages.alter_partition import (
     AlterPartitionRequest,

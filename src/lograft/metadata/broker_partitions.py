@@ -8,7 +8,7 @@ from lograft.metadata.elections import PartitionChange, controller_elects
 from lograft.metadata.image import MetadataImage
 from lograft.metadata.mode_switch import collect_again
 from lograft.metadata.types import PartitionState
-from lograft.model.broker_configs import BrokerConfig
+from lograft.model.settings.broker import BrokerConfig
 from lograft.model.types import NO_NODE, ReplicationMode, TopicIdPartition
 from lograft.wire.message import Message
 

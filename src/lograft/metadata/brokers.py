@@ -14,8 +14,8 @@ from lograft.metadata.broker_partitions import (
 from lograft.metadata.errors import Refused
 from lograft.metadata.image import MetadataImage
 from lograft.metadata.types import METADATA_VERSION, BrokerState, Outcome, is_reserved_directory
-from lograft.model.broker_configs import BrokerConfig
 from lograft.model.errors import ErrorCode
+from lograft.model.settings.broker import BrokerConfig
 from lograft.wire.message import Message
 from lograft.wire.messages.broker_heartbeat import BrokerHeartbeatRequest, BrokerHeartbeatResponse
 from lograft.wire.messages.broker_registration import (

@@ -11,8 +11,8 @@ from lograft.metadata.types import (
     PartitionState,
     ResourceType,
 )
-from lograft.model.broker_configs import BrokerConfig
-from lograft.model.topic_configs import TOPIC_CONFIGS
+from lograft.model.settings.broker import BrokerConfig
+from lograft.model.settings.topic import TOPIC_CONFIGS
 from lograft.model.types import NO_NODE
 
 MIN_ISR: Final = "min.insync.replicas"

@@ -8,8 +8,8 @@ from lograft.metadata.elections import PartitionChange
 from lograft.metadata.errors import Refused
 from lograft.metadata.image import MetadataImage
 from lograft.metadata.types import ELR_VERSION, ConfigResource, ResourceType, TopicState
-from lograft.model.broker_configs import BrokerConfig
 from lograft.model.errors import ErrorCode
+from lograft.model.settings.broker import BrokerConfig
 from lograft.wire.message import Message
 from lograft.wire.records.config_record import ConfigRecord
 

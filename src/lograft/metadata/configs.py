@@ -28,12 +28,12 @@ from lograft.metadata.types import (
     Outcome,
     ResourceType,
 )
-from lograft.model.broker_config_table import BROKER_CONFIGS, DYNAMIC_BROKER_CONFIGS
-from lograft.model.broker_configs import BrokerConfig
-from lograft.model.config_keys import Alteration, AlterOperation, ConfigKey, altered
-from lograft.model.dynamic_configs import validate_dynamic
 from lograft.model.errors import ErrorCode, InvalidConfig, InvalidInput
-from lograft.model.topic_configs import TOPIC_CONFIGS, validate_topic_configs
+from lograft.model.settings.broker import BrokerConfig
+from lograft.model.settings.broker_table import BROKER_CONFIGS, DYNAMIC_BROKER_CONFIGS
+from lograft.model.settings.dynamic import validate_dynamic
+from lograft.model.settings.keys import Alteration, AlterOperation, ConfigKey, altered
+from lograft.model.settings.topic import TOPIC_CONFIGS, validate_topic_configs
 from lograft.wire.message import Message
 from lograft.wire.messages import alter_configs as replacing
 from lograft.wire.messages import incremental_alter_configs as incremental

@@ -8,8 +8,8 @@ from lograft.metadata.elections import PartitionChange, controller_elects
 from lograft.metadata.errors import Refused
 from lograft.metadata.image import MetadataImage
 from lograft.metadata.types import Outcome
-from lograft.model.broker_configs import BrokerConfig
 from lograft.model.errors import ErrorCode
+from lograft.model.settings.broker import BrokerConfig
 from lograft.model.types import TopicIdPartition
 from lograft.wire.records.partition_change_record import PartitionChangeRecord
 

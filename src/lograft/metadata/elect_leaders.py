@@ -10,8 +10,8 @@ from lograft.metadata.elections import Election, PartitionChange, controller_ele
 from lograft.metadata.errors import Refused
 from lograft.metadata.image import MetadataImage
 from lograft.metadata.types import Outcome, PartitionState
-from lograft.model.broker_configs import BrokerConfig
 from lograft.model.errors import ErrorCode
+from lograft.model.settings.broker import BrokerConfig
 from lograft.model.types import NO_NODE, ReplicationMode
 from lograft.wire.messages.elect_leaders import (
     ElectLeadersRequest,

@@ -8,9 +8,9 @@ from typing import Final
 
 from lograft.metadata.resource_configs import CLIENT_METRICS_CONFIGS, GROUP_CONFIGS
 from lograft.metadata.types import ResourceType
-from lograft.model.config_effects import find_without_effect
-from lograft.model.config_keys import ConfigKey
-from lograft.model.topic_configs import TOPIC_CONFIGS
+from lograft.model.settings.effects import find_without_effect
+from lograft.model.settings.keys import ConfigKey
+from lograft.model.settings.topic import TOPIC_CONFIGS
 from lograft.wire.message import Message
 from lograft.wire.records.config_record import ConfigRecord
 

@@ -5,8 +5,8 @@ from collections.abc import Iterable
 from lograft.metadata.errors import Refused
 from lograft.metadata.image import MetadataImage
 from lograft.metadata.types import ON_DEMAND_MAX, ResourceType
-from lograft.model.broker_configs import BrokerConfig
 from lograft.model.errors import ErrorCode
+from lograft.model.settings.broker import BrokerConfig
 from lograft.model.types import INTERNAL_TOPICS
 from lograft.wire.messages.create_partitions import CreatePartitionsRequest, CreatePartitionsTopic
 from lograft.wire.messages.create_topics import (

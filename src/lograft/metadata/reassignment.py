@@ -8,8 +8,8 @@ from lograft.metadata.image import MetadataImage
 from lograft.metadata.partitions import PARTITIONS_PER_REQUEST_MAX
 from lograft.metadata.replay import changed_partition
 from lograft.metadata.types import Outcome, PartitionState, TopicState
-from lograft.model.broker_configs import BrokerConfig
 from lograft.model.errors import ErrorCode
+from lograft.model.settings.broker import BrokerConfig
 from lograft.model.types import NO_NODE, ReplicationMode, TopicIdPartition
 from lograft.wire.messages.alter_partition_reassignments import (
     AlterPartitionReassignmentsRequest,

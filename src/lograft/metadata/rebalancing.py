@@ -19,8 +19,8 @@ from lograft.metadata.image import MetadataImage
 from lograft.metadata.placement import broker_ring
 from lograft.metadata.reassignment import start_reassignment, target_of
 from lograft.metadata.types import Outcome
-from lograft.model.broker_configs import BrokerConfig
 from lograft.model.errors import ErrorCode
+from lograft.model.settings.broker import BrokerConfig
 from lograft.model.types import ReplicationMode
 from lograft.wire.records.partition_change_record import PartitionChangeRecord
 

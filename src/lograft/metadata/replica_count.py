@@ -7,8 +7,8 @@ from lograft.metadata.image import MetadataImage
 from lograft.metadata.partitions import placed
 from lograft.metadata.reassignment import alter_reassignments, target_of
 from lograft.metadata.types import TopicState
-from lograft.model.broker_configs import BrokerConfig
 from lograft.model.errors import ErrorCode
+from lograft.model.settings.broker import BrokerConfig
 from lograft.wire.message import Message
 from lograft.wire.messages.alter_partition_reassignments import (
     AlterPartitionReassignmentsRequest,

@@ -9,10 +9,12 @@ from collections.abc import Collection, Mapping
 from typing import Final
 
 from lograft.metadata.errors import Refused
-from lograft.model.broker_config_table import BROKER_CONFIGS
-from lograft.model.broker_configs import BrokerConfig
-from lograft.model.config_effects import NO_SHARE_GROUPS, NO_STREAMS_GROUPS
-from lograft.model.config_keys import (
+from lograft.model.errors import ErrorCode, InvalidConfig
+from lograft.model.patterns import NoPattern, compiled
+from lograft.model.settings.broker import BrokerConfig
+from lograft.model.settings.broker_table import BROKER_CONFIGS
+from lograft.model.settings.effects import NO_SHARE_GROUPS, NO_STREAMS_GROUPS
+from lograft.model.settings.keys import (
     Between,
     ConfigKey,
     ConfigSource,
@@ -21,15 +23,13 @@ from lograft.model.config_keys import (
     OneOf,
     table_of,
 )
-from lograft.model.config_resolution import (
+from lograft.model.settings.resolution import (
     ConfigEntry,
     Synonym,
     broker_synonyms,
     describe_override,
     with_effect,
 )
-from lograft.model.errors import ErrorCode, InvalidConfig
-from lograft.model.patterns import NoPattern, compiled
 
 INT, STRING, BOOLEAN, LIST = (
     ConfigType.INT,
@@ -152,7 +152,7 @@ def describe_client_metrics(
 
 def group_documentation(name: str) -> str | None:
     """A group's setting has the meaning of the broker's setting that it overrides."""
-    from lograft.model.broker_config_docs import BROKER_DOCS
+    from lograft.model.settings.broker_docs import BROKER_DOCS
 
     return with_effect(BROKER_DOCS.get(f"group.{name}"), GROUP_CONFIGS.get(name))
 

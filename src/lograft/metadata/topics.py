@@ -15,9 +15,9 @@ from lograft.metadata.partitions import (
     placed,
 )
 from lograft.metadata.types import Outcome, ResourceType
-from lograft.model.broker_configs import BrokerConfig
 from lograft.model.errors import ErrorCode, InvalidConfig
-from lograft.model.topic_configs import TOPIC_CONFIGS, validate_topic_configs
+from lograft.model.settings.broker import BrokerConfig
+from lograft.model.settings.topic import TOPIC_CONFIGS, validate_topic_configs
 from lograft.model.types import INTERNAL_TOPICS, METADATA_TOPIC, METADATA_TOPIC_ID, ZERO_UUID
 from lograft.model.uuids import uuid_to_text
 from lograft.wire.message import Message
@@ -285,7 +285,7 @@ class _ConfigDescriber:
         self._described: dict[tuple[tuple[str, str], ...], list[CreatableTopicConfigs]] = {}
 
     def __call__(self, overrides: Mapping[str, str]) -> list[CreatableTopicConfigs]:
-        from lograft.model.config_resolution import describe_topic
+        from lograft.model.settings.resolution import describe_topic
 
         key = tuple(overrides.items())
         if key not in self._described:

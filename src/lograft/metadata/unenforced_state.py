@@ -10,9 +10,9 @@ from typing import Final
 from lograft.metadata.features import STORED
 from lograft.metadata.image import MetadataImage
 from lograft.metadata.types import ResourceType
-from lograft.model.config_effects import describe_effect, is_supported
-from lograft.model.config_keys import Unsupported
-from lograft.model.topic_configs import TOPIC_CONFIGS
+from lograft.model.settings.effects import describe_effect, is_supported
+from lograft.model.settings.keys import Unsupported
+from lograft.model.settings.topic import TOPIC_CONFIGS
 
 _UNSUPPORTED_TOPIC_SETTINGS: Final = tuple(
     key for key in TOPIC_CONFIGS.values() if isinstance(key.effect, Unsupported)

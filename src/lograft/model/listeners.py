@@ -11,9 +11,9 @@ from enum import IntEnum
 from typing import Final, NamedTuple
 from uuid import UUID
 
-from lograft.model.config_keys import split_list
 from lograft.model.errors import InvalidConfig
 from lograft.model.seams import Address
+from lograft.model.settings.keys import split_list
 from lograft.model.types import NodeId
 from lograft.model.uuids import uuid_from_text
 

@@ -7,8 +7,6 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Final
 
-from lograft.model.broker_config_table import BROKER_CONFIGS
-from lograft.model.config_keys import split_list
 from lograft.model.errors import InvalidConfig
 from lograft.model.listeners import (
     Endpoint,
@@ -21,6 +19,8 @@ from lograft.model.listeners import (
     parse_voters,
 )
 from lograft.model.seams import Address
+from lograft.model.settings.broker_table import BROKER_CONFIGS
+from lograft.model.settings.keys import split_list
 from lograft.model.types import NodeId
 
 UNROUTABLE: Final = ("0.0.0.0", "::")

@@ -11,8 +11,8 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Final, Protocol
 
-from lograft.model.broker_configs import BrokerConfig
-from lograft.model.config_keys import INT_MAX
+from lograft.model.settings.broker import BrokerConfig
+from lograft.model.settings.keys import INT_MAX
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

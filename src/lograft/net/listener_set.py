@@ -12,11 +12,11 @@ from collections.abc import Callable, Mapping
 from ipaddress import ip_address
 from typing import Final
 
-from lograft.model.broker_configs import BrokerConfig
 from lograft.model.errors import InvalidConfig
 from lograft.model.exchange import HandlerFactory
 from lograft.model.listeners import Endpoint
 from lograft.model.seams import Address, Runtime, Task, Transport
+from lograft.model.settings.broker import BrokerConfig
 from lograft.net.connection_limits import ConnectionQuota, limits_of
 from lograft.net.frame_memory import FrameBudget
 from lograft.net.serving import Server, ServerLimits

@@ -12,9 +12,9 @@ from collections.abc import Collection
 from dataclasses import replace
 from typing import Final, NamedTuple
 
-from lograft.model.broker_configs import LISTENER_PREFIX, BrokerConfig
 from lograft.model.errors import InvalidConfig
 from lograft.model.seams import Transport
+from lograft.model.settings.broker import LISTENER_PREFIX, BrokerConfig
 from lograft.net.tls import TlsTransport
 from lograft.net.tls_contexts import TlsParameters, client_context, server_context
 from lograft.net.tls_settings import tls_parameters

@@ -1,7 +1,7 @@
 """The `ssl.*` settings of a node's listener, with its prefix or without, as TlsParameters."""
 
-from lograft.model.broker_configs import BrokerConfig
-from lograft.model.config_keys import split_list
+from lograft.model.settings.broker import BrokerConfig
+from lograft.model.settings.keys import split_list
 from lograft.net.tls_contexts import TlsParameters
 from lograft.net.tls_stores import StoreSettings, read_key_store, read_trust_store
 

@@ -28,9 +28,9 @@ from lograft.broker.quorum.formatting import (
     NoInitialControllers,
 )
 from lograft.metadata.image import MetadataImage
-from lograft.model.broker_configs import broker_config
 from lograft.model.listeners import Voter
 from lograft.model.seams import Address, Runtime
+from lograft.model.settings.broker import broker_config
 from lograft.model.types import NodeId
 from lograft.node import Node
 from lograft.simulation.checkers import Violation

@@ -13,9 +13,9 @@ from typing import Any, Final, Protocol
 from lograft.api.router import Router
 from lograft.broker.errors import MetadataCorrupt
 from lograft.broker.quorum.formatting import FormatRequest, format_directories
-from lograft.model.broker_configs import BrokerConfig
 from lograft.model.errors import DiskFailed
 from lograft.model.exchange import HandlerFactory
+from lograft.model.settings.broker import BrokerConfig
 from lograft.node import Node
 from lograft.simulation.loop import SimulatedLoop
 from lograft.simulation.machine import Life, Machine

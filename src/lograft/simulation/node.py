@@ -13,8 +13,8 @@ from random import Random
 from typing import Any, Final
 
 from lograft.broker.quorum.formatting import FormatRequest, Standalone
-from lograft.model.broker_configs import broker_config
 from lograft.model.seams import Address
+from lograft.model.settings.broker import broker_config
 from lograft.simulation.checkers import Violation, check
 from lograft.simulation.client import NotSent, OutcomeUnknown, SimulatedClient
 from lograft.simulation.disk import DiskFault

@@ -23,7 +23,7 @@ class Origin(IntEnum):
 
 
 class LogConfig(Protocol):
-    """The topic settings that a log reads; `model.topic_configs.TopicConfig` is one."""
+    """The topic settings that a log reads; `model.settings.topic.TopicConfig` is one."""
 
     @property
     def segment_bytes(self) -> int: ...

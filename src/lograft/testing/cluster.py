@@ -20,10 +20,10 @@ from typing import Any, Final
 
 from lograft.broker.quorum.formatting import FormatRequest, InitialControllers
 from lograft.metadata.image import MetadataImage
-from lograft.model.broker_configs import BrokerConfig, broker_config
 from lograft.model.errors import ErrorCode
 from lograft.model.listeners import Voter
 from lograft.model.seams import Address
+from lograft.model.settings.broker import BrokerConfig, broker_config
 from lograft.model.types import NodeId
 from lograft.node import Node
 from lograft.simulation.cluster import directory_id_of

@@ -12,9 +12,9 @@ from typing import Any, Final, TypeVar
 
 from lograft.api.router import Router
 from lograft.broker.quorum.formatting import FormatRequest, format_directories
-from lograft.model.broker_configs import BrokerConfig
 from lograft.model.exchange import HandlerFactory
 from lograft.model.seams import Runtime
+from lograft.model.settings.broker import BrokerConfig
 from lograft.node import Node
 from lograft.runtime.clock import SystemClock
 from lograft.runtime.event_loop import fastest_loop_factory

@@ -9,9 +9,9 @@ import pytest
 from lograft.api.forwarding import address_bytes, address_of
 from lograft.api.router import Router
 from lograft.metadata.types import ResourceType
-from lograft.model.config_keys import AlterOperation
 from lograft.model.errors import ErrorCode, InvalidInput
 from lograft.model.seams import Address
+from lograft.model.settings.keys import AlterOperation
 from lograft.net.connection_limits import ConnectionQuota
 from lograft.net.frame_memory import FrameBudget
 from lograft.net.serving import Server

@@ -4,8 +4,8 @@ from collections.abc import Collection
 import pytest
 
 from lograft.metadata.types import ResourceType
-from lograft.model.broker_configs import BrokerConfig
 from lograft.model.errors import ErrorCode, InvalidConfig
+from lograft.model.settings.broker import BrokerConfig
 from lograft.wire.messages.incremental_alter_configs import (
     AlterableConfig,
     AlterConfigsResource,

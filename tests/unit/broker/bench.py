@@ -23,10 +23,10 @@ from lograft.metadata.features import SUPPORTED
 from lograft.metadata.image import MetadataImage
 from lograft.metadata.topics import create_topics
 from lograft.metadata.types import Outcome
-from lograft.model.broker_configs import BrokerConfig, broker_config
 from lograft.model.errors import ErrorCode
 from lograft.model.exchange import Answer, Parked, Reply, Waiting
 from lograft.model.seams import Address, Channel, FileSlice
+from lograft.model.settings.broker import BrokerConfig, broker_config
 from lograft.model.types import BrokerEpoch, Epoch, NodeId, Offset, TopicIdPartition
 from lograft.simulation.loop import SimulatedLoop
 from lograft.simulation.machine import Life, Machine

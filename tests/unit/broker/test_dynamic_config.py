@@ -8,9 +8,9 @@ import pytest
 
 from lograft.client.admin import Admin, ConfigChange, NewTopic, Operation, broker_resource
 from lograft.metadata.types import ResourceType
-from lograft.model.broker_config_table import DYNAMIC_BROKER_CONFIGS
-from lograft.model.config_keys import ConfigType, Used
-from lograft.model.topic_configs import TOPIC_SYNONYMS
+from lograft.model.settings.broker_table import DYNAMIC_BROKER_CONFIGS
+from lograft.model.settings.keys import ConfigType, Used
+from lograft.model.settings.topic import TOPIC_SYNONYMS
 from lograft.model.types import Epoch, Offset
 from lograft.node import Node
 from lograft.testing import VirtualCluster

@@ -4,9 +4,9 @@ import pytest
 
 from lograft.cli.provider_sources import resolve_variables
 from lograft.cli.serving import read_config
-from lograft.model.config_providers import ProviderKind
-from lograft.model.config_resolution import describe_broker
 from lograft.model.errors import InvalidConfig, InvalidInput
+from lograft.model.settings.providers import ProviderKind
+from lograft.model.settings.resolution import describe_broker
 
 SECRET = "correct horse"
 

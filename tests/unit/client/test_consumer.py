@@ -13,7 +13,7 @@ from lograft.client.errors import NoPosition, OffsetOutOfRange, SerializationFai
 from lograft.client.producer import Producer
 from lograft.client.serializers import json_deserializer
 from lograft.client.types import OffsetAndMetadata, TopicPartition
-from lograft.model.broker_configs import broker_config
+from lograft.model.settings.broker import broker_config
 from lograft.testing import VirtualCluster
 
 Scenario = Callable[[VirtualCluster, Consumer], Awaitable[None]]

@@ -14,7 +14,7 @@ from lograft.client import (
     TopicPartition,
     WrongUse,
 )
-from lograft.model.broker_configs import broker_config
+from lograft.model.settings.broker import broker_config
 from lograft.testing import VirtualCluster
 from tests.unit.client.test_consumer_groups import (
     ALL,

@@ -14,8 +14,8 @@ from lograft.coordination.types import (
     Ticket,
 )
 from lograft.metadata.image import MetadataImage
-from lograft.model.broker_configs import broker_config
 from lograft.model.errors import ErrorCode
+from lograft.model.settings.broker import broker_config
 from lograft.model.types import Offset
 from lograft.wire.message import Message
 from lograft.wire.record_frames import (

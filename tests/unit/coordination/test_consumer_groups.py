@@ -10,8 +10,8 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, pr
 
 from lograft.coordination.consumer_member import MemberState, each_partition
 from lograft.coordination.subscriptions import REFRESH_INTERVAL_MS_MIN
-from lograft.model.broker_config_table import CONSUMER_ASSIGNORS
 from lograft.model.errors import ErrorCode
+from lograft.model.settings.broker_table import CONSUMER_ASSIGNORS
 from lograft.wire.records.consumer_group_regular_expression_key import (
     ConsumerGroupRegularExpressionKey,
 )

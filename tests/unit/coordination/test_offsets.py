@@ -10,8 +10,8 @@ from lograft.coordination.offset_fetch import fetch_offsets
 from lograft.metadata.delta import MetadataDelta
 from lograft.metadata.errors import Refused
 from lograft.metadata.types import TopicState
-from lograft.model.config_keys import LONG_MAX
 from lograft.model.errors import ErrorCode
+from lograft.model.settings.keys import LONG_MAX
 from lograft.model.types import ZERO_UUID
 from lograft.wire.messages.offset_commit import (
     OffsetCommitRequest,

@@ -11,8 +11,8 @@ from lograft.coordination.types import Outcome, Record, Surroundings, Ticket
 from lograft.metadata.errors import Refused
 from lograft.metadata.image import MetadataImage
 from lograft.metadata.types import TRANSACTION_VERSION
-from lograft.model.broker_configs import broker_config
 from lograft.model.errors import ErrorCode
+from lograft.model.settings.broker import broker_config
 from lograft.model.types import Epoch, Offset
 from lograft.wire.message import Message
 from lograft.wire.messages.end_txn import EndTxnRequest, EndTxnResponse

@@ -8,7 +8,7 @@ import pytest
 
 from lograft.metadata.image import MetadataImage
 from lograft.metadata.types import ELR_VERSION, Outcome
-from lograft.model.broker_configs import BrokerConfig, broker_config
+from lograft.model.settings.broker import BrokerConfig, broker_config
 from lograft.model.types import Offset
 from lograft.wire.message import Message
 from lograft.wire.records.feature_level_record import FeatureLevelRecord

@@ -6,8 +6,8 @@ import pytest
 from lograft.metadata.configs import alter_configs, incremental_alter_configs
 from lograft.metadata.image import MetadataImage
 from lograft.metadata.types import ResourceType
-from lograft.model.broker_configs import BrokerConfig
 from lograft.model.errors import ErrorCode
+from lograft.model.settings.broker import BrokerConfig
 from lograft.wire.messages import alter_configs as replacing
 from lograft.wire.messages import incremental_alter_configs as incremental
 from lograft.wire.records.config_record import ConfigRecord

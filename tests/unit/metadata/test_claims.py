@@ -13,8 +13,8 @@ from lograft.metadata.configs import (
 )
 from lograft.metadata.image import MetadataImage
 from lograft.metadata.types import ResourceType
-from lograft.model.broker_configs import BrokerConfig
 from lograft.model.errors import ErrorCode
+from lograft.model.settings.broker import BrokerConfig
 from lograft.wire.message import Message
 from lograft.wire.messages import alter_configs as replacing
 from lograft.wire.messages import incremental_alter_configs as incremental

@@ -21,7 +21,7 @@ from lograft.metadata.partitions import create_partitions
 from lograft.metadata.record_versions import version_of
 from lograft.metadata.topics import create_topics, delete_topics
 from lograft.metadata.types import Outcome
-from lograft.model.broker_configs import BrokerConfig, broker_config
+from lograft.model.settings.broker import BrokerConfig, broker_config
 from lograft.model.types import Epoch, Offset
 from lograft.wire.message import Message
 from lograft.wire.messages.broker_heartbeat import BrokerHeartbeatRequest

@@ -27,8 +27,8 @@ from lograft.metadata.mode_switch import (
 from lograft.metadata.partitions import new_partition
 from lograft.metadata.topics import create_topics
 from lograft.metadata.types import REPLICATION_VERSION, PartitionState, TopicState
-from lograft.model.broker_configs import BrokerConfig
 from lograft.model.errors import ErrorCode
+from lograft.model.settings.broker import BrokerConfig
 from lograft.model.types import ReplicationMode
 from lograft.wire.message import Message
 from lograft.wire.messages.alter_partition import AlterPartitionRequest

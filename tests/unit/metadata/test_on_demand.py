@@ -8,8 +8,8 @@ from lograft.metadata.image import MetadataImage
 from lograft.metadata.on_demand import creation_request, growth_request
 from lograft.metadata.partitions import create_partitions
 from lograft.metadata.topics import create_topics
-from lograft.model.broker_configs import BrokerConfig
 from lograft.model.errors import ErrorCode
+from lograft.model.settings.broker import BrokerConfig
 from lograft.wire.records.config_record import ConfigRecord
 from lograft.wire.records.partition_record import PartitionRecord
 from lograft.wire.records.topic_record import TopicRecord

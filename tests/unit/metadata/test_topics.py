@@ -9,8 +9,8 @@ from lograft.metadata.errors import Refused
 from lograft.metadata.image import MetadataImage
 from lograft.metadata.topics import create_topics, delete_topics
 from lograft.metadata.types import REPLICATION_VERSION, Outcome, VersionRange
-from lograft.model.broker_configs import BrokerConfig
 from lograft.model.errors import ErrorCode
+from lograft.model.settings.broker import BrokerConfig
 from lograft.model.types import ZERO_UUID
 from lograft.wire.messages.create_topics import (
     CreatableReplicaAssignment,

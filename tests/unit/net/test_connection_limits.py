@@ -5,7 +5,7 @@ from dataclasses import dataclass, field
 from hypothesis import given
 from hypothesis import strategies as st
 
-from lograft.model.broker_configs import broker_config
+from lograft.model.settings.broker import broker_config
 from lograft.net.connection_limits import (
     UNTIL_RELEASED,
     ConnectionLimits,

@@ -8,8 +8,8 @@ from contextlib import asynccontextmanager
 
 import pytest
 
-from lograft.model.broker_configs import BrokerConfig, broker_config, with_dynamic
 from lograft.model.seams import Address, Channel
+from lograft.model.settings.broker import BrokerConfig, broker_config, with_dynamic
 from lograft.net.listener_set import ListenerSet, resolve_hosts
 from lograft.net.sockets import SocketTransport
 from lograft.runtime.system import system_runtime

@@ -7,9 +7,9 @@ from pathlib import Path
 
 import pytest
 
-from lograft.model.broker_configs import BrokerConfig, with_dynamic
 from lograft.model.errors import InvalidConfig
 from lograft.model.seams import Address
+from lograft.model.settings.broker import BrokerConfig, with_dynamic
 from lograft.net.sockets import SocketTransport
 from lograft.net.tls import TlsChannel
 from lograft.net.tls_rotation import TlsTransports

@@ -5,8 +5,8 @@ from pathlib import Path
 
 import pytest
 
-from lograft.model.broker_configs import BrokerConfig, broker_config
 from lograft.model.errors import InvalidConfig
+from lograft.model.settings.broker import BrokerConfig, broker_config
 from lograft.net.tls_settings import tls_parameters
 from tests.unit.net.certificates import Authority
 from tests.unit.net.test_tls_stores import JKS, KEYTOOL

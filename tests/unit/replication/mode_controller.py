@@ -17,7 +17,7 @@ from lograft.metadata.types import (
     PartitionState,
     TopicState,
 )
-from lograft.model.broker_configs import BrokerConfig
+from lograft.model.settings.broker import BrokerConfig
 from lograft.model.types import BrokerEpoch, NodeId, Offset, ReplicationMode
 from lograft.replication.types import Assignment
 from lograft.wire.message import Message

@@ -27,10 +27,10 @@ from lograft.metadata.ignored_settings import find_ignored_settings
 from lograft.metadata.image import MetadataImage
 from lograft.metadata.sessions import BrokerSessions
 from lograft.metadata.types import BrokerState, Outcome
-from lograft.model.broker_configs import BrokerConfig
-from lograft.model.config_effects import NO_EFFECT_WARNING
 from lograft.model.errors import ErrorCode
 from lograft.model.seams import Runtime
+from lograft.model.settings.broker import BrokerConfig
+from lograft.model.settings.effects import NO_EFFECT_WARNING
 from lograft.model.types import Epoch, NodeId, Offset, TopicIdPartition
 from lograft.wire.message import Message
 from lograft.wire.messages.broker_heartbeat import BrokerHeartbeatRequest, BrokerHeartbeatResponse

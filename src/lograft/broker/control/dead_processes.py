@@ -15,8 +15,8 @@ from typing import Final, Protocol
 from lograft.broker.errors import NotController
 from lograft.metadata.sessions import BrokerSessions
 from lograft.metadata.types import BrokerState, Endpoint
-from lograft.model.broker_configs import BrokerConfig
 from lograft.model.seams import Address, Runtime
+from lograft.model.settings.broker import BrokerConfig
 
 LOGGER: Final = logging.getLogger(__name__)
 

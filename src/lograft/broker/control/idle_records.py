@@ -12,7 +12,7 @@ from lograft.broker.errors import NotController
 from lograft.broker.quorum.raft_driver import RaftDriver
 from lograft.metadata.image import MetadataImage
 from lograft.metadata.types import Outcome
-from lograft.model.broker_configs import BrokerConfig
+from lograft.model.settings.broker import BrokerConfig
 from lograft.model.types import NO_OFFSET
 from lograft.wire.records.no_op_record import NoOpRecord
 

@@ -6,8 +6,8 @@ from typing import TYPE_CHECKING, Final
 from lograft.broker.control.topic_creation import CREATE_TOPICS_VERSIONS, CREATION_WAIT_MS, LANE
 from lograft.broker.errors import ControllerUnreachable
 from lograft.coordination.errors import CoordinatorNotAvailable
-from lograft.model.broker_configs import BrokerConfig
 from lograft.model.errors import ErrorCode
+from lograft.model.settings.broker import BrokerConfig
 from lograft.model.types import OFFSETS_TOPIC, TRANSACTIONS_TOPIC
 from lograft.wire.messages.create_topics import (
     CreatableTopic,

@@ -13,9 +13,9 @@ from lograft.metadata.elect_leaders import balance_leaders, elect_where_nobody_l
 from lograft.metadata.image import MetadataImage
 from lograft.metadata.rebalancing import rebalance
 from lograft.metadata.types import Outcome
-from lograft.model.broker_configs import BrokerConfig
 from lograft.model.errors import LograftError
 from lograft.model.seams import Runtime
+from lograft.model.settings.broker import BrokerConfig
 
 LOGGER: Final = logging.getLogger(__name__)
 R = TypeVar("R")

@@ -23,9 +23,9 @@ from lograft.metadata.mode_switch import (
     on_tail,
 )
 from lograft.metadata.types import Outcome, ResourceType
-from lograft.model.broker_configs import BrokerConfig
 from lograft.model.errors import ErrorCode
 from lograft.model.seams import Address, Runtime
+from lograft.model.settings.broker import BrokerConfig
 from lograft.model.types import NO_NODE, NodeId, ReplicationMode, TopicIdPartition
 from lograft.wire.apis import Versions
 from lograft.wire.message import Message

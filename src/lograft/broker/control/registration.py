@@ -16,9 +16,9 @@ from lograft.broker.links.controller_link import ControllerLink
 from lograft.metadata.errors import Refused
 from lograft.metadata.features import SUPPORTED
 from lograft.metadata.types import Endpoint
-from lograft.model.broker_configs import BrokerConfig
 from lograft.model.errors import ErrorCode
 from lograft.model.seams import Runtime
+from lograft.model.settings.broker import BrokerConfig
 from lograft.model.types import NO_OFFSET, BrokerEpoch, Offset
 from lograft.wire.apis import Versions
 from lograft.wire.messages import broker_registration, controller_registration

@@ -29,9 +29,9 @@ from lograft.coordination.errors import (
 from lograft.coordination.types import Core, Effect, Outcome, TakesLong, Ticket
 from lograft.metadata.delta import MetadataDelta
 from lograft.metadata.image import MetadataImage
-from lograft.model.broker_configs import BrokerConfig
 from lograft.model.errors import LograftError
 from lograft.model.seams import FileSlice, Runtime
+from lograft.model.settings.broker import BrokerConfig
 from lograft.model.types import Epoch, Offset
 from lograft.storage.types import TransactionEnd
 from lograft.wire.message import Message

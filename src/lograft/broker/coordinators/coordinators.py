@@ -16,8 +16,8 @@ from lograft.coordination.types import Effect, Surroundings
 from lograft.metadata.delta import MetadataDelta
 from lograft.metadata.errors import Refused
 from lograft.metadata.image import MetadataImage
-from lograft.model.broker_configs import BrokerConfig
 from lograft.model.seams import Runtime
+from lograft.model.settings.broker import BrokerConfig
 from lograft.model.types import OFFSETS_TOPIC, TRANSACTIONS_TOPIC, Offset, TopicPartition
 from lograft.storage.types import TransactionEnd
 from lograft.wire.record_frames import GROUPS, TRANSACTIONS

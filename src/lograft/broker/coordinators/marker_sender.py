@@ -21,9 +21,9 @@ from lograft.broker.partitions.partition import Partition
 from lograft.coordination.transaction_shard import TransactionShard, WriteMarkers
 from lograft.coordination.types import Effect, Outcome, Ticket
 from lograft.metadata.image import MetadataImage
-from lograft.model.broker_configs import BrokerConfig
 from lograft.model.errors import ErrorCode, LograftError
 from lograft.model.seams import Runtime
+from lograft.model.settings.broker import BrokerConfig
 from lograft.model.types import NO_NODE, Epoch, NodeId, Offset, TopicPartition
 from lograft.storage.errors import ProducerFenced
 from lograft.storage.types import TransactionEnd

@@ -18,9 +18,9 @@ from lograft.broker.links.broker_link import BrokerLink
 from lograft.coordination.transaction import EPOCH_BUMP_SINCE, Partitions, partitions_of
 from lograft.coordination.transaction_shard import TransactionShard
 from lograft.coordination.types import Outcome, Ticket
-from lograft.model.broker_configs import BrokerConfig
 from lograft.model.errors import ErrorCode, LograftError
 from lograft.model.seams import Clock
+from lograft.model.settings.broker import BrokerConfig
 from lograft.model.types import NodeId, TopicPartition
 from lograft.wire.apis import Versions
 from lograft.wire.message import Message

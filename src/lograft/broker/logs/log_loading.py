@@ -12,7 +12,7 @@ from uuid import UUID
 
 from lograft.model.errors import DiskFailed, LograftError
 from lograft.model.seams import Disk
-from lograft.model.topic_configs import TopicConfig
+from lograft.model.settings.topic import TopicConfig
 from lograft.model.types import METADATA_TOPIC, NO_OFFSET, Offset, TopicPartition
 from lograft.storage.errors import InvalidCheckpoint
 from lograft.storage.log import Log

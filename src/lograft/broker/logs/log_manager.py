@@ -33,9 +33,9 @@ from lograft.broker.logs.log_loading import (
 )
 from lograft.broker.partitions.log_directory import LogDirectory
 from lograft.broker.partitions.partition import KeptOffsets, Partition
-from lograft.model.broker_configs import BrokerConfig
 from lograft.model.errors import DiskFailed, LograftError
 from lograft.model.seams import Runtime, Task
+from lograft.model.settings.broker import BrokerConfig
 from lograft.model.types import NO_OFFSET, Offset, TopicIdPartition, TopicPartition
 from lograft.storage.log import Log
 from lograft.storage.log_dirs import (

@@ -23,9 +23,9 @@ from lograft.broker.logs.log_manager import LogManager
 from lograft.broker.partitions.log_directory import LogDirectory
 from lograft.broker.partitions.partition import KeptOffsets, Partition
 from lograft.broker.partitions.replication_throttle import PAUSE_MS, ReplicationThrottle
-from lograft.model.broker_configs import BrokerConfig
 from lograft.model.errors import DiskFailed, LograftError
 from lograft.model.seams import Disk, Runtime, Task
+from lograft.model.settings.broker import BrokerConfig
 from lograft.model.types import Offset, ReplicationMode
 from lograft.storage.errors import BeginsInsideBatch, OffsetOutOfRange
 from lograft.storage.log import Log

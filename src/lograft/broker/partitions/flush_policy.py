@@ -6,7 +6,7 @@ The directory's flusher fsyncs for many partitions at once (broker/partitions/fl
 import asyncio
 from typing import TYPE_CHECKING, Final
 
-from lograft.model.topic_configs import TopicConfig
+from lograft.model.settings.topic import TopicConfig
 from lograft.model.types import ReplicationMode
 from lograft.storage.log import Log
 

@@ -28,7 +28,7 @@ from lograft.broker.partitions.log_directory import LogDirectory
 from lograft.broker.partitions.waiting import LongPoll, OffsetWaits
 from lograft.model.errors import DiskFailed, ErrorCode, LograftError
 from lograft.model.seams import FileSlice
-from lograft.model.topic_configs import TopicConfig
+from lograft.model.settings.topic import TopicConfig
 from lograft.model.types import (
     NO_EPOCH,
     NO_OFFSET,

@@ -9,7 +9,7 @@ from collections.abc import Callable
 from typing import Final
 
 from lograft.broker.partitions.partition import Partition
-from lograft.model.broker_configs import BrokerConfig
+from lograft.model.settings.broker import BrokerConfig
 from lograft.model.types import NodeId
 
 LEADER_RATE: Final = "leader.replication.throttled.rate"

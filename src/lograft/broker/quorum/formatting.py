@@ -12,7 +12,6 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Final, TypeAlias
 from uuid import UUID
 
-from lograft.model.broker_configs import BrokerConfig
 from lograft.model.errors import InvalidInput
 from lograft.model.feature_levels import (
     FEATURES,
@@ -24,6 +23,7 @@ from lograft.model.feature_levels import (
 )
 from lograft.model.listeners import Voter
 from lograft.model.seams import Disk, Randomness
+from lograft.model.settings.broker import BrokerConfig
 from lograft.model.types import METADATA_TOPIC
 from lograft.model.uuids import uuid_to_text
 from lograft.storage.log_dirs import (

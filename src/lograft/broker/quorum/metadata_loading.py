@@ -23,9 +23,9 @@ from lograft.broker.quorum.snapshots import (
     snapshot_ids,
 )
 from lograft.consensus.types import HardState, LogEnd, ReplicaKey, Voter, VoterEndpoint, VoterSet
-from lograft.model.broker_configs import BrokerConfig
 from lograft.model.errors import InvalidInput
 from lograft.model.seams import Disk
+from lograft.model.settings.broker import BrokerConfig
 from lograft.model.types import (
     METADATA_TOPIC,
     METADATA_TOPIC_ID,

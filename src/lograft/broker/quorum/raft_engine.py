@@ -54,9 +54,9 @@ from lograft.consensus.types import (
     RaftSettings,
     VoterEndpoint,
 )
-from lograft.model.broker_configs import BrokerConfig
 from lograft.model.errors import DiskFailed
 from lograft.model.seams import Runtime, Task
+from lograft.model.settings.broker import BrokerConfig
 from lograft.model.types import NO_OFFSET, Epoch, NodeId, Offset
 from lograft.storage.log import FlushPlan
 from lograft.storage.types import Origin

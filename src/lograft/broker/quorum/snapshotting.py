@@ -12,9 +12,9 @@ from lograft.broker.quorum.metadata_loading import metadata_folder
 from lograft.broker.quorum.raft_driver import RaftDriver
 from lograft.broker.quorum.snapshots import SnapshotId, read_snapshot, snapshot_ids, write_snapshot
 from lograft.metadata.image import MetadataImage
-from lograft.model.broker_configs import BrokerConfig
 from lograft.model.errors import DiskFailed
 from lograft.model.seams import Disk, Runtime
+from lograft.model.settings.broker import BrokerConfig
 from lograft.model.types import Epoch, Offset
 from lograft.storage.retention import take_expired_files, unlink_files
 from lograft.wire.message import Message

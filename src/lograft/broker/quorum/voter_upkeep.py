@@ -14,9 +14,9 @@ from lograft.broker.links.peers import Peers
 from lograft.broker.quorum.raft_driver import RaftDriver
 from lograft.consensus.messages import Error, UpdateVoterRequest
 from lograft.consensus.types import ReplicaKey, Voter
-from lograft.model.broker_configs import BrokerConfig
 from lograft.model.errors import ErrorCode
 from lograft.model.seams import Address
+from lograft.model.settings.broker import BrokerConfig
 from lograft.model.types import ZERO_UUID
 from lograft.wire.apis import Versions
 from lograft.wire.messages import add_raft_voter, update_raft_voter

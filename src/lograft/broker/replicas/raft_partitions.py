@@ -23,9 +23,9 @@ from lograft.broker.replicas.raft_reports import RaftReports
 from lograft.broker.replicas.raft_votes import RaftVotes
 from lograft.broker.replicas.vote_journal import VoteJournal
 from lograft.consensus.types import RaftSettings, ReplicaKey
-from lograft.model.broker_configs import BrokerConfig
 from lograft.model.errors import DiskFailed, LograftError
 from lograft.model.seams import Address, Runtime, Task
+from lograft.model.settings.broker import BrokerConfig
 from lograft.model.types import BrokerEpoch, NodeId, TopicIdPartition
 from lograft.replication.raft_modes import ModeReplica
 from lograft.replication.replica import IsrReplica

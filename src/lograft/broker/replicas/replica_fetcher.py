@@ -29,9 +29,9 @@ from lograft.broker.partitions.fetch_sessions import EPOCH_INITIAL, EPOCH_MAX, N
 from lograft.broker.partitions.replication_throttle import PAUSE_MS, ReplicationThrottle
 from lograft.broker.replicas.doubts import Doubts
 from lograft.broker.replicas.following import Bounds, Following
-from lograft.model.broker_configs import BrokerConfig
 from lograft.model.errors import ErrorCode
 from lograft.model.seams import Address, Clock, FileSlice, Spawn
+from lograft.model.settings.broker import BrokerConfig
 from lograft.model.types import NO_OFFSET, BrokerEpoch, NodeId, Offset
 from lograft.replication.types import FollowerFetch
 from lograft.wire.apis import Versions

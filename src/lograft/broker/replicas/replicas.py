@@ -23,9 +23,9 @@ from lograft.broker.replicas.isr_changes import ControllerRequests, IsrChanges
 from lograft.broker.replicas.raft_partitions import RaftPartitions
 from lograft.broker.replicas.replica_fetcher import ReplicaFetcher, Surroundings
 from lograft.metadata.image import MetadataImage
-from lograft.model.broker_configs import BrokerConfig
 from lograft.model.seams import Address, Runtime, Task
-from lograft.model.topic_configs import TopicConfig
+from lograft.model.settings.broker import BrokerConfig
+from lograft.model.settings.topic import TopicConfig
 from lograft.model.types import BrokerEpoch, NodeId, Offset
 from lograft.replication.replica import IsrReplica
 from lograft.replication.roles import PartitionReplica

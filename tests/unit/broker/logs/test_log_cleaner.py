@@ -1,8 +1,8 @@
 import asyncio
 
 from lograft.broker.partitions.partition import Partition
-from lograft.model.broker_configs import BrokerConfig
 from lograft.model.seams import FileSlice
+from lograft.model.settings.broker import BrokerConfig
 from lograft.model.types import Offset
 from lograft.simulation.disk import DiskFault
 from lograft.storage.log_dirs import CLEANER_OFFSETS, read_checkpoint

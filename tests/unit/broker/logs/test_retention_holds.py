@@ -14,7 +14,7 @@ from lograft.metadata.image import MetadataImage
 from lograft.model.errors import ErrorCode
 from lograft.model.retention_holds import hold_text
 from lograft.model.seams import Address
-from lograft.model.topic_configs import TopicConfig
+from lograft.model.settings.topic import TopicConfig
 from lograft.model.types import NodeId, Offset
 from lograft.wire.messages.offset_fetch import (
     OffsetFetchRequest,

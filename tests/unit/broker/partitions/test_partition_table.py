@@ -3,7 +3,7 @@ from uuid import UUID
 
 from lograft.broker.partitions.partition import Partition, PartitionHost
 from lograft.broker.partitions.partition_table import PartitionTable
-from lograft.model.topic_configs import TopicConfig
+from lograft.model.settings.topic import TopicConfig
 from lograft.model.types import NodeId
 
 

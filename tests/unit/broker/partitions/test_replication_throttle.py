@@ -7,8 +7,8 @@ from lograft.broker.partitions.replication_throttle import (
     ReplicationThrottle,
     is_throttled,
 )
-from lograft.model.broker_configs import with_dynamic
-from lograft.model.topic_configs import TopicConfig
+from lograft.model.settings.broker import with_dynamic
+from lograft.model.settings.topic import TopicConfig
 from lograft.model.types import NodeId
 from tests.unit.broker.bench import make_config
 

@@ -19,8 +19,8 @@ from lograft.metadata.image import MetadataImage
 from lograft.metadata.producer_ids import allocate_producer_ids
 from lograft.metadata.topics import create_topics
 from lograft.metadata.types import Endpoint, Outcome
-from lograft.model.broker_configs import BrokerConfig, broker_config
 from lograft.model.errors import LograftError
+from lograft.model.settings.broker import BrokerConfig, broker_config
 from lograft.model.types import Epoch, Offset, TopicIdPartition
 from lograft.simulation.loop import SimulatedLoop
 from lograft.simulation.machine import Life, Machine

@@ -17,10 +17,10 @@ from lograft.broker.quorum.formatting import (
     check_identities,
     format_directories,
 )
-from lograft.model.broker_configs import BrokerConfig, broker_config
 from lograft.model.errors import InvalidInput
 from lograft.model.feature_levels import parse_release_version
 from lograft.model.listeners import parse_initial_controllers
+from lograft.model.settings.broker import BrokerConfig, broker_config
 from lograft.model.uuids import uuid_to_text
 from lograft.runtime.disk import RealDisk
 from lograft.runtime.randomness import SystemRandomness

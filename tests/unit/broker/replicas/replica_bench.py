@@ -22,8 +22,8 @@ from lograft.metadata.features import SUPPORTED
 from lograft.metadata.image import MetadataImage
 from lograft.metadata.topics import create_topics
 from lograft.metadata.types import Outcome, PartitionState
-from lograft.model.broker_configs import BrokerConfig
 from lograft.model.seams import Address
+from lograft.model.settings.broker import BrokerConfig
 from lograft.model.types import BrokerEpoch, Epoch, Offset
 from lograft.net.connection_limits import ConnectionQuota
 from lograft.net.frame_memory import FrameBudget

@@ -8,12 +8,12 @@ from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass
 from typing import Final
 
-from lograft.model.broker_config_table import BROKER_CONFIGS, DYNAMIC_BROKER_CONFIGS
-from lograft.model.broker_configs import BrokerConfig, base_name
-from lograft.model.config_effects import describe_effect
-from lograft.model.config_keys import ConfigKey, ConfigSource, ConfigType
-from lograft.model.dynamic_configs import value_problem
-from lograft.model.topic_configs import TOPIC_CONFIGS, TOPIC_SYNONYMS, broker_text_for_topic
+from lograft.model.settings.broker import BrokerConfig, base_name
+from lograft.model.settings.broker_table import BROKER_CONFIGS, DYNAMIC_BROKER_CONFIGS
+from lograft.model.settings.dynamic import value_problem
+from lograft.model.settings.effects import describe_effect
+from lograft.model.settings.keys import ConfigKey, ConfigSource, ConfigType
+from lograft.model.settings.topic import TOPIC_CONFIGS, TOPIC_SYNONYMS, broker_text_for_topic
 
 #: Broker settings that mean the same in several units, the stronger first.
 _UNIT_FAMILIES: Final = (
@@ -149,14 +149,14 @@ def describe_loggers(
 
 def topic_documentation(name: str) -> str | None:
     """What a topic setting means, and whether it has no effect; loads the texts on first use."""
-    from lograft.model.topic_config_docs import TOPIC_DOCS
+    from lograft.model.settings.topic_docs import TOPIC_DOCS
 
     return with_effect(TOPIC_DOCS.get(name), TOPIC_CONFIGS.get(name))
 
 
 def broker_documentation(name: str) -> str | None:
     """The same for a broker setting, with or without the prefix of a listener."""
-    from lograft.model.broker_config_docs import BROKER_DOCS
+    from lograft.model.settings.broker_docs import BROKER_DOCS
 
     return with_effect(BROKER_DOCS.get(base_name(name)), _key(name))
 

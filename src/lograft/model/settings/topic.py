@@ -9,12 +9,14 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, fields, replace
 from typing import TYPE_CHECKING, Any, Final
 
-from lograft.model.config_effects import (
+from lograft.model.errors import InvalidConfig
+from lograft.model.retention_holds import HOLD_GROUPS
+from lograft.model.settings.effects import (
     NO_TIERED_STORAGE,
     TIERED_STORAGE,
     check_supported,
 )
-from lograft.model.config_keys import (
+from lograft.model.settings.keys import (
     LONG_MAX,
     Between,
     BetweenOr,
@@ -28,11 +30,9 @@ from lograft.model.config_keys import (
     ThrottledReplicas,
     table_of,
 )
-from lograft.model.errors import InvalidConfig
-from lograft.model.retention_holds import HOLD_GROUPS
 
 if TYPE_CHECKING:
-    from lograft.model.broker_configs import BrokerConfig
+    from lograft.model.settings.broker import BrokerConfig
 
 BOOLEAN, STRING, INT = ConfigType.BOOLEAN, ConfigType.STRING, ConfigType.INT
 LONG, DOUBLE, LIST = ConfigType.LONG, ConfigType.DOUBLE, ConfigType.LIST

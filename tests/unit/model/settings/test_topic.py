@@ -2,9 +2,9 @@ from dataclasses import fields
 
 import pytest
 
-from lograft.model.broker_configs import BrokerConfig, broker_config
 from lograft.model.errors import InvalidConfig
-from lograft.model.topic_configs import (
+from lograft.model.settings.broker import BrokerConfig, broker_config
+from lograft.model.settings.topic import (
     TOPIC_CONFIGS,
     TopicConfig,
     resolve_topic_config,

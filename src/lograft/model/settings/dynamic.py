@@ -10,7 +10,8 @@ from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from itertools import combinations
 from typing import Final, NamedTuple, TypeAlias
 
-from lograft.model.broker_configs import (
+from lograft.model.errors import InvalidConfig, InvalidInput
+from lograft.model.settings.broker import (
     BROKER_CONFIGS,
     LISTENER_PREFIX,
     BrokerConfig,
@@ -22,10 +23,9 @@ from lograft.model.broker_configs import (
     violations,
     with_dynamic,
 )
-from lograft.model.config_effects import check_supported
-from lograft.model.config_keys import ConfigSource, UpdateMode, split_list
-from lograft.model.errors import InvalidConfig, InvalidInput
-from lograft.model.topic_configs import topic_defaults
+from lograft.model.settings.effects import check_supported
+from lograft.model.settings.keys import ConfigSource, UpdateMode, split_list
+from lograft.model.settings.topic import topic_defaults
 
 PROVIDERS: Final = "config.providers"
 #: TLS stores belong to a listener: Kafka takes them dynamically under its prefix only.
@@ -265,7 +265,7 @@ def _check_no_variables(name: str, text: str) -> None:
             " set it there and restart the node"
         )
     if "${" in text:
-        from lograft.model.config_providers import has_variable
+        from lograft.model.settings.providers import has_variable
 
         if has_variable(text):
             raise InvalidConfig(

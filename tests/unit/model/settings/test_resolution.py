@@ -2,10 +2,10 @@
 
 import pytest
 
-from lograft.model.broker_config_table import BROKER_CONFIGS
-from lograft.model.broker_configs import BrokerConfig, broker_config, with_dynamic
-from lograft.model.config_keys import ConfigSource, ConfigType
-from lograft.model.config_resolution import (
+from lograft.model.settings.broker import BrokerConfig, broker_config, with_dynamic
+from lograft.model.settings.broker_table import BROKER_CONFIGS
+from lograft.model.settings.keys import ConfigSource, ConfigType
+from lograft.model.settings.resolution import (
     ConfigEntry,
     broker_documentation,
     describe_broker,
@@ -14,7 +14,7 @@ from lograft.model.config_resolution import (
     describe_topic,
     topic_documentation,
 )
-from lograft.model.topic_configs import TOPIC_CONFIGS
+from lograft.model.settings.topic import TOPIC_CONFIGS
 
 
 def node() -> BrokerConfig:

@@ -8,8 +8,8 @@ therefore reported, and an unsupported one is rejected by name.
 from collections.abc import Mapping
 from typing import Final
 
-from lograft.model.config_keys import ConfigKey, Effect, NoEffect, Unsupported, Used
 from lograft.model.errors import InvalidConfig
+from lograft.model.settings.keys import ConfigKey, Effect, NoEffect, Unsupported, Used
 
 JAVA_POLICY: Final = Unsupported("policies are not enforced, since Java classes are not loaded")
 NO_CLIENT_QUOTAS: Final = NoEffect("client quotas are not enforced yet")

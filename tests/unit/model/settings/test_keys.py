@@ -1,7 +1,8 @@
 import pytest
 
-from lograft.model.broker_config_table import BROKER_CONFIGS
-from lograft.model.config_keys import (
+from lograft.model.errors import InvalidConfig
+from lograft.model.settings.broker_table import BROKER_CONFIGS
+from lograft.model.settings.keys import (
     Alteration,
     AlterOperation,
     Between,
@@ -10,8 +11,7 @@ from lograft.model.config_keys import (
     Secret,
     altered,
 )
-from lograft.model.errors import InvalidConfig
-from lograft.model.topic_configs import TOPIC_CONFIGS
+from lograft.model.settings.topic import TOPIC_CONFIGS
 
 
 @pytest.mark.parametrize(

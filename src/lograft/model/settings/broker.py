@@ -10,14 +10,14 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import fields
 from typing import Any, Final, NamedTuple
 
-from lograft.model.broker_config_table import BROKER_CONFIGS as BROKER_CONFIGS
-from lograft.model.broker_config_table import DYNAMIC_BROKER_CONFIGS
-from lograft.model.config_keys import ConfigKey, ConfigValue, Secret, UpdateMode, split_list
 from lograft.model.errors import InvalidConfig
 from lograft.model.listeners import Endpoint, SecurityProtocol, Voter
 from lograft.model.node_layout import NodeLayout, node_layout
 from lograft.model.seams import Address
-from lograft.model.topic_configs import TopicConfig, topic_defaults
+from lograft.model.settings.broker_table import BROKER_CONFIGS as BROKER_CONFIGS
+from lograft.model.settings.broker_table import DYNAMIC_BROKER_CONFIGS
+from lograft.model.settings.keys import ConfigKey, ConfigValue, Secret, UpdateMode, split_list
+from lograft.model.settings.topic import TopicConfig, topic_defaults
 from lograft.model.types import NodeId
 
 LISTENER_PREFIX: Final = "listener.name."

@@ -1,6 +1,7 @@
 import pytest
 
-from lograft.model.config_providers import (
+from lograft.model.errors import InvalidConfig
+from lograft.model.settings.providers import (
     Provider,
     ProviderKind,
     Variable,
@@ -10,7 +11,6 @@ from lograft.model.config_providers import (
     parse_providers,
     replace_variables,
 )
-from lograft.model.errors import InvalidConfig
 
 FILE = ProviderKind.FILE.value
 ENVIRONMENT = ProviderKind.ENVIRONMENT.value

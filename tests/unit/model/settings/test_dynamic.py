@@ -2,9 +2,10 @@
 
 import pytest
 
-from lograft.model.broker_configs import BrokerConfig, broker_config
-from lograft.model.config_keys import ConfigSource
-from lograft.model.dynamic_configs import (
+from lograft.model.errors import InvalidConfig, InvalidInput
+from lograft.model.listeners import SecurityProtocol
+from lograft.model.settings.broker import BrokerConfig, broker_config
+from lograft.model.settings.dynamic import (
     CHANGE_CHECKS,
     ResolvedConfig,
     check_change,
@@ -12,8 +13,7 @@ from lograft.model.dynamic_configs import (
     validate_dynamic,
     value_problem,
 )
-from lograft.model.errors import InvalidConfig, InvalidInput
-from lograft.model.listeners import SecurityProtocol
+from lograft.model.settings.keys import ConfigSource
 
 BROKER, DEFAULT = ConfigSource.DYNAMIC_BROKER, ConfigSource.DYNAMIC_DEFAULT_BROKER
 LISTENERS = "PLAINTEXT://:9092,CONTROLLER://:9093"

@@ -7,7 +7,7 @@ Facts, sorted by name, one row per setting; Lograft's own settings are at the en
 
 from typing import Final
 
-from lograft.model.config_effects import (
+from lograft.model.settings.effects import (
     JAVA_POLICY,
     NO_CLIENT_QUOTAS,
     NO_DELEGATION_TOKENS,
@@ -21,7 +21,7 @@ from lograft.model.config_effects import (
     OPENSSL,
     TIERED_STORAGE,
 )
-from lograft.model.config_keys import (
+from lograft.model.settings.keys import (
     LONG_MAX,
     Between,
     BetweenOr,

@@ -2,15 +2,15 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from lograft.model.broker_configs import (
+from lograft.model.errors import InvalidConfig, InvalidInput
+from lograft.model.properties import parse_properties
+from lograft.model.seams import Address
+from lograft.model.settings.broker import (
     broker_config,
     unknown_settings,
     with_dynamic,
 )
-from lograft.model.dynamic_configs import validate_dynamic
-from lograft.model.errors import InvalidConfig, InvalidInput
-from lograft.model.properties import parse_properties
-from lograft.model.seams import Address
+from lograft.model.settings.dynamic import validate_dynamic
 
 COMBINED = {
     "process.roles": "broker,controller",

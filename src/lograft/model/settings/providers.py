@@ -14,8 +14,8 @@ from collections.abc import Mapping
 from enum import Enum
 from typing import Final, NamedTuple
 
-from lograft.model.config_keys import split_list
 from lograft.model.errors import InvalidConfig
+from lograft.model.settings.keys import split_list
 
 PROVIDERS: Final = "config.providers"
 _JAVA_PACKAGE: Final = "org.apache.kafka.common.config.provider."

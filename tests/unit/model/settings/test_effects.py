@@ -1,9 +1,9 @@
 import pytest
 
-from lograft.model.broker_configs import keys_of
-from lograft.model.config_effects import check_supported, describe_effect, find_without_effect
-from lograft.model.config_keys import USED, NoEffect, Unsupported
 from lograft.model.errors import InvalidConfig
+from lograft.model.settings.broker import keys_of
+from lograft.model.settings.effects import check_supported, describe_effect, find_without_effect
+from lograft.model.settings.keys import USED, NoEffect, Unsupported
 
 
 def find(values: dict[str, str]) -> tuple[str, ...]:
