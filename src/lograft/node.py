@@ -17,6 +17,7 @@ from uuid import UUID
 
 from lograft.api.router import Router
 from lograft.broker.broker import Broker
+from lograft.broker.cluster_metadata import ClusterMetadata
 from lograft.broker.control.controller import Controller
 from lograft.broker.control.directory_assignment import DirectoryAssigner
 from lograft.broker.control.idle_records import IdleRecords
@@ -210,15 +211,15 @@ class Node:
 
     def _make_broker(self, driver: RaftDriver, identities: Mapping[str, MetaProperties]) -> Broker:
         config = self.config
+        metadata = ClusterMetadata(config)
         cluster_id = identities[config.metadata_log_dir].cluster_id
         controller = None
         if config.is_controller:
             controller = Controller(
                 self._runtime,
                 driver,
-                config,
+                metadata,
                 cluster_id=cluster_id,
-                committed=lambda: self.broker.image,
                 bootstrap=self._bootstrap,
             )
         assert self._peers is not None
@@ -234,7 +235,7 @@ class Node:
         }
         broker = Broker(
             self._runtime,
-            config,
+            metadata,
             cluster_id=cluster_id,
             directory_ids=directory_ids,
             controller=controller,
@@ -252,17 +253,15 @@ class Node:
         self._assigner = assigner = DirectoryAssigner(
             config.node_id,
             broker_epoch=lambda: self._registered().broker_epoch,
-            image=lambda: broker.image,
+            metadata=metadata,
             link=link,
         )
         broker.logs.on_partition_opened = lambda partition, directory: assigner.opened(
             partition.topic_id, partition.index, directory.directory_id
         )
-        driver.add_listener(broker.on_committed)
-        driver.add_snapshot_listener(broker.on_snapshot)
-        self._snapshotter = Snapshotter(
-            self._runtime, driver, config, committed=lambda: broker.image
-        )
+        driver.add_listener(metadata.on_committed)
+        driver.add_snapshot_listener(metadata.on_snapshot)
+        self._snapshotter = Snapshotter(self._runtime, driver, metadata)
         driver.add_listener(self._snapshotter.on_committed)
         return broker
 
@@ -283,8 +282,9 @@ class Node:
         )
         self._listeners = listeners
         await listeners.open()
-        broker.change_checks.append(self._check_new_listeners)
-        broker.on_config_changed.append(lambda _, config: listeners.follow(config))
+        metadata = broker.metadata
+        metadata.change_checks.append(self._check_new_listeners)
+        metadata.on_config_changed.append(lambda _, config: listeners.follow(config))
         return listeners
 
     def _check_new_listeners(self, old: BrokerConfig, new: BrokerConfig) -> None:
@@ -327,9 +327,11 @@ class Node:
 
         if self._tls is not None:
             self._tls.reload(broker.config, is_start=True)
-        broker.file_checks.append(check)
-        broker.on_config_changed.append(follow)
-        broker.apply_failures.append(lambda: self._tls.failures if self._tls is not None else ())
+        broker.metadata.file_checks.append(check)
+        broker.metadata.on_config_changed.append(follow)
+        broker.metadata.apply_failures.append(
+            lambda: self._tls.failures if self._tls is not None else ()
+        )
 
     async def _control(self, driver: RaftDriver) -> None:
         """Returns when the cluster knows this node as a controller, if it is one."""
@@ -382,7 +384,7 @@ class Node:
         limit_ms = self.config.initial_broker_registration_timeout_ms if given else None
         epoch = await registration.register(timeout_ms=limit_ms)
         # Not before: what an older image says of leaders is not true any more.
-        await broker.wait_image(lambda image: image.offset >= epoch)
+        await broker.metadata.wait_image(lambda image: image.offset >= epoch)
         await broker.load(epoch)
         await broker.logs.mark_running(epoch)
         assert self._peers is not None

@@ -73,9 +73,9 @@ def handle(context: Context, request: DescribeConfigsRequest) -> DescribeConfigs
             if resource.resource_type == ResourceType.broker and resource.resource_name:
                 result.skipped_values = [
                     f"{value.name} ({_LEVELS[value.source]}): {value.reason}"
-                    for value in context.broker.skipped_values
+                    for value in context.broker.metadata.skipped_values
                 ]
-                for find_failures in context.broker.apply_failures:
+                for find_failures in context.broker.metadata.apply_failures:
                     result.skipped_values += find_failures()
         except Refused as refusal:
             result.error_code = refusal.code

@@ -86,7 +86,7 @@ async def _wait_leader(
 
     if answer.error_code == ErrorCode.none:
         wait_ms = min(max(timeout_ms, 0), HAND_OVER_WAIT_MS)
-        await broker.wait_image(is_met, timeout_ms=wait_ms)
+        await broker.metadata.wait_image(is_met, timeout_ms=wait_ms)
         if is_met(broker.image):
             return
         answer.error_code = ErrorCode.preferred_leader_not_available

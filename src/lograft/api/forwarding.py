@@ -82,7 +82,7 @@ async def forward_frame(context: Context, frame: bytes, request: Message) -> byt
     if reply.response_data is None:
         raise ControllerUnreachable("the controller's answer is empty")
     # Whoever made a topic through this broker finds it here afterwards.
-    await context.broker.wait_image(
+    await context.broker.metadata.wait_image(
         lambda image: image.offset >= reply.metadata_offset, timeout_ms=IMAGE_WAIT_MS
     )
     return reply.response_data

@@ -73,7 +73,7 @@ def error_response(request: MetadataRequest, code: ErrorCode, message: str) -> M
 async def _create_first(
     context: Context, request: MetadataRequest, missing: list[str], refused: dict[str, int]
 ) -> MetadataResponse:
-    refused |= await create_on_demand(context.broker, missing)
+    refused |= await create_on_demand(context.broker.metadata, context.broker.link, missing)
     return _answer(context, request, refused)
 
 

@@ -45,7 +45,7 @@ def check_broker_values(
         return
     try:
         validate_dynamic(values, changed_names=named, whole_cluster=not name)
-        context.broker.check_dynamic_change(values, named=named, whole_cluster=not name)
+        context.broker.metadata.check_dynamic_change(values, named=named, whole_cluster=not name)
     except InvalidInput as error:
         raise Refused(ErrorCode.invalid_request, str(error)) from None
 

@@ -318,7 +318,7 @@ async def _made(
     try:
         partition = _partition_of(broker, topic, index, version)
     except PartitionMissing as missing:
-        await grow_on_demand(broker, missing.topic, index)
+        await grow_on_demand(broker.metadata, broker.link, missing.topic, index)
         partition = _partition_of(broker, topic, index, version)
     await partition.wait_open(timeout_ms=max(0, deadline_ms - broker.clock.mono_ms()))
     return partition

@@ -19,7 +19,7 @@ async def handle(context: Context, request: UpdateFeaturesRequest) -> UpdateFeat
     version = context.api_version
     controller = Controller(
         kraft_version=context.broker.kraft_version,
-        min_insync_replicas=context.broker.static_config.topic_defaults.min_insync_replicas,
+        min_insync_replicas=context.broker.metadata.static_config.topic_defaults.min_insync_replicas,
     )
     try:
         return await decide(

@@ -10,7 +10,9 @@
 | `replicas/` | replication between brokers: fetch streams, ISR changes, Raft partitions |
 | `coordinators/` | group and transaction coordinators on their internal topics |
 
-`broker.Broker` joins them: it changes its partitions only when the metadata log says so.
+`cluster_metadata.ClusterMetadata` owns the metadata image and the configuration that follows from
+it. `broker.Broker` joins the packages: it changes its partitions only when the metadata log says
+so.
 
 Invariants: everything here runs on one loop; whatever blocks runs in a worker; no await stands
 between a check and the act it allows.

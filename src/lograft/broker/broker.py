@@ -4,7 +4,7 @@ How the composition root uses it, in this order:
 
     broker = Broker(
         runtime,
-        config,                      # BrokerConfig
+        metadata,                    # ClusterMetadata: the image and the configuration
         cluster_id=...,              # str, as in meta.properties
         directory_ids=...,           # Mapping[path, UUID]: the log dirs that can be used
         controller=...,              # of this process, or None (broker/control/controller.py)
@@ -13,15 +13,15 @@ How the composition root uses it, in this order:
         producer_ids=...,            # broker/coordinators/producer_ids.py
         halt=...,                    # Callable[[str], None]: stop the node, with the reason
     )
-    driver.add_listener(broker.on_committed)   # sync, in order, from the first record on
+    driver.add_listener(metadata.on_committed)   # sync, in order, from the first record on
     ... register (logs.read_previous_epoch), wait until the image has that registration ...
     await broker.load(epoch)         # opens and recovers every log, makes missing ones
     broker.replicas.start(peers, link)   # followers fetch, leaders ask for changes of the ISR
     ... heartbeats (logs.offline_ids), unfenced, open the listeners ...
     await broker.stop()              # after the listeners are closed: flush, snapshots, checkpoints
 
-`on_committed(offset, epoch, records)` before `load()` only builds the image; after it each call
-also creates, changes and deletes partitions. It never blocks: files are made by workers, and a
+Before `load()` committed records only build the image; after it each change also creates, changes
+and deletes partitions. It never blocks: files are made by workers, and a
 partition whose log is still being made lets its requests wait.
 
 What `api/` uses: `config`, `image`, `cluster_id`, `node_id`, `partitions` (PartitionTable),
@@ -30,13 +30,13 @@ What `api/` uses: `config`, `image`, `cluster_id`, `node_id`, `partitions` (Part
 (TopicClaims).
 """
 
-import asyncio
 import logging
-from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from typing import Final, NamedTuple, Protocol, TypeVar
 from uuid import UUID
 
 from lograft.broker.client_telemetry import ClientTelemetry
+from lograft.broker.cluster_metadata import ClusterMetadata
 from lograft.broker.control.internal_topics import InternalTopics
 from lograft.broker.coordinators.coordinator_runtime import key_hash
 from lograft.broker.coordinators.coordinators import Coordinators, ProducerIdSource
@@ -60,14 +60,13 @@ from lograft.broker.partitions.partition import Partition
 from lograft.broker.partitions.partition_table import PartitionTable
 from lograft.broker.partitions.replica_selection import is_rack_aware, nearest_replica
 from lograft.broker.quorum.raft_driver import ReplicaView
-from lograft.broker.quorum.snapshots import Quorum, Snapshot
+from lograft.broker.quorum.snapshots import Quorum
 from lograft.broker.replicas.follower_sessions import FollowerSessions
 from lograft.broker.replicas.replicas import Replicas
 from lograft.consensus import messages as raft_messages
 from lograft.consensus.types import ReplicaKey, VoterSet
 from lograft.metadata.delta import MetadataDelta
 from lograft.metadata.image import MetadataImage
-from lograft.metadata.image_difference import difference
 from lograft.metadata.on_demand import on_demand_max
 from lograft.metadata.types import (
     LeaderRecovery,
@@ -79,19 +78,8 @@ from lograft.metadata.types import (
 from lograft.metadata.unenforced_state import describe_stored_features, describe_unenforced
 from lograft.model.errors import ErrorCode, LograftError
 from lograft.model.seams import Address, Runtime, Task
-from lograft.model.settings.broker import BrokerConfig, keys_of
-from lograft.model.settings.dynamic import (
-    CHANGE_CHECKS,
-    ChangeCheck,
-    FileCheck,
-    ResolvedConfig,
-    SkippedValue,
-    check_change,
-    resolve_dynamic,
-)
-from lograft.model.settings.effects import NO_EFFECT_WARNING, find_without_effect
-from lograft.model.settings.keys import ConfigSource
-from lograft.model.settings.topic import TopicConfig, resolve_topic_config
+from lograft.model.settings.broker import BrokerConfig
+from lograft.model.settings.topic import TopicConfig
 from lograft.model.types import (
     NO_NODE,
     OFFSETS_TOPIC,
@@ -105,7 +93,6 @@ from lograft.model.types import (
 )
 from lograft.replication.types import NO_BROKER_EPOCH, Assignment
 from lograft.storage.log import Log
-from lograft.wire.message import Message
 from lograft.wire.messages.broker_heartbeat import BrokerHeartbeatRequest, BrokerHeartbeatResponse
 from lograft.wire.messages.broker_registration import (
     BrokerRegistrationRequest,
@@ -183,16 +170,11 @@ class QuorumView(Protocol):
     ) -> Awaitable[raft_messages.Response]: ...
 
 
-class ImageWait(NamedTuple):
-    is_met: Callable[[MetadataImage], bool]
-    future: "asyncio.Future[None]"
-
-
 class Broker:
     def __init__(
         self,
         runtime: Runtime,
-        config: BrokerConfig,
+        metadata: ClusterMetadata,
         *,
         cluster_id: str,
         directory_ids: Mapping[str, UUID],
@@ -202,6 +184,7 @@ class Broker:
         producer_ids: ProducerIdSource,
         halt: Callable[[str], None],
     ) -> None:
+        config = metadata.static_config
         self.runtime = runtime
         self.clock = runtime.clock
         self.node_id: NodeId = config.node_id
@@ -212,21 +195,8 @@ class Broker:
         self.link = link
         self.quorum = quorum
         self.producer_ids = producer_ids
-        #: The settings of the file, without the dynamic ones.
-        self.static_config = config
-        self.config = config
-        #: Stored dynamic values that this node cannot apply.
-        self.skipped_values: tuple[SkippedValue, ...] = ()
-        #: Each may reject a change of dynamic settings before it is stored.
-        self.change_checks: list[ChangeCheck] = list(CHANGE_CHECKS)
-        self.file_checks: list[FileCheck] = []
-        #: Called with the config before and after, whenever dynamic settings were written: also
-        #: with equal ones, since a file that a setting names may have changed.
-        self.on_config_changed: list[Callable[[BrokerConfig, BrokerConfig], None]] = []
-        #: Each returns the reasons why settings in force could not be applied.
-        self.apply_failures: list[Callable[[], Iterable[str]]] = []
-        #: Changes by committed records only.
-        self.image = MetadataImage()
+        #: Owns the image and the configuration.
+        self.metadata = metadata
         self.partitions = PartitionTable()
         self.logs = LogManager(runtime, config, directory_ids=directory_ids, halt=halt)
         self.replicas = Replicas(
@@ -234,20 +204,19 @@ class Broker:
             runtime,
             self.logs,
             cluster_id=cluster_id,
-            config=lambda: self.config,
-            image=lambda: self.image,
+            metadata=metadata,
         )
         #: The way to other brokers, and to this one.
         self.brokers = BrokerLink(
             config.node_id,
             listener=config.inter_broker_listener_name,
-            image=lambda: self.image,
+            metadata=metadata,
         )
         self.verification = TransactionVerification(
             self.brokers,
             runtime.clock,
             coordinator_of=self.transaction_coordinator,
-            config=lambda: self.config,
+            metadata=metadata,
         )
         holds = RetentionHolds(
             self.brokers,
@@ -256,7 +225,7 @@ class Broker:
         )
         self._housekeeping = Housekeeping(runtime, self.logs, holds)
         self._cleaner = LogCleaner(runtime, self.logs)
-        self.moves = LogMoves(runtime, self.logs, config=lambda: self.config)
+        self.moves = LogMoves(runtime, self.logs, metadata=metadata)
         self.fetch_sessions = FetchSessions(
             runtime.randomness, count_max=config.max_incremental_fetch_session_cache_slots
         )
@@ -270,8 +239,7 @@ class Broker:
         )
         self.coordinators = Coordinators(
             runtime,
-            config=lambda: self.config,
-            image=lambda: self.image,
+            metadata=metadata,
             partitions=self.partitions,
             link=self.brokers,
             producer_ids=producer_ids,
@@ -281,15 +249,27 @@ class Broker:
         self.verification.coordinators_here = self.transactions
         self.replicas.on_role = self.coordinators.on_role
         self.telemetry = ClientTelemetry()
-        self.internal_topics = InternalTopics(self)
-        self.claims = TopicClaims(self)
+        self.internal_topics = InternalTopics(metadata, link)
+        self.claims = TopicClaims(
+            metadata, link=link, brokers=self.brokers, groups=self.groups, clock=runtime.clock
+        )
         self._loaded = False
         #: Of this broker's registration as the image has it.
         self._registered = NO_BROKER_EPOCH
         #: By kind, what the log was last told about; None: this node is still starting.
         self._unenforced: dict[str, str] | None = None
         self._tasks: list[Task] = []
-        self._image_waits: list[ImageWait] = []
+        metadata.on_changed.append(self._on_changed)
+        metadata.on_config_changed.append(self._on_config_changed)
+
+    @property
+    def image(self) -> MetadataImage:
+        return self.metadata.image
+
+    @property
+    def config(self) -> BrokerConfig:
+        """The settings of the file with the dynamic ones."""
+        return self.metadata.config
 
     @property
     def kraft_version(self) -> int:
@@ -300,7 +280,7 @@ class Broker:
         """Once, when the image has the registration of this life, which got `broker_epoch`: what
         it said before of this broker's partitions was meant for an earlier life."""
         assert self.image.offset >= broker_epoch, (self.image.offset, broker_epoch)
-        self._follow_dynamic_config()
+        self.metadata.follow_config()
         await self.logs.load(self._config_of_found, self.image.topic_ids.__getitem__)
         raft = self.replicas.raft
         await raft.load(self.logs.directories)
@@ -334,16 +314,6 @@ class Broker:
 
     # Following the metadata log.
 
-    def on_committed(self, offset: Offset, epoch: Epoch, records: Sequence[Message]) -> None:
-        self._on_changed(self.image.apply(records, offset=offset, epoch=epoch))
-
-    def on_snapshot(self, snapshot: Snapshot) -> None:
-        """In the place of all batches up to its end."""
-        before, self.image = self.image, MetadataImage()
-        last = Offset(snapshot.id.end_offset - 1)
-        self.image.apply(snapshot.records, offset=last, epoch=snapshot.id.epoch)
-        self._on_changed(difference(before, self.image))
-
     def warn_of_unenforced_state(self) -> None:
         """At start, and again for each kind that changes: an operator may rely on this state."""
         now = describe_unenforced(self.image) | describe_stored_features(self.image)
@@ -356,20 +326,12 @@ class Broker:
         if self._unenforced is not None and (delta.security or delta.quotas or delta.features):
             self.warn_of_unenforced_state()
         self.telemetry.on_configs(self.image.configs, delta.configs)
-        # A broker's first look at the dynamic settings is in `load`; a controller has none.
-        if (self._loaded or not self.static_config.is_broker) and any(
-            resource.type == ResourceType.broker and resource.name in ("", str(self.node_id))
-            for resource in delta.configs
-        ):
-            self._follow_dynamic_config()
         if self._loaded:
             self._apply(delta)
             if self.node_id in delta.brokers:
                 self._follow_registration()
             self.coordinators.on_image(delta)
         self.replicas.doubts.on_image()
-        if self._image_waits:
-            self._image_waits = [wait for wait in self._image_waits if not self._is_over(wait)]
 
     def _follow_registration(self) -> None:
         """A later one (the controller had forgotten this broker) is told to whoever fetches."""
@@ -380,27 +342,6 @@ class Broker:
         self.replicas.on_registered(me.epoch)
         for partition in self.partitions:
             partition.on_registered(me.epoch)
-
-    def _is_over(self, wait: ImageWait) -> bool:
-        if not wait.future.done() and wait.is_met(self.image):
-            wait.future.set_result(None)
-        return wait.future.done()
-
-    async def wait_image(
-        self, is_met: Callable[[MetadataImage], bool], *, timeout_ms: int | None = None
-    ) -> None:
-        """Until the image is as wanted, or the time is over: look again to know which."""
-        if is_met(self.image):
-            return
-        wait = ImageWait(is_met, asyncio.get_running_loop().create_future())
-        self._image_waits.append(wait)
-        try:
-            async with asyncio.timeout(None if timeout_ms is None else timeout_ms / 1000):
-                await wait.future
-        except TimeoutError:
-            pass
-        finally:
-            wait.future.cancel()
 
     def _apply(self, delta: MetadataDelta) -> None:
         for topic in delta.deleted_topics.values():
@@ -471,8 +412,7 @@ class Broker:
     # Settings.
 
     def topic_config(self, topic: str) -> TopicConfig:
-        overrides = self.image.config_of(ResourceType.topic, topic)
-        return resolve_topic_config(overrides, self.config)
+        return self.metadata.topic_config(topic)
 
     def _config_of_found(self, topic: str, topic_id: UUID | None) -> TopicConfig | None:
         """For a log found on disk; None if it belongs to no topic of the cluster (any more)."""
@@ -488,66 +428,12 @@ class Broker:
             for partition in self.partitions.of_topic(topic_id):
                 partition.on_config_changed(config)
 
-    def check_dynamic_change(
-        self, values: Mapping[str, str], *, named: Iterable[str], whole_cluster: bool
-    ) -> None:
-        """Raises InvalidInput unless this node can apply dynamic values: all those of one broker,
-        or of the whole cluster, after a request that names some of them."""
-        source = ConfigSource.DYNAMIC_BROKER
-        default, broker = self._dynamic_values()
-        if whole_cluster:
-            source, default = ConfigSource.DYNAMIC_DEFAULT_BROKER, values
-        else:
-            broker = values
-        check_change(
-            self.static_config,
-            ResolvedConfig(self.config, self.skipped_values),
-            default=default,
-            broker=broker,
-            named=[(source, name) for name in named],
-            checks=self.change_checks,
-            file_checks=self.file_checks,
-        )
-
-    def _dynamic_values(self) -> tuple[Mapping[str, str], Mapping[str, str]]:
-        """Those stored for all brokers, and for this one."""
-        return (
-            self.image.config_of(ResourceType.broker, ""),
-            self.image.config_of(ResourceType.broker, str(self.node_id)),
-        )
-
-    def _follow_dynamic_config(self) -> None:
-        """Dynamic broker settings changed: topics without an override of their own follow."""
-        before = self.config
-        default, broker = self._dynamic_values()
-        resolved = resolve_dynamic(self.static_config, default=default, broker=broker)
-        for value in resolved.skipped:
-            if value not in self.skipped_values:
-                LOGGER.error(
-                    "skipping the %s value of %s, which this node cannot apply: %s",
-                    "cluster-wide"
-                    if value.source is ConfigSource.DYNAMIC_DEFAULT_BROKER
-                    else "per-broker",
-                    value.name,
-                    value.reason,
-                )
-        self.config, self.skipped_values = resolved
-        self._warn_of_settings_without_effect(before)
-        self.logs.config = self.config
-        if self.config.topic_defaults != before.topic_defaults:
+    def _on_config_changed(self, before: BrokerConfig, config: BrokerConfig) -> None:
+        """Topics without an override of their own follow."""
+        self.logs.config = config
+        if config.topic_defaults != before.topic_defaults:
             for name in list(self.partitions.by_name):
                 self._reconfigure(name)
-        for follow in self.on_config_changed:
-            follow(before, self.config)
-
-    def _warn_of_settings_without_effect(self, before: BrokerConfig) -> None:
-        """Of the dynamic values that are new since `before`."""
-        known = {**before.dynamic_default, **before.dynamic_broker}
-        values = {**self.config.dynamic_default, **self.config.dynamic_broker}
-        changed = {name: text for name, text in values.items() if known.get(name) != text}
-        ignored = find_without_effect(keys_of(changed), changed)
-        if ignored:
-            LOGGER.warning(NO_EFFECT_WARNING, ", ".join(ignored))
 
     # What the API handlers ask.
 

@@ -323,7 +323,7 @@ class Cluster(FailingRequests):
         return self._life(node_id).ask(question)
 
     def _wait_image(self, node_id: int, is_met: Callable[[MetadataImage], bool]) -> None:
-        self.ask(node_id, lambda node: node.broker.wait_image(is_met))
+        self.ask(node_id, lambda node: node.broker.metadata.wait_image(is_met))
 
     def _check_node(self, node_id: int) -> None:
         if node_id not in self._configs:

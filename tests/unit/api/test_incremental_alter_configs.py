@@ -103,7 +103,7 @@ def test_a_node_checks_the_files_that_its_own_settings_name(role: str) -> None:
             checked.append(tuple(named))
             raise InvalidConfig("no such file")
 
-        bench.broker.file_checks.append(reject)
+        bench.broker.metadata.file_checks.append(reject)
         name = "listener.name.x.ssl.keystore.location"
         change = (name, SET, "/nowhere")
         assert await alter(bench, (BROKER, "1"), change, role=role) == ErrorCode.invalid_request

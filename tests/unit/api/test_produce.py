@@ -294,7 +294,7 @@ def test_a_request_waits_for_a_partition_that_is_being_made() -> None:
 
 def test_partitions_grow_on_demand_up_to_the_limit() -> None:
     async def scenario(bench: Bench) -> None:
-        assert await create_on_demand(bench.broker, ["auto"]) == {}
+        assert await create_on_demand(bench.broker.metadata, bench.broker.link, ["auto"]) == {}
         await bench.create_topic("made")
 
         async def send(topic: str, index: int) -> PartitionProduceResponse:
@@ -348,7 +348,7 @@ def test_null_records_for_a_partition_that_would_be_made() -> None:
     """Nothing is made for them, and the other partition is served."""
 
     async def scenario(bench: Bench) -> None:
-        await create_on_demand(bench.broker, ["a"])
+        await create_on_demand(bench.broker.metadata, bench.broker.link, ["a"])
         answers = await produce(bench, "a", batch_of(b"1"), None)
         assert [answer.error_code for answer in answers] == [0, ErrorCode.invalid_record]
         assert len(bench.broker.image.topics[bench.topic_id("a")].partitions) == 1

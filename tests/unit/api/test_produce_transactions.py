@@ -42,7 +42,7 @@ class StandInCoordinator:
             broker.brokers,
             broker.clock,
             coordinator_of=lambda _: NodeId(1),
-            config=lambda: broker.config,
+            metadata=broker.metadata,
         )
 
     async def _answer(self, message: Message, version: int) -> Message:

@@ -10,6 +10,7 @@ from uuid import UUID
 
 from lograft.api.router import Router, Session
 from lograft.broker.broker import Broker
+from lograft.broker.cluster_metadata import ClusterMetadata
 from lograft.broker.errors import NotController
 from lograft.broker.links.controller_link import ControllerLink
 from lograft.broker.links.peers import Peers
@@ -191,7 +192,7 @@ class Bench:
         link = ControllerLink(life.runtime, quorum, Peers(life.runtime, client_id="bench"))
         self.broker = Broker(
             life.runtime,
-            config,
+            ClusterMetadata(config),
             cluster_id=CLUSTER_ID,
             directory_ids={path: directory_id(path) for path in config.log_dirs},
             controller=controller,
@@ -214,8 +215,8 @@ class Bench:
                 )
             )
         for offset, records in controller.log:
-            self.broker.on_committed(offset, Epoch(1), records)
-        controller.on_committed = self.broker.on_committed
+            self.broker.metadata.on_committed(offset, Epoch(1), records)
+        controller.on_committed = self.broker.metadata.on_committed
         self.previous_epoch = await self.broker.logs.read_previous_epoch()
         reply = await controller.register_broker(self._registration())
         await self.broker.load(BrokerEpoch(reply.broker_epoch))

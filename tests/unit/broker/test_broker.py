@@ -73,14 +73,16 @@ def test_a_replica_that_is_taken_away_is_deleted() -> None:
 def test_waiting_for_the_image() -> None:
     async def scenario(bench: Bench) -> None:
         waiting = asyncio.ensure_future(
-            bench.broker.wait_image(lambda image: "a" in image.topic_ids, timeout_ms=10_000)
+            bench.broker.metadata.wait_image(
+                lambda image: "a" in image.topic_ids, timeout_ms=10_000
+            )
         )
         await asyncio.sleep(0.1)
         assert not waiting.done()
         bench.begin_topic("a")
         await waiting
         start_ms = bench.broker.clock.mono_ms()
-        await bench.broker.wait_image(lambda image: False, timeout_ms=50)
+        await bench.broker.metadata.wait_image(lambda image: False, timeout_ms=50)
         assert bench.broker.clock.mono_ms() - start_ms >= 50
 
     run(scenario)

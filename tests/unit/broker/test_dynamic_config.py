@@ -154,7 +154,9 @@ def test_an_invalid_stored_value_is_logged_once(caplog: pytest.LogCaptureFixture
             name="message.max.bytes",
             value="rubbish",
         )
-        broker.on_committed(Offset(broker.image.offset), Epoch(broker.image.epoch), [record])
+        broker.metadata.on_committed(
+            Offset(broker.image.offset), Epoch(broker.image.epoch), [record]
+        )
         for value in ("5000", "6000"):
             change = ConfigChange("log.retention.ms", value)
             await admin.alter_configs({broker_resource(): [change]})

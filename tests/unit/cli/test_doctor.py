@@ -148,7 +148,9 @@ def test_a_stored_setting_that_a_broker_cannot_apply() -> None:
             name="log.cleaner.dedupe.buffer.size",
             value="1000",
         )
-        broker.on_committed(Offset(broker.image.offset), Epoch(broker.image.epoch), [record])
+        broker.metadata.on_committed(
+            Offset(broker.image.offset), Epoch(broker.image.epoch), [record]
+        )
         await admin.alter_configs({broker_resource(1): [ConfigChange("log.retention.ms", "77")]})
         assert broker.config.topic_defaults.retention_ms == 77
         report = await examine(admin, resolve)
@@ -173,7 +175,9 @@ def test_state_of_kafka_that_is_not_enforced() -> None:
                 value=1024.0,
             ),
         ]
-        broker.on_committed(Offset(broker.image.offset), Epoch(broker.image.epoch), records)
+        broker.metadata.on_committed(
+            Offset(broker.image.offset), Epoch(broker.image.epoch), records
+        )
         report = await examine(admin, resolve)
         assert report.is_well
         found = [each for each in report.findings if each.verdict == "doubtful"]

@@ -14,6 +14,7 @@ import logging
 from collections.abc import Awaitable, Callable, Sequence
 from typing import Final, TypeVar
 
+from lograft.broker.cluster_metadata import ClusterMetadata
 from lograft.broker.control.dead_processes import DeadProcesses
 from lograft.broker.errors import NotController
 from lograft.broker.quorum.raft_driver import RaftDriver
@@ -29,7 +30,6 @@ from lograft.metadata.sessions import BrokerSessions
 from lograft.metadata.types import BrokerState, Outcome
 from lograft.model.errors import ErrorCode
 from lograft.model.seams import Runtime
-from lograft.model.settings.broker import BrokerConfig
 from lograft.model.settings.effects import NO_EFFECT_WARNING
 from lograft.model.types import Epoch, NodeId, Offset, TopicIdPartition
 from lograft.wire.message import Message
@@ -51,19 +51,19 @@ class Controller:
         self,
         runtime: Runtime,
         driver: RaftDriver,
-        config: BrokerConfig,
+        metadata: ClusterMetadata,
         *,
         cluster_id: str,
-        committed: Callable[[], MetadataImage],
         bootstrap: Sequence[Message] = (),
     ) -> None:
-        """`committed`: the image of this node that follows the log, after all that the driver has
-        delivered. `bootstrap`: what the storage was formatted with."""
+        """`metadata` follows the log: it has everything that the driver has delivered. `bootstrap`:
+        what the storage was formatted with."""
+        config = metadata.static_config
         self._runtime = runtime
         self._driver = driver
         self._config = config
         self._cluster_id = cluster_id
-        self._committed = committed
+        self._metadata = metadata
         self._bootstrap = bootstrap
         #: None while another node leads.
         self._image: MetadataImage | None = None
@@ -126,7 +126,7 @@ class Controller:
         LOGGER.info("controller %d led epoch %d", self._config.node_id, epoch)
 
     def _on_leader(self, epoch: Epoch) -> None:
-        image = self._committed().copy()
+        image = self._metadata.image.copy()
         assert image.offset == self._driver.log.end_offset - 1, (image.offset, epoch)
         self._image = image
         self.sessions = BrokerSessions(self._config.broker_session_timeout_ms)

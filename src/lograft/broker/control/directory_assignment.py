@@ -10,8 +10,8 @@ from collections.abc import Callable
 from typing import Final
 from uuid import UUID
 
+from lograft.broker.cluster_metadata import ClusterMetadata
 from lograft.broker.links.controller_link import ControllerLink
-from lograft.metadata.image import MetadataImage
 from lograft.model.types import NodeId, TopicIdPartition
 from lograft.wire.apis import Versions
 from lograft.wire.messages.assign_replicas_to_dirs import (
@@ -36,19 +36,19 @@ class DirectoryAssigner:
         node_id: NodeId,
         *,
         broker_epoch: Callable[[], int],
-        image: Callable[[], MetadataImage],
+        metadata: ClusterMetadata,
         link: ControllerLink,
     ) -> None:
         self._node_id = node_id
         self._broker_epoch = broker_epoch
-        self._image = image
+        self._metadata = metadata
         self._link = link
         #: The newest place of each replica that the controller may not know.
         self._pending: dict[TopicIdPartition, UUID] = {}
         self._wake = asyncio.Event()
 
     def opened(self, topic_id: UUID, index: int, directory_id: UUID) -> None:
-        state = self._image().partition(topic_id, index)
+        state = self._metadata.image.partition(topic_id, index)
         if state is None or self._node_id not in state.replicas:
             return
         key = TopicIdPartition(topic_id, index)

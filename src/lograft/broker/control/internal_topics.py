@@ -1,10 +1,12 @@
 """The topics that coordinators keep their state in: made when the first client asks for one."""
 
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
+from lograft.broker.cluster_metadata import ClusterMetadata
 from lograft.broker.control.topic_creation import CREATE_TOPICS_VERSIONS, CREATION_WAIT_MS, LANE
 from lograft.broker.errors import ControllerUnreachable
+from lograft.broker.links.controller_link import ControllerLink
 from lograft.coordination.errors import CoordinatorNotAvailable
 from lograft.model.errors import ErrorCode
 from lograft.model.settings.broker import BrokerConfig
@@ -15,9 +17,6 @@ from lograft.wire.messages.create_topics import (
     CreateTopicsRequest,
     CreateTopicsResponse,
 )
-
-if TYPE_CHECKING:
-    from lograft.broker.broker import Broker
 
 
 def _offsets_topic(config: BrokerConfig) -> CreatableTopic:
@@ -63,15 +62,16 @@ TOPICS: Final[dict[str, Callable[[BrokerConfig], CreatableTopic]]] = {
 
 
 class InternalTopics:
-    def __init__(self, broker: "Broker") -> None:
-        self._broker = broker
+    def __init__(self, metadata: ClusterMetadata, link: ControllerLink) -> None:
+        self._metadata = metadata
+        self._link = link
         #: Asked for by this broker, not answered yet: those who come later only wait.
         self._asked: dict[str, None] = {}
 
     async def ensure(self, topic: str) -> None:
         """Returns when the image has it. Raises CoordinatorNotAvailable: the client asks again."""
-        broker = self._broker
-        if topic in broker.image.topic_ids:
+        metadata = self._metadata
+        if topic in metadata.image.topic_ids:
             return
         if topic not in self._asked:
             self._asked[topic] = None
@@ -79,17 +79,18 @@ class InternalTopics:
                 await self._create(topic)
             finally:
                 del self._asked[topic]
-        await broker.wait_image(lambda image: topic in image.topic_ids, timeout_ms=CREATION_WAIT_MS)
-        if topic not in broker.image.topic_ids:
+        await metadata.wait_image(
+            lambda image: topic in image.topic_ids, timeout_ms=CREATION_WAIT_MS
+        )
+        if topic not in metadata.image.topic_ids:
             raise CoordinatorNotAvailable(f"{topic} is being created")
 
     async def _create(self, topic: str) -> None:
-        broker = self._broker
         request = CreateTopicsRequest(
-            topics=[TOPICS[topic](broker.config)], timeout_ms=CREATION_WAIT_MS
+            topics=[TOPICS[topic](self._metadata.config)], timeout_ms=CREATION_WAIT_MS
         )
         try:
-            reply = await broker.link.request(
+            reply = await self._link.request(
                 request,
                 CREATE_TOPICS_VERSIONS,
                 CreateTopicsResponse,

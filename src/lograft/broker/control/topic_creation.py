@@ -1,9 +1,11 @@
 """Topics and partitions that come to be because someone asked for them."""
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
+from lograft.broker.cluster_metadata import ClusterMetadata
 from lograft.broker.errors import ControllerUnreachable
+from lograft.broker.links.controller_link import ControllerLink
 from lograft.metadata.errors import Refused
 from lograft.metadata.image import MetadataImage
 from lograft.metadata.on_demand import creation_request, growth_request
@@ -12,9 +14,6 @@ from lograft.wire.apis import Versions
 from lograft.wire.messages.create_partitions import CreatePartitionsResponse
 from lograft.wire.messages.create_topics import CreateTopicsResponse
 
-if TYPE_CHECKING:
-    from lograft.broker.broker import Broker
-
 #: How long a request waits for what it caused to be created; clients ask again anyway.
 CREATION_WAIT_MS: Final = 5_000
 CREATE_TOPICS_VERSIONS: Final = Versions(5, 7)
@@ -22,12 +21,14 @@ CREATE_PARTITIONS_VERSIONS: Final = Versions(2, 3)
 LANE: Final = "create"
 
 
-async def create_on_demand(broker: "Broker", names: Sequence[str]) -> dict[str, int]:
+async def create_on_demand(
+    metadata: ClusterMetadata, link: ControllerLink, names: Sequence[str]
+) -> dict[str, int]:
     """Creates topics with the broker's defaults and waits until the image has them. Returns the
     error code of each that could not be made."""
-    request = creation_request(names, config=broker.config, timeout_ms=CREATION_WAIT_MS)
+    request = creation_request(names, config=metadata.config, timeout_ms=CREATION_WAIT_MS)
     try:
-        reply = await broker.link.request(
+        reply = await link.request(
             request,
             CREATE_TOPICS_VERSIONS,
             CreateTopicsResponse,
@@ -43,20 +44,22 @@ async def create_on_demand(broker: "Broker", names: Sequence[str]) -> dict[str, 
         if topic.error_code not in (ErrorCode.none, ErrorCode.topic_already_exists)
     }
     wanted = [name for name in names if name not in refused]
-    await broker.wait_image(
+    await metadata.wait_image(
         lambda image: all(name in image.topic_ids for name in wanted),
         timeout_ms=CREATION_WAIT_MS,
     )
     return refused
 
 
-async def grow_on_demand(broker: "Broker", topic: str, index: int) -> None:
+async def grow_on_demand(
+    metadata: ClusterMetadata, link: ControllerLink, topic: str, index: int
+) -> None:
     """Grows a topic up to partition `index`, to which a producer writes. Raises Refused where the
     topic's setting does not allow it."""
-    request = growth_request(broker.image, topic, index, timeout_ms=CREATION_WAIT_MS)
+    request = growth_request(metadata.image, topic, index, timeout_ms=CREATION_WAIT_MS)
     if request is None:
         return
-    reply = await broker.link.request(
+    reply = await link.request(
         request,
         CREATE_PARTITIONS_VERSIONS,
         CreatePartitionsResponse,
@@ -72,4 +75,4 @@ async def grow_on_demand(broker: "Broker", topic: str, index: int) -> None:
         known = image.topic(topic)
         return known is not None and index in known.partitions
 
-    await broker.wait_image(has_grown, timeout_ms=CREATION_WAIT_MS)
+    await metadata.wait_image(has_grown, timeout_ms=CREATION_WAIT_MS)

@@ -17,6 +17,7 @@ from collections.abc import Awaitable, Callable
 from functools import lru_cache
 from typing import Any, Final, Generic, NamedTuple, TypeVar
 
+from lograft.broker.cluster_metadata import ClusterMetadata
 from lograft.broker.coordinators.coordinator_records import Ended, Passed, Written, read_log
 from lograft.broker.coordinators.coordinator_shard import Shard, ShardSettings, as_told
 from lograft.broker.partitions.partition import Partition
@@ -28,7 +29,6 @@ from lograft.coordination.errors import (
 )
 from lograft.coordination.types import Core, Effect, Outcome, TakesLong, Ticket
 from lograft.metadata.delta import MetadataDelta
-from lograft.metadata.image import MetadataImage
 from lograft.model.errors import LograftError
 from lograft.model.seams import FileSlice, Runtime
 from lograft.model.settings.broker import BrokerConfig
@@ -76,20 +76,18 @@ class CoordinatorRuntime(Generic[C]):
         kind: CoordinatorKind[C],
         runtime: Runtime,
         *,
-        config: Callable[[], BrokerConfig],
-        image: Callable[[], MetadataImage],
+        metadata: ClusterMetadata,
         has_lease: Callable[[], bool],
     ) -> None:
         """`has_lease`: whether the controller cannot have given to others what is led here."""
         self.topic = kind.topic
         self._kind = kind
         self._runtime = runtime
-        self._config = config
-        self._image = image
+        self._metadata = metadata
         self._has_lease = has_lease
         self._settings = ShardSettings(
-            commit_timeout_ms=lambda: kind.commit_timeout_ms(config()),
-            compression=lambda: kind.compression(config()),
+            commit_timeout_ms=lambda: kind.commit_timeout_ms(metadata.config),
+            compression=lambda: kind.compression(metadata.config),
             on_effect=kind.on_effect,
         )
         #: Of the topic, as the image of this moment has it; None: to be looked up.
@@ -110,9 +108,9 @@ class CoordinatorRuntime(Generic[C]):
     @property
     def partition_count(self) -> int:
         if self._partition_count is None:
-            topic = self._image().topic(self.topic)
+            topic = self._metadata.image.topic(self.topic)
             if topic is None:
-                return self._kind.partition_count(self._config())
+                return self._kind.partition_count(self._metadata.config)
             self._partition_count = len(topic.partitions)
         return self._partition_count
 
@@ -145,9 +143,13 @@ class CoordinatorRuntime(Generic[C]):
     def _is_appointed(self, index: int) -> bool:
         """Whether the metadata says that this broker leads the partition: its log may have to be
         made or opened first. Clients that were sent here need not look for another."""
-        topic = self._image().topic(self.topic)
+        topic = self._metadata.image.topic(self.topic)
         state = None if topic is None else topic.partitions.get(index)
-        return state is not None and state.leader == self._config().node_id and self._has_lease()
+        return (
+            state is not None
+            and state.leader == self._metadata.config.node_id
+            and self._has_lease()
+        )
 
     # ── asking ───────────────────────────────────────────────────────────────────────────────
 

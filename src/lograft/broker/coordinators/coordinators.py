@@ -4,6 +4,7 @@ import logging
 from collections.abc import Awaitable, Callable
 from typing import Any, Final, Protocol
 
+from lograft.broker.cluster_metadata import ClusterMetadata
 from lograft.broker.coordinators.coordinator_runtime import CoordinatorKind, CoordinatorRuntime
 from lograft.broker.coordinators.marker_sender import MarkerSender
 from lograft.broker.errors import ControllerUnreachable, UnknownPartition
@@ -15,9 +16,7 @@ from lograft.coordination.transaction_shard import TransactionShard
 from lograft.coordination.types import Effect, Surroundings
 from lograft.metadata.delta import MetadataDelta
 from lograft.metadata.errors import Refused
-from lograft.metadata.image import MetadataImage
 from lograft.model.seams import Runtime
-from lograft.model.settings.broker import BrokerConfig
 from lograft.model.types import OFFSETS_TOPIC, TRANSACTIONS_TOPIC, Offset, TopicPartition
 from lograft.storage.types import TransactionEnd
 from lograft.wire.record_frames import GROUPS, TRANSACTIONS
@@ -41,8 +40,7 @@ class Coordinators:
         self,
         runtime: Runtime,
         *,
-        config: Callable[[], BrokerConfig],
-        image: Callable[[], MetadataImage],
+        metadata: ClusterMetadata,
         partitions: PartitionTable,
         link: BrokerLink,
         producer_ids: ProducerIdSource,
@@ -54,7 +52,12 @@ class Coordinators:
         #: Whether the controller cannot have given to others what this broker leads; the node knows
         #: when it registers.
         self.has_lease: Callable[[], bool] = lambda: True
-        around = Surroundings(config, image, runtime.clock.wall_ms, runtime.randomness.uuid)
+        around = Surroundings(
+            lambda: metadata.config,
+            lambda: metadata.image,
+            runtime.clock.wall_ms,
+            runtime.randomness.uuid,
+        )
         self.groups: Final = CoordinatorRuntime(
             CoordinatorKind(
                 topic=OFFSETS_TOPIC,
@@ -66,12 +69,11 @@ class Coordinators:
                 on_effect=_no_effect,
             ),
             runtime,
-            config=config,
-            image=image,
+            metadata=metadata,
             has_lease=lambda: self.has_lease(),
         )
         self._markers = MarkerSender(
-            runtime, link, append_here=self.append_marker, config=config, image=image
+            runtime, link, append_here=self.append_marker, metadata=metadata
         )
         self.transactions: Final = CoordinatorRuntime(
             CoordinatorKind(
@@ -86,8 +88,7 @@ class Coordinators:
                 on_effect=self._markers.on_effect,
             ),
             runtime,
-            config=config,
-            image=image,
+            metadata=metadata,
             has_lease=lambda: self.has_lease(),
         )
         self._markers.transactions = self.transactions

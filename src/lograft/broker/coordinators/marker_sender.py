@@ -15,15 +15,14 @@ from functools import partial
 from itertools import islice
 from typing import TYPE_CHECKING, Final, NamedTuple, TypeAlias
 
+from lograft.broker.cluster_metadata import ClusterMetadata
 from lograft.broker.errors import PeerLost, PeerUnreachable
 from lograft.broker.links.broker_link import BrokerLink
 from lograft.broker.partitions.partition import Partition
 from lograft.coordination.transaction_shard import TransactionShard, WriteMarkers
 from lograft.coordination.types import Effect, Outcome, Ticket
-from lograft.metadata.image import MetadataImage
 from lograft.model.errors import ErrorCode, LograftError
 from lograft.model.seams import Runtime
-from lograft.model.settings.broker import BrokerConfig
 from lograft.model.types import NO_NODE, Epoch, NodeId, Offset, TopicPartition
 from lograft.storage.errors import ProducerFenced
 from lograft.storage.types import TransactionEnd
@@ -99,8 +98,7 @@ class MarkerSender:
         link: BrokerLink,
         *,
         append_here: AppendMarker,
-        config: Callable[[], BrokerConfig],
-        image: Callable[[], MetadataImage],
+        metadata: ClusterMetadata,
     ) -> None:
         """`append_here` writes to the partitions that this broker leads."""
         #: The coordinators it works for; set by whoever makes both.
@@ -108,8 +106,7 @@ class MarkerSender:
         self._runtime = runtime
         self._link = link
         self._append_here = append_here
-        self._config = config
-        self._image = image
+        self._metadata = metadata
         self._unended: dict[Unended, None] = {}
         #: By the broker that leads.
         self._queued: dict[NodeId, Markers] = {}
@@ -142,7 +139,7 @@ class MarkerSender:
         if not self._is_current(unended):
             self._unended.pop(unended, None)
             return
-        image = self._image()
+        image = self._metadata.image
         for each in partitions:
             topic = image.topic(each.topic)
             state = None if topic is None else topic.partitions.get(each.partition)
@@ -229,7 +226,7 @@ class MarkerSender:
         try:
             await partition.wait_committed(
                 last.end_offset,
-                timeout_ms=self._config().request_timeout_ms,
+                timeout_ms=self._metadata.config.request_timeout_ms,
                 leader_epoch=last.leader_epoch,
             )
         except LograftError:
@@ -249,7 +246,7 @@ class MarkerSender:
                 _request_of(markers),
                 VERSIONS,
                 WriteTxnMarkersResponse,
-                timeout_ms=self._config().request_timeout_ms,
+                timeout_ms=self._metadata.config.request_timeout_ms,
                 lane=LANE,
             )
         except (PeerUnreachable, PeerLost) as error:

@@ -11,21 +11,24 @@ coordinator is asked first whether it still uses it.
 import logging
 from collections import Counter
 from collections.abc import Collection, Sequence
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
+from lograft.broker.cluster_metadata import ClusterMetadata
+from lograft.broker.coordinators.coordinator_runtime import CoordinatorRuntime
 from lograft.broker.errors import ControllerUnreachable, PeerLost, PeerUnreachable
+from lograft.broker.links.broker_link import BrokerLink
+from lograft.broker.links.controller_link import ControllerLink
 from lograft.coordination.errors import CoordinatorNotAvailable
+from lograft.coordination.group_shard import GroupShard
 from lograft.metadata.claims import claim_request, refusal, unclaimed
 from lograft.metadata.errors import Refused
 from lograft.metadata.image import MetadataImage
 from lograft.model.errors import ErrorCode
+from lograft.model.seams import Clock
 from lograft.model.types import NO_NODE, OFFSETS_TOPIC, NodeId
 from lograft.wire.apis import Versions
 from lograft.wire.messages.incremental_alter_configs import IncrementalAlterConfigsResponse
 from lograft.wire.messages.list_groups import ListGroupsRequest, ListGroupsResponse
-
-if TYPE_CHECKING:
-    from lograft.broker.broker import Broker
 
 LOGGER: Final = logging.getLogger(__name__)
 
@@ -41,8 +44,20 @@ LOG_INTERVAL_MS: Final = 60_000
 
 
 class TopicClaims:
-    def __init__(self, broker: "Broker") -> None:
-        self._broker = broker
+    def __init__(
+        self,
+        metadata: ClusterMetadata,
+        *,
+        link: ControllerLink,
+        brokers: BrokerLink,
+        groups: CoordinatorRuntime[GroupShard],
+        clock: Clock,
+    ) -> None:
+        self._metadata = metadata
+        self._link = link
+        self._brokers = brokers
+        self._groups = groups
+        self._clock = clock
         #: (group, topic): claims under way, with how many wait for each.
         self._claiming: Counter[tuple[str, str]] = Counter()
         #: By topic that is claimed: when a refusal was last logged.
@@ -53,7 +68,7 @@ class TopicClaims:
     async def claim(self, group_id: str, topics: Collection[str]) -> None:
         """Returns when the group may read all of these; nothing has been awaited since that was so.
         Raises Refused: another group has one of them. CoordinatorNotAvailable: ask again."""
-        if not unclaimed(self._broker.image, group_id, topics):
+        if not unclaimed(self._metadata.image, group_id, topics):
             return
         keys = [(group_id, topic) for topic in topics]
         self._claiming.update(keys)
@@ -67,8 +82,8 @@ class TopicClaims:
         """Returns the topics that another group uses, with the reason. Claims nothing: a group that
         only asks for its offsets may never read. Raises CoordinatorNotAvailable: ask again."""
         refused: dict[str, Refused] = {}
-        for topic in unclaimed(self._broker.image, group_id, topics):
-            holder = self._broker.image.claims.get(topic)
+        for topic in unclaimed(self._metadata.image, group_id, topics):
+            holder = self._metadata.image.claims.get(topic)
             if holder and await self._uses(holder, topic):
                 refused[topic] = refusal(topic, holder=holder, group_id=group_id)
                 self._say(topic, refused[topic])
@@ -81,7 +96,7 @@ class TopicClaims:
 
     async def _claim_all(self, group_id: str, topics: Collection[str]) -> None:
         for _ in range(ATTEMPTS_PER_TOPIC * len(topics) + 1):
-            missing = unclaimed(self._broker.image, group_id, topics)
+            missing = unclaimed(self._metadata.image, group_id, topics)
             if not missing:
                 return
             try:
@@ -94,12 +109,11 @@ class TopicClaims:
         raise CoordinatorNotAvailable(f"others claim {missing[0]}, too")
 
     async def _claim(self, group_id: str, topic: str) -> None:
-        broker = self._broker
-        holder = broker.image.claims[topic]
+        holder = self._metadata.image.claims[topic]
         if holder and await self._uses(holder, topic):
             raise refusal(topic, holder=holder, group_id=group_id)
         self._asked += 1
-        reply = await broker.link.request(
+        reply = await self._link.request(
             claim_request(group_id, topic, held_before=holder),
             CLAIM_VERSIONS,
             IncrementalAlterConfigsResponse,
@@ -110,14 +124,14 @@ class TopicClaims:
         (answer,) = reply.responses
         if answer.error_code:
             raise Refused(ErrorCode(answer.error_code), answer.error_message or "no reason given")
-        await broker.wait_image(
+        await self._metadata.wait_image(
             lambda image: image.claims.get(topic, group_id) != holder, timeout_ms=TIMEOUT_MS
         )
 
     async def _uses(self, group_id: str, topic: str) -> bool:
         """Whether the group has members that subscribe to the topic, or positions in it."""
-        index = self._broker.groups.partition_of(group_id)
-        leader = _leaders(self._broker.image).get(index, NO_NODE)
+        index = self._groups.partition_of(group_id)
+        leader = _leaders(self._metadata.image).get(index, NO_NODE)
         answer = await self._ask(leader, [topic], [group_id])
         if index not in answer.partitions:
             raise CoordinatorNotAvailable(f"broker {leader} does not coordinate {group_id}")
@@ -127,7 +141,7 @@ class TopicClaims:
         """By topic: the groups of the whole cluster that use it. Raises CoordinatorNotAvailable if
         some of them cannot be asked."""
         users: dict[str, set[str]] = {topic: set() for topic in topics}
-        leaders = _leaders(self._broker.image) if topics else {}
+        leaders = _leaders(self._metadata.image) if topics else {}
         unheard = set(leaders)
         for leader in sorted(set(leaders.values())):
             answer = await self._ask(leader, topics, ())
@@ -147,7 +161,7 @@ class TopicClaims:
     ) -> ListGroupsResponse:
         request = ListGroupsRequest(used_topics=list(topics), group_ids=list(group_ids))
         try:
-            answer = await self._broker.brokers.request(
+            answer = await self._brokers.request(
                 NodeId(leader),
                 request,
                 LIST_VERSIONS,
@@ -167,9 +181,9 @@ class TopicClaims:
 
     def _say(self, topic: str, error: Refused) -> None:
         self._refused += 1
-        now_ms = self._broker.clock.mono_ms()
+        now_ms = self._clock.mono_ms()
         if now_ms - self._logged_ms.get(topic, -LOG_INTERVAL_MS) >= LOG_INTERVAL_MS:
-            claims = self._broker.image.claims
+            claims = self._metadata.image.claims
             self._logged_ms = {
                 one: at_ms for one, at_ms in self._logged_ms.items() if one in claims
             }

@@ -12,6 +12,7 @@ import asyncio
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Final
 
+from lograft.broker.cluster_metadata import ClusterMetadata
 from lograft.broker.coordinators.coordinator_shard import code_told
 from lograft.broker.errors import PeerLost, PeerUnreachable
 from lograft.broker.links.broker_link import BrokerLink
@@ -20,7 +21,6 @@ from lograft.coordination.transaction_shard import TransactionShard
 from lograft.coordination.types import Outcome, Ticket
 from lograft.model.errors import ErrorCode, LograftError
 from lograft.model.seams import Clock
-from lograft.model.settings.broker import BrokerConfig
 from lograft.model.types import NodeId, TopicPartition
 from lograft.wire.apis import Versions
 from lograft.wire.message import Message
@@ -53,7 +53,7 @@ class TransactionVerification:
         clock: Clock,
         *,
         coordinator_of: Callable[[str], NodeId | None],
-        config: Callable[[], BrokerConfig],
+        metadata: ClusterMetadata,
     ) -> None:
         """`coordinator_of` gives the broker that leads a transactional id's partition of
         __transaction_state; None if nobody does."""
@@ -62,7 +62,7 @@ class TransactionVerification:
         self.coordinators_here: CoordinatorRuntime[TransactionShard] | None = None
         self._clock = clock
         self._coordinator_of = coordinator_of
-        self._config = config
+        self._metadata = metadata
         self._requests = 0
         self._repeats = 0
 
@@ -108,7 +108,7 @@ class TransactionVerification:
         if the question adds partitions: the producer waits longer, and with its whole batch. The
         markers of the one before have come meanwhile, so `on_repeat` begins each verification
         anew."""
-        config = self._config()
+        config = self._metadata.config
         patience_ms = min(
             config.add_partitions_to_txn_retry_backoff_max_ms, config.request_timeout_ms
         )
@@ -164,7 +164,7 @@ class TransactionVerification:
                 request,
                 VERSIONS,
                 AddPartitionsToTxnResponse,
-                timeout_ms=self._config().request_timeout_ms,
+                timeout_ms=self._metadata.config.request_timeout_ms,
                 lane=LANE,
             )
         except (PeerUnreachable, PeerLost):

@@ -6,9 +6,9 @@ Asks once. What to do when no answer comes is the caller's decision.
 from collections.abc import Awaitable, Callable
 from typing import TypeVar, cast
 
+from lograft.broker.cluster_metadata import ClusterMetadata
 from lograft.broker.errors import PeerUnreachable
 from lograft.broker.links.peers import Peers
-from lograft.metadata.image import MetadataImage
 from lograft.model.seams import Address
 from lograft.model.types import NodeId
 from lograft.wire.apis import Versions
@@ -19,10 +19,10 @@ CallHere = Callable[[Message, int], Awaitable[Message]]
 
 
 class BrokerLink:
-    def __init__(self, me: NodeId, *, listener: str, image: Callable[[], MetadataImage]) -> None:
+    def __init__(self, me: NodeId, *, listener: str, metadata: ClusterMetadata) -> None:
         self.me = me
         self._listener = listener
-        self._image = image
+        self._metadata = metadata
         self._peers: Peers | None = None
         #: Handles a request of this very process.
         self.call_here: CallHere | None = None
@@ -44,7 +44,7 @@ class BrokerLink:
         """Raises PeerUnreachable if it was never asked, PeerLost if no answer came."""
         if node_id == self.me and self.call_here is not None:
             return cast(R, await self.call_here(message, versions.newest))
-        known = self._image().brokers.get(node_id)
+        known = self._metadata.image.brokers.get(node_id)
         end = None if known is None else known.endpoint(self._listener)
         if end is None or self._peers is None:
             raise PeerUnreachable(Address("", 0), f"broker {node_id} is not registered")

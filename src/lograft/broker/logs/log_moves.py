@@ -17,6 +17,7 @@ from functools import partial
 from typing import Final
 from uuid import UUID
 
+from lograft.broker.cluster_metadata import ClusterMetadata
 from lograft.broker.errors import ReplicaNotMovable
 from lograft.broker.logs.log_loading import open_at, rename_logs
 from lograft.broker.logs.log_manager import LogManager
@@ -25,7 +26,6 @@ from lograft.broker.partitions.partition import KeptOffsets, Partition
 from lograft.broker.partitions.replication_throttle import PAUSE_MS, ReplicationThrottle
 from lograft.model.errors import DiskFailed, LograftError
 from lograft.model.seams import Disk, Runtime, Task
-from lograft.model.settings.broker import BrokerConfig
 from lograft.model.types import Offset, ReplicationMode
 from lograft.storage.errors import BeginsInsideBatch, OffsetOutOfRange
 from lograft.storage.log import Log
@@ -65,15 +65,13 @@ class Move:
 
 
 class LogMoves:
-    def __init__(
-        self, runtime: Runtime, logs: LogManager, *, config: Callable[[], BrokerConfig]
-    ) -> None:
+    def __init__(self, runtime: Runtime, logs: LogManager, *, metadata: ClusterMetadata) -> None:
         self._runtime = runtime
         self._disk = runtime.disk
         self._logs = logs
-        self._throttle = ReplicationThrottle(RATE, config, window=RATE_WINDOW)
+        self._throttle = ReplicationThrottle(RATE, metadata, window=RATE_WINDOW)
         self.moves: dict[Partition, Move] = {}
-        threads = config().value("num.replica.alter.log.dirs.threads")
+        threads = metadata.config.value("num.replica.alter.log.dirs.threads")
         at_once = threads if isinstance(threads, int) else len(logs.directories)
         self._may_copy = asyncio.Semaphore(max(1, at_once))
 

@@ -5,11 +5,10 @@ replica that is in sync is never held back, or the limit would push it out of th
 """
 
 from collections import deque
-from collections.abc import Callable
 from typing import Final
 
+from lograft.broker.cluster_metadata import ClusterMetadata
 from lograft.broker.partitions.partition import Partition
-from lograft.model.settings.broker import BrokerConfig
 from lograft.model.types import NodeId
 
 LEADER_RATE: Final = "leader.replication.throttled.rate"
@@ -27,18 +26,18 @@ REPLICATION_WINDOW: Final = (
 class ReplicationThrottle:
     """One direction of one broker: the bytes of the last seconds against the rate."""
 
-    __slots__ = ("_config", "_sample_ms", "_samples", "_setting", "_total", "_window_ms")
+    __slots__ = ("_metadata", "_sample_ms", "_samples", "_setting", "_total", "_window_ms")
 
     def __init__(
         self,
         setting: str,
-        config: Callable[[], BrokerConfig],
+        metadata: ClusterMetadata,
         *,
         window: tuple[str, str] = REPLICATION_WINDOW,
     ) -> None:
         self._setting = setting
-        self._config = config
-        sample_count, sample_seconds = (int(config().text(name) or 1) for name in window)
+        self._metadata = metadata
+        sample_count, sample_seconds = (int(metadata.config.text(name) or 1) for name in window)
         self._sample_ms = sample_seconds * 1000
         self._window_ms = sample_count * self._sample_ms
         #: (start, bytes), oldest first.
@@ -48,7 +47,7 @@ class ReplicationThrottle:
     @property
     def rate(self) -> int | None:
         """Bytes a second; None: no limit. Set while the broker runs, for all brokers or one."""
-        config = self._config()
+        config = self._metadata.config
         text = config.dynamic_broker.get(self._setting, config.dynamic_default.get(self._setting))
         return None if text is None else int(text)
 

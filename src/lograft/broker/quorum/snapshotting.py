@@ -7,14 +7,13 @@ from collections.abc import Callable, Sequence
 from functools import partial
 from typing import Final, TypeVar
 
+from lograft.broker.cluster_metadata import ClusterMetadata
 from lograft.broker.errors import MetadataCorrupt
 from lograft.broker.quorum.metadata_loading import metadata_folder
 from lograft.broker.quorum.raft_driver import RaftDriver
 from lograft.broker.quorum.snapshots import SnapshotId, read_snapshot, snapshot_ids, write_snapshot
-from lograft.metadata.image import MetadataImage
 from lograft.model.errors import DiskFailed
 from lograft.model.seams import Disk, Runtime
-from lograft.model.settings.broker import BrokerConfig
 from lograft.model.types import Epoch, Offset
 from lograft.storage.retention import take_expired_files, unlink_files
 from lograft.wire.message import Message
@@ -30,14 +29,13 @@ class Snapshotter:
         self,
         runtime: Runtime,
         driver: RaftDriver,
-        config: BrokerConfig,
-        *,
-        committed: Callable[[], MetadataImage],
+        metadata: ClusterMetadata,
     ) -> None:
+        config = metadata.static_config
         self._runtime = runtime
         self._driver = driver
         self._config = config
-        self._committed = committed
+        self._metadata = metadata
         self._folder = metadata_folder(config)
         #: `driver.committed_bytes` when the last snapshot was taken.
         self._bytes_mark = 0
@@ -65,7 +63,7 @@ class Snapshotter:
     async def take(self) -> SnapshotId | None:
         """A snapshot of what is committed now; None if the newest one has it all."""
         self._taken_ms = self._runtime.clock.mono_ms()
-        image = self._committed()
+        image = self._metadata.image
         newest = self._driver.snapshot_id
         snapshot_id = SnapshotId(Offset(image.offset + 1), image.epoch)
         if image.is_empty or image.in_transaction or snapshot_id == newest:

@@ -12,6 +12,7 @@ from collections.abc import Callable, Coroutine, Iterable
 from heapq import heappop, heappush
 from typing import Any, Final
 
+from lograft.broker.cluster_metadata import ClusterMetadata
 from lograft.broker.errors import PeerUnreachable
 from lograft.broker.links.peers import Peers
 from lograft.broker.partitions.log_directory import LogDirectory
@@ -25,7 +26,6 @@ from lograft.broker.replicas.vote_journal import VoteJournal
 from lograft.consensus.types import RaftSettings, ReplicaKey
 from lograft.model.errors import DiskFailed, LograftError
 from lograft.model.seams import Address, Runtime, Task
-from lograft.model.settings.broker import BrokerConfig
 from lograft.model.types import BrokerEpoch, NodeId, TopicIdPartition
 from lograft.replication.raft_modes import ModeReplica
 from lograft.replication.replica import IsrReplica
@@ -58,19 +58,19 @@ class RaftPartitions:
         runtime: Runtime,
         *,
         cluster_id: str,
-        config: Callable[[], BrokerConfig],
+        metadata: ClusterMetadata,
         address_of: Callable[[NodeId], Address | None],
         brokers: Brokers,
         broker_epoch: Callable[[], BrokerEpoch],
     ) -> None:
         self._me = me
         self._runtime = runtime
-        self._config = config
+        self._metadata = metadata
         self._brokers = brokers
         self.cluster_id = cluster_id
         self.address_of = address_of
         self.votes = RaftVotes(self)
-        static = config()
+        static = metadata.config
         balances = static.auto_leader_rebalance_enable
         self.reports = RaftReports(
             me,
@@ -153,7 +153,7 @@ class RaftPartitions:
             response_class(message.KEY),
             timeout_ms=self.settings.election_timeout_ms,
             lane=lane,
-            listener=self._config().inter_broker_listener_name,
+            listener=self._metadata.config.inter_broker_listener_name,
             lograft_only=True,
         )
 

@@ -23,6 +23,7 @@ from heapq import heappop, heappush
 from typing import Final, NamedTuple
 from uuid import UUID
 
+from lograft.broker.cluster_metadata import ClusterMetadata
 from lograft.broker.errors import PeerLost, PeerUnreachable
 from lograft.broker.links.peers import Peers
 from lograft.broker.partitions.fetch_sessions import EPOCH_INITIAL, EPOCH_MAX, NO_SESSION
@@ -31,7 +32,6 @@ from lograft.broker.replicas.doubts import Doubts
 from lograft.broker.replicas.following import Bounds, Following
 from lograft.model.errors import ErrorCode
 from lograft.model.seams import Address, Clock, FileSlice, Spawn
-from lograft.model.settings.broker import BrokerConfig
 from lograft.model.types import NO_OFFSET, BrokerEpoch, NodeId, Offset
 from lograft.replication.types import FollowerFetch
 from lograft.wire.apis import Versions
@@ -83,7 +83,7 @@ class Surroundings(NamedTuple):
     clock: Clock
     spawn: Spawn
     peers: Peers
-    config: Callable[[], BrokerConfig]
+    metadata: ClusterMetadata
     broker_epoch: Callable[[], BrokerEpoch]
     #: Where other brokers reach a broker; None: the image does not know.
     address_of: Callable[[NodeId], Address | None]
@@ -199,7 +199,7 @@ class ReplicaFetcher:
     @property
     def _keep_alive_ms(self) -> int:
         """When the leader should hear of this follower again. Most flushes are done before."""
-        return self._sent_ms + self._around.config().partition_raft_fetch_timeout_ms // 4
+        return self._sent_ms + self._around.metadata.config.partition_raft_fetch_timeout_ms // 4
 
     def _next_request(self, now_ms: int) -> FetchRequest | None:
         """None: nothing to ask for now, or what is under way has to come back first."""
@@ -260,7 +260,7 @@ class ReplicaFetcher:
 
     def _request(self, changed: dict[Key, FollowerFetch], forgotten: list[Key]) -> FetchRequest:
         around = self._around
-        config = around.config()
+        config = around.metadata.config
         self._numbers += 1
         topics: dict[UUID, FetchTopic] = {}
         for (topic_id, index), fetch in changed.items():
@@ -304,7 +304,7 @@ class ReplicaFetcher:
             error = PeerLost(f"broker {self.leader} has no address for brokers")
             asyncio.get_running_loop().call_soon(exchange.on_failed, error)
             return
-        config = around.config()
+        config = around.metadata.config
         around.peers.ask(
             address,
             request,
@@ -385,7 +385,7 @@ class ReplicaFetcher:
     async def _knock(self, address: Address) -> None:
         """The connection broke: is the process gone? Its listener may end a moment later than its
         connections, so once more where somebody seems to be there."""
-        around, config = self._around, self._around.config()
+        around, config = self._around, self._around.metadata.config
         around.doubts.on_lost(self.leader)
         try:
             for pause_ms in KNOCKS_MS:
@@ -442,7 +442,7 @@ class ReplicaFetcher:
             current_leader_epoch=followed.role.leader_epoch,
             timestamp=timestamp,
         )
-        config = around.config()
+        config = around.metadata.config
         try:
             response = await around.peers.request(
                 address,

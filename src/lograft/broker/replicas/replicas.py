@@ -9,6 +9,7 @@ import asyncio
 from collections.abc import Callable
 from typing import Final
 
+from lograft.broker.cluster_metadata import ClusterMetadata
 from lograft.broker.links.peers import Peers
 from lograft.broker.logs.log_manager import LogManager
 from lograft.broker.partitions.partition import Partition
@@ -22,9 +23,7 @@ from lograft.broker.replicas.following import Following
 from lograft.broker.replicas.isr_changes import ControllerRequests, IsrChanges
 from lograft.broker.replicas.raft_partitions import RaftPartitions
 from lograft.broker.replicas.replica_fetcher import ReplicaFetcher, Surroundings
-from lograft.metadata.image import MetadataImage
 from lograft.model.seams import Address, Runtime, Task
-from lograft.model.settings.broker import BrokerConfig
 from lograft.model.settings.topic import TopicConfig
 from lograft.model.types import BrokerEpoch, NodeId, Offset
 from lograft.replication.replica import IsrReplica
@@ -45,15 +44,15 @@ LEADERS_PER_TURN: Final = 200
 class BrokersSeen:
     """The brokers as this node's image has them."""
 
-    def __init__(self, image: Callable[[], MetadataImage]) -> None:
-        self._image = image
+    def __init__(self, metadata: ClusterMetadata) -> None:
+        self._metadata = metadata
 
     def registered_epoch(self, node_id: NodeId) -> BrokerEpoch | None:
-        broker = self._image().brokers.get(node_id)
+        broker = self._metadata.image.brokers.get(node_id)
         return None if broker is None else broker.epoch
 
     def may_join_isr(self, node_id: NodeId) -> bool:
-        broker = self._image().brokers.get(node_id)
+        broker = self._metadata.image.brokers.get(node_id)
         return broker is not None and broker.is_active
 
 
@@ -68,23 +67,21 @@ class Replicas:
         logs: LogManager,
         *,
         cluster_id: str,
-        config: Callable[[], BrokerConfig],
-        image: Callable[[], MetadataImage],
+        metadata: ClusterMetadata,
     ) -> None:
         self._me = me
         self._runtime = runtime
         self._logs = logs
-        self._config = config
-        self._image = image
-        self._brokers = BrokersSeen(image)
+        self._metadata = metadata
+        self._brokers = BrokersSeen(metadata)
         self._broker_epoch = NO_BROKER_EPOCH
         self.doubts = Doubts(runtime.clock)
         self._around: Surroundings | None = None
         #: By leader; one that nobody follows any more rests.
         self._fetchers: dict[NodeId, ReplicaFetcher] = {}
         #: What leaders here may send, and followers fetch, for replicas that are not in sync.
-        self.sending = ReplicationThrottle(LEADER_RATE, config)
-        self._fetching = ReplicationThrottle(FOLLOWER_RATE, config)
+        self.sending = ReplicationThrottle(LEADER_RATE, metadata)
+        self._fetching = ReplicationThrottle(FOLLOWER_RATE, metadata)
         self._changes = IsrChanges(me, runtime.clock)
         #: Partitions that are led here and have followers.
         self._led: dict[Partition, None] = {}
@@ -94,7 +91,7 @@ class Replicas:
             me,
             runtime,
             cluster_id=cluster_id,
-            config=config,
+            metadata=metadata,
             address_of=self._address_of,
             brokers=self._brokers,
             broker_epoch=lambda: self._broker_epoch,
@@ -113,7 +110,7 @@ class Replicas:
             self._runtime.clock,
             self._runtime.spawn,
             peers,
-            self._config,
+            self._metadata,
             lambda: self._broker_epoch,
             self._address_of,
             self._fetching,
@@ -140,7 +137,7 @@ class Replicas:
 
     async def _tick(self) -> None:
         while True:
-            await asyncio.sleep(max(1, self._config().replica_lag_time_max_ms // 2) / 1000)
+            await asyncio.sleep(max(1, self._metadata.config.replica_lag_time_max_ms // 2) / 1000)
             now_ms = self.now_ms()
             for count, partition in enumerate(list(self._led)):
                 if partition.leader is not None:
@@ -149,10 +146,10 @@ class Replicas:
                     await asyncio.sleep(0)
 
     def _address_of(self, node_id: NodeId) -> Address | None:
-        broker = self._image().brokers.get(node_id)
+        broker = self._metadata.image.brokers.get(node_id)
         end = None
         if broker is not None:
-            end = broker.endpoint(self._config().inter_broker_listener_name)
+            end = broker.endpoint(self._metadata.config.inter_broker_listener_name)
         return None if end is None else Address(end.host, end.port)
 
     # What partitions need.
@@ -233,7 +230,7 @@ class Replicas:
         self._failed += not records
 
     def _settings(self, config: TopicConfig) -> ReplicationSettings:
-        broker = self._config()
+        broker = self._metadata.config
         return ReplicationSettings(
             min_insync_replicas=config.min_insync_replicas,
             replica_lag_time_max_ms=broker.replica_lag_time_max_ms,

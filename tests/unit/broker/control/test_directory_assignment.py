@@ -15,7 +15,7 @@ def test_the_controller_learns_where_replicas_lie() -> None:
         assigner = DirectoryAssigner(
             node.config.node_id,
             broker_epoch=lambda: epoch,
-            image=lambda: node.image,
+            metadata=node.metadata,
             link=node.link,
         )
         life.runtime.spawn(assigner.run(), name="directories")
@@ -52,7 +52,7 @@ def test_what_could_not_be_told_is_told_again() -> None:
         assigner = DirectoryAssigner(
             node.config.node_id,
             broker_epoch=lambda: epoch,
-            image=lambda: node.image,
+            metadata=node.metadata,
             link=node.link,
         )
         life.runtime.spawn(assigner.run(), name="directories")

@@ -12,7 +12,7 @@ GROWING = {"auto_create_partitions_enable": "true", "auto_create_partitions_max"
 
 def test_topics_are_there_when_the_call_returns() -> None:
     async def scenario(bench: Bench) -> None:
-        assert await create_on_demand(bench.broker, ["a", "b"]) == {}
+        assert await create_on_demand(bench.broker.metadata, bench.broker.link, ["a", "b"]) == {}
         assert set(bench.broker.image.topic_ids) == {"a", "b"}
         assert bench.broker.partitions.get("a", 1) is not None
 
@@ -21,7 +21,9 @@ def test_topics_are_there_when_the_call_returns() -> None:
 
 def test_many_ask_for_the_same_topic_at_once() -> None:
     async def scenario(bench: Bench) -> None:
-        asked = [create_on_demand(bench.broker, ["a"]) for _ in range(10)]
+        asked = [
+            create_on_demand(bench.broker.metadata, bench.broker.link, ["a"]) for _ in range(10)
+        ]
         assert await asyncio.gather(*asked) == [{}] * 10
         assert list(bench.broker.image.topic_ids) == ["a"]
 
@@ -31,10 +33,10 @@ def test_many_ask_for_the_same_topic_at_once() -> None:
 def test_refusals_name_their_topic() -> None:
     async def scenario(bench: Bench) -> None:
         await bench.create_topic("a.b")
-        refused = await create_on_demand(bench.broker, ["a_b", "fine"])
+        refused = await create_on_demand(bench.broker.metadata, bench.broker.link, ["a_b", "fine"])
         assert refused == {"a_b": ErrorCode.invalid_topic_exception}
         bench.controller.down = True
-        refused = await create_on_demand(bench.broker, ["later"])
+        refused = await create_on_demand(bench.broker.metadata, bench.broker.link, ["later"])
         assert refused == {"later": ErrorCode.leader_not_available}
 
     run(scenario)
@@ -42,15 +44,17 @@ def test_refusals_name_their_topic() -> None:
 
 def test_topics_grow_one_way_up_to_their_limit() -> None:
     async def scenario(bench: Bench) -> None:
-        await create_on_demand(bench.broker, ["a"])
-        await grow_on_demand(bench.broker, "a", 2)
+        await create_on_demand(bench.broker.metadata, bench.broker.link, ["a"])
+        await grow_on_demand(bench.broker.metadata, bench.broker.link, "a", 2)
         assert bench.broker.partitions.get("a", 2) is not None
-        await grow_on_demand(bench.broker, "a", 1)
+        await grow_on_demand(bench.broker.metadata, bench.broker.link, "a", 1)
         assert bench.broker.partitions.get("a", 3) is None
-        await asyncio.gather(*(grow_on_demand(bench.broker, "a", n) for n in (4, 3, 4)))
+        await asyncio.gather(
+            *(grow_on_demand(bench.broker.metadata, bench.broker.link, "a", n) for n in (4, 3, 4))
+        )
         assert len(bench.broker.image.topics[bench.topic_id("a")].partitions) == 5
         with pytest.raises(Refused, match="5"):
-            await grow_on_demand(bench.broker, "a", 5)
+            await grow_on_demand(bench.broker.metadata, bench.broker.link, "a", 5)
 
     run(scenario, **GROWING)  # type: ignore[arg-type]
 
@@ -59,7 +63,7 @@ def test_topics_made_by_an_administrator_do_not_grow() -> None:
     async def scenario(bench: Bench) -> None:
         await bench.create_topic("made")
         with pytest.raises(Refused) as refusal:
-            await grow_on_demand(bench.broker, "made", 1)
+            await grow_on_demand(bench.broker.metadata, bench.broker.link, "made", 1)
         assert refusal.value.code == ErrorCode.unknown_topic_or_partition
 
     run(scenario, **GROWING)  # type: ignore[arg-type]

@@ -7,6 +7,7 @@ from uuid import UUID
 
 import pytest
 
+from lograft.broker.cluster_metadata import ClusterMetadata
 from lograft.broker.coordinators.marker_sender import IN_FLIGHT_MAX, MarkerSender
 from lograft.broker.errors import NotLeader, PeerLost
 from lograft.broker.links.broker_link import BrokerLink
@@ -14,7 +15,6 @@ from lograft.coordination.errors import CoordinatorNotAvailable, NotCoordinator
 from lograft.coordination.transaction import Transaction
 from lograft.coordination.transaction_shard import WriteMarkers
 from lograft.coordination.transaction_states import PrepareCommit
-from lograft.metadata.image import MetadataImage
 from lograft.model.errors import ErrorCode, LograftError
 from lograft.model.types import NO_NODE, Epoch, NodeId, TopicPartition
 from lograft.storage.errors import ProducerFenced
@@ -139,17 +139,16 @@ class World:
     def __init__(self) -> None:
         self.machine = new_machine()
         self.life = self.machine.boot()
-        self.image = MetadataImage()
+        metadata = ClusterMetadata(make_config())
+        self.image = metadata.image
         self.brokers = Brokers()
         self.coordinator = Coordinator()
-        config = make_config()
         self.logs: dict[TopicPartition, StandInPartition] = {}
         self.sender = MarkerSender(
             self.life.runtime,
             self.brokers,
             append_here=self._append,  # type: ignore[arg-type]
-            config=lambda: config,
-            image=lambda: self.image,
+            metadata=metadata,
         )
         self.sender.transactions = self.coordinator  # type: ignore[assignment]
 

@@ -6,11 +6,11 @@ from uuid import UUID
 
 import pytest
 
+from lograft.broker.cluster_metadata import ClusterMetadata
 from lograft.broker.errors import PeerLost, PeerUnreachable
 from lograft.broker.links.broker_link import BrokerLink
 from lograft.broker.logs.retention_holds import EVERYTHING, RetentionHolds
 from lograft.broker.partitions.partition import Partition
-from lograft.metadata.image import MetadataImage
 from lograft.model.errors import ErrorCode
 from lograft.model.retention_holds import hold_text
 from lograft.model.seams import Address
@@ -23,6 +23,7 @@ from lograft.wire.messages.offset_fetch import (
     OffsetFetchResponsePartitions,
     OffsetFetchResponseTopics,
 )
+from tests.unit.broker.bench import make_config
 
 NOW_MS = 1_000_000
 COORDINATOR = NodeId(2)
@@ -33,7 +34,7 @@ class StandInLink(BrokerLink):
     """Answers by group: (offset, metadata, error) by partition, an error, or no answer at all."""
 
     def __init__(self, groups: dict[str, dict[int, tuple[int, str, int]] | ErrorCode | Exception]):
-        super().__init__(NodeId(1), listener="L", image=MetadataImage)
+        super().__init__(NodeId(1), listener="L", metadata=ClusterMetadata(make_config()))
         self._groups = groups
         self.asked: list[str] = []
 

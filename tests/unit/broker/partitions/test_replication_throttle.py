@@ -1,6 +1,7 @@
 from typing import cast
 from uuid import UUID
 
+from lograft.broker.cluster_metadata import ClusterMetadata
 from lograft.broker.partitions.partition import Partition, PartitionHost
 from lograft.broker.partitions.replication_throttle import (
     LEADER_RATE,
@@ -20,7 +21,7 @@ def throttle(**rates: str) -> ReplicationThrottle:
         default={LEADER_RATE: rates["default"]} if "default" in rates else {},
         broker={LEADER_RATE: rates["broker"]} if "broker" in rates else {},
     )
-    return ReplicationThrottle(LEADER_RATE, lambda: config)
+    return ReplicationThrottle(LEADER_RATE, ClusterMetadata(config))
 
 
 def test_without_a_rate_nothing_is_held_back() -> None:
@@ -58,7 +59,7 @@ def test_the_settings_of_the_window_say_how_long_bytes_count() -> None:
         default={LEADER_RATE: "1000"},
         broker={},
     )
-    short = ReplicationThrottle(LEADER_RATE, lambda: config)
+    short = ReplicationThrottle(LEADER_RATE, ClusterMetadata(config))
     short.record(10**9, now_ms=0)
     assert short.is_exceeded(now_ms=4_000)
     assert not short.is_exceeded(now_ms=4_001)

@@ -6,6 +6,7 @@ from typing import Any, cast
 from uuid import UUID
 
 from lograft.api.errors import code_of
+from lograft.broker.cluster_metadata import ClusterMetadata
 from lograft.broker.control.controller import Controller
 from lograft.broker.control.registration import BrokerRegistration
 from lograft.broker.links.controller_link import ControllerLink
@@ -71,23 +72,21 @@ class ControlNode:
         self.runtime = life.runtime
         self.config = config
         self.loaded = loaded
-        self.image = MetadataImage()
+        self.metadata = ClusterMetadata(config)
+        self.image = self.metadata.image
         self.batches: list[tuple[Offset, Epoch, int]] = []
         self.driver = RaftDriver(life.runtime, loaded, config, cluster_id="c")
         self.driver.add_listener(self._on_committed)
         self.controller = Controller(
             life.runtime,
             self.driver,
-            config,
+            self.metadata,
             cluster_id="c",
-            committed=lambda: self.image,
             bootstrap=loaded.bootstrap,
         )
         peers = Peers(life.runtime, client_id="test")
         self.link = ControllerLink(life.runtime, self.driver, peers, call_here=self.call_here)
-        self.snapshotter = Snapshotter(
-            life.runtime, self.driver, config, committed=lambda: self.image
-        )
+        self.snapshotter = Snapshotter(life.runtime, self.driver, self.metadata)
         self.driver.add_listener(self.snapshotter.on_committed)
 
     def _on_committed(self, offset: Offset, epoch: Epoch, records: Any) -> None:

@@ -12,6 +12,7 @@ from typing import Any, TypeVar, cast
 
 from lograft.api.router import Router
 from lograft.broker.broker import Broker
+from lograft.broker.cluster_metadata import ClusterMetadata
 from lograft.broker.errors import ControllerUnreachable
 from lograft.broker.links.controller_link import ControllerLink
 from lograft.broker.links.peers import Peers
@@ -134,7 +135,7 @@ class Node:
         self.peers = Peers(runtime, client_id=f"node{node_id}")
         self.broker = Broker(
             runtime,
-            self.config,
+            ClusterMetadata(self.config),
             cluster_id=CLUSTER_ID,
             directory_ids={path: directory_id(f"{node_id}{path}") for path in self.config.log_dirs},
             controller=cast(Any, controller),
@@ -191,7 +192,7 @@ class Node:
     def _learn(self) -> None:
         offset, records = self.controller.log[self._seen]
         self._seen += 1
-        self.broker.on_committed(offset, Epoch(1), records)
+        self.broker.metadata.on_committed(offset, Epoch(1), records)
 
     async def _follow(self) -> None:
         while True:

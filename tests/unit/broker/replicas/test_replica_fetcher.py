@@ -7,6 +7,7 @@ from uuid import UUID
 
 import pytest
 
+from lograft.broker.cluster_metadata import ClusterMetadata
 from lograft.broker.errors import PeerLost
 from lograft.broker.links.peers import Peers
 from lograft.broker.partitions.replication_throttle import FOLLOWER_RATE, ReplicationThrottle
@@ -121,7 +122,7 @@ class Bench:
     def __init__(self, tasks: asyncio.TaskGroup) -> None:
         self.peers, self.clock = FakePeers(), FakeClock()
         self.gone: list[NodeId] = []
-        config = make_config()
+        metadata = ClusterMetadata(make_config())
         self.fetcher = ReplicaFetcher(
             NodeId(2),
             Surroundings(
@@ -129,10 +130,10 @@ class Bench:
                 self.clock,
                 lambda work, *, name: tasks.create_task(work, name=name),
                 cast(Peers, self.peers),
-                lambda: config,
+                metadata,
                 lambda: BrokerEpoch(5),
                 lambda _: Address("n2", 9092),
-                ReplicationThrottle(FOLLOWER_RATE, lambda: config),
+                ReplicationThrottle(FOLLOWER_RATE, metadata),
                 self.gone.append,
                 Doubts(self.clock),
             ),

@@ -1,0 +1,175 @@
+"""The owner of the metadata image, and of the configuration that follows from it.
+
+The metadata log reports committed batches and snapshots here (`on_committed`, `on_snapshot`). Each
+one changes the image, then the configuration if dynamic settings of this node are among the
+changes, and then the listeners run with the difference, in the order in which they were added.
+Whoever waits for a condition of the image (`wait_image`) goes on last.
+
+Invariants: the image changes by committed records only; `config` is the static configuration with
+every dynamic value that this node can apply, and `skipped_values` are the others.
+"""
+
+import asyncio
+import logging
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import Final, NamedTuple
+
+from lograft.broker.quorum.snapshots import Snapshot
+from lograft.metadata.delta import MetadataDelta
+from lograft.metadata.image import MetadataImage
+from lograft.metadata.image_difference import difference
+from lograft.metadata.types import ResourceType
+from lograft.model.settings.broker import BrokerConfig, keys_of
+from lograft.model.settings.dynamic import (
+    CHANGE_CHECKS,
+    ChangeCheck,
+    FileCheck,
+    ResolvedConfig,
+    SkippedValue,
+    check_change,
+    resolve_dynamic,
+)
+from lograft.model.settings.effects import NO_EFFECT_WARNING, find_without_effect
+from lograft.model.settings.keys import ConfigSource
+from lograft.model.settings.topic import TopicConfig, resolve_topic_config
+from lograft.model.types import Epoch, Offset
+from lograft.wire.message import Message
+
+LOGGER: Final = logging.getLogger(__name__)
+
+
+class ImageWait(NamedTuple):
+    is_met: Callable[[MetadataImage], bool]
+    future: "asyncio.Future[None]"
+
+
+class ClusterMetadata:
+    def __init__(self, config: BrokerConfig) -> None:
+        self.image = MetadataImage()
+        #: The settings of the file, without the dynamic ones.
+        self.static_config = config
+        self.config = config
+        #: Stored dynamic values that this node cannot apply.
+        self.skipped_values: tuple[SkippedValue, ...] = ()
+        #: Each may reject a change of dynamic settings before it is stored.
+        self.change_checks: list[ChangeCheck] = list(CHANGE_CHECKS)
+        self.file_checks: list[FileCheck] = []
+        #: Each returns the reasons why settings in force could not be applied.
+        self.apply_failures: list[Callable[[], Iterable[str]]] = []
+        #: Called with the config before and after, whenever dynamic settings were written: also
+        #: with equal ones, since a file that a setting names may have changed.
+        self.on_config_changed: list[Callable[[BrokerConfig, BrokerConfig], None]] = []
+        self.on_changed: list[Callable[[MetadataDelta], None]] = []
+        self._waits: list[ImageWait] = []
+        #: A broker begins when the image has its registration: what was stored before may have
+        #: been replaced. A controller has no such moment.
+        self._follows_config = not config.is_broker
+
+    # ── the image ────────────────────────────────────────────────────────────────────────────
+
+    def on_committed(self, offset: Offset, epoch: Epoch, records: Sequence[Message]) -> None:
+        self._change(self.image.apply(records, offset=offset, epoch=epoch))
+
+    def on_snapshot(self, snapshot: Snapshot) -> None:
+        """Replaces all batches up to the end of the snapshot."""
+        before, self.image = self.image, MetadataImage()
+        last = Offset(snapshot.id.end_offset - 1)
+        self.image.apply(snapshot.records, offset=last, epoch=snapshot.id.epoch)
+        self._change(difference(before, self.image))
+
+    def _change(self, delta: MetadataDelta) -> None:
+        if self._follows_config and any(
+            resource.type == ResourceType.broker
+            and resource.name in ("", str(self.static_config.node_id))
+            for resource in delta.configs
+        ):
+            self.follow_config()
+        for listener in self.on_changed:
+            listener(delta)
+        if self._waits:
+            self._waits = [wait for wait in self._waits if not self._is_over(wait)]
+
+    def _is_over(self, wait: ImageWait) -> bool:
+        if not wait.future.done() and wait.is_met(self.image):
+            wait.future.set_result(None)
+        return wait.future.done()
+
+    async def wait_image(
+        self, is_met: Callable[[MetadataImage], bool], *, timeout_ms: int | None = None
+    ) -> None:
+        """Returns when the image meets the condition or the time is up: check again to know."""
+        if is_met(self.image):
+            return
+        wait = ImageWait(is_met, asyncio.get_running_loop().create_future())
+        self._waits.append(wait)
+        try:
+            async with asyncio.timeout(None if timeout_ms is None else timeout_ms / 1000):
+                await wait.future
+        except TimeoutError:
+            pass
+        finally:
+            wait.future.cancel()
+
+    # ── settings ─────────────────────────────────────────────────────────────────────────────
+
+    def topic_config(self, topic: str) -> TopicConfig:
+        overrides = self.image.config_of(ResourceType.topic, topic)
+        return resolve_topic_config(overrides, self.config)
+
+    def check_dynamic_change(
+        self, values: Mapping[str, str], *, named: Iterable[str], whole_cluster: bool
+    ) -> None:
+        """Raises InvalidInput unless this node can apply dynamic values: all those of one broker,
+        or of the whole cluster, after a request that names some of them."""
+        source = ConfigSource.DYNAMIC_BROKER
+        default, broker = self._dynamic_values()
+        if whole_cluster:
+            source, default = ConfigSource.DYNAMIC_DEFAULT_BROKER, values
+        else:
+            broker = values
+        check_change(
+            self.static_config,
+            ResolvedConfig(self.config, self.skipped_values),
+            default=default,
+            broker=broker,
+            named=[(source, name) for name in named],
+            checks=self.change_checks,
+            file_checks=self.file_checks,
+        )
+
+    def _dynamic_values(self) -> tuple[Mapping[str, str], Mapping[str, str]]:
+        """Those stored for all brokers, and for this one."""
+        return (
+            self.image.config_of(ResourceType.broker, ""),
+            self.image.config_of(ResourceType.broker, str(self.static_config.node_id)),
+        )
+
+    def follow_config(self) -> None:
+        """Applies the stored dynamic settings, and every change from now on."""
+        self._follows_config = True
+        before = self.config
+        default, broker = self._dynamic_values()
+        resolved = resolve_dynamic(self.static_config, default=default, broker=broker)
+        for value in resolved.skipped:
+            if value not in self.skipped_values:
+                LOGGER.error(
+                    "skipping the %s value of %s, which this node cannot apply: %s",
+                    "cluster-wide"
+                    if value.source is ConfigSource.DYNAMIC_DEFAULT_BROKER
+                    else "per-broker",
+                    value.name,
+                    value.reason,
+                )
+        self.config, self.skipped_values = resolved
+        self._warn_of_settings_without_effect(before)
+        for follow in self.on_config_changed:
+            follow(before, self.config)
+
+    def _warn_of_settings_without_effect(self, before: BrokerConfig) -> None:
+        """Of the dynamic values that are new since `before`."""
+        known = {**before.dynamic_default, **before.dynamic_broker}
+        values = {**self.config.dynamic_default, **self.config.dynamic_broker}
+        changed = {name: text for name, text in values.items() if known.get(name) != text}
+        ignored = find_without_effect(keys_of(changed), changed)
+        if ignored:
+            LOGGER.warning(NO_EFFECT_WARNING, ", ".join(ignored))
