@@ -128,9 +128,11 @@ async def _begin(
     consumer: Consumer, places: Sequence[TopicPartition], options: ConsumeOptions
 ) -> dict[TopicPartition, int]:
     found: dict[TopicPartition, int] = {}
-    if options.start is None and consumer.settings.group_id is not None:
+    if consumer.settings.group_id is not None:
+        # Also raises if the group may not read: a topic without records is not fetched from.
         stands = await consumer.committed(places)
-        found = {place: one.offset for place, one in stands.items() if one is not None}
+        if options.start is None:
+            found = {place: one.offset for place, one in stands.items() if one is not None}
     rest = [place for place in places if place not in found]
     start = options.start or ("end" if options.follow else "beginning")
     return found | await starts_of(consumer, rest, start, SystemClock().wall_ms())

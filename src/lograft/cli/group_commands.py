@@ -26,7 +26,8 @@ def list_(
         list[str] | None, typer.Option(metavar="STATE", help="Only in this state: Stable, Empty …")
     ] = None,
     type_: Annotated[
-        list[str] | None, typer.Option("--type", metavar="TYPE", help="classic or consumer.")
+        list[str] | None,
+        typer.Option("--type", metavar="TYPE", help="classic, consumer, share or streams."),
     ] = None,
     json: Json = False,
 ) -> None:

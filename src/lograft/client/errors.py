@@ -510,7 +510,8 @@ STALE_METADATA: Final = frozenset(
 _MEANINGS: Final = {
     ErrorCode.unknown_topic_or_partition: "there is no such topic or partition",
     ErrorCode.unknown_topic_id: "there is no topic of this id",
-    ErrorCode.group_id_not_found: "there is no such group",
+    ErrorCode.group_id_not_found: "there is no such group, or it is of another type"
+    " (`lograft groups list` shows the types)",
     ErrorCode.non_empty_group: "the group has members: stop them first",
     ErrorCode.group_subscribed_to_topic: "the group reads the topic: stop its members first",
     ErrorCode.transactional_id_not_found: "there is no such transactional id",

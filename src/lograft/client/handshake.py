@@ -71,9 +71,10 @@ async def _learn_versions(link: Link, settings: ClientSettings) -> None:
     link.versions = {
         one.api_key: VersionRange(one.min_version, one.max_version) for one in answer.api_keys
     }
-    link.is_lograft = answer.is_lograft
     link.features = {one.name: one.max_version_level for one in answer.finalized_features}
-    link.is_lograft = any(one.name.startswith(_OWN_FEATURES) for one in answer.supported_features)
+    link.is_lograft = answer.is_lograft or any(
+        one.name.startswith(_OWN_FEATURES) for one in answer.supported_features
+    )
 
 
 async def _ask_versions(

@@ -42,11 +42,9 @@ class Link:
         self.client_id = client_id
         self._number = 0
         self.versions: Mapping[int, VersionRange] = {}
-        #: Whether the broker understands the fields that only Lograft has.
-        self.is_lograft = False
         #: Finalised features of the cluster, by name: the levels that all of its nodes follow.
         self.features: Mapping[str, int] = {}
-        #: Whether the broker is a Lograft broker: it has features that Apache Kafka does not have.
+        #: Whether the node is Lograft's: it understands the fields that only Lograft has.
         self.is_lograft = False
         #: Until when the broker has asked us to be silent, by the monotonic clock.
         self.throttled_until_ms = 0

@@ -12,16 +12,20 @@ from lograft.cli.kafka.tools import Parser, settings_of
 from lograft.client.admin import (
     Admin,
     GroupDescription,
+    GroupListing,
     OffsetMove,
     Target,
     TopicPartition,
 )
 from lograft.client.administering.groups import DEAD
 from lograft.client.errors import ClientError, GroupNotEmpty, SomeFailed
+from lograft.client.group_types import CONSUMER_TYPES
 from lograft.model.errors import InvalidInput
 from lograft.runtime.clock import SystemClock
 
 WIDTH: Final = 15
+#: "": offsets were committed, but no member ever joined.
+CONSUMER_PROTOCOLS: Final = frozenset(("", "consumer"))
 INACTIVE: Final = frozenset(("Empty", DEAD))
 _TARGETS: Final = (
     "to_earliest",
@@ -80,15 +84,27 @@ def run(arguments: Sequence[str]) -> int:
 
 async def _groups(admin: Admin, given: argparse.Namespace) -> list[str]:
     if given.all_groups:
-        return [one.group for one in await admin.list_groups()]
+        return [one.group for one in await _consumer_groups(admin)]
     return list(given.group)
+
+
+async def _consumer_groups(
+    admin: Admin, states: Sequence[str] = (), types: Sequence[str] = ()
+) -> list[GroupListing]:
+    """As Java's tool lists them: without the share and streams groups, and without those that
+    Kafka Connect and other programs form."""
+    found = await admin.list_groups(states=states, types=types or CONSUMER_TYPES)
+    return [group for group in found if group.protocol_type in CONSUMER_PROTOCOLS]
 
 
 # ── list and describe ────────────────────────────────────────────────────────────────────────
 
 
 async def _list(admin: Admin, given: argparse.Namespace) -> None:
-    found = await admin.list_groups(states=_words(given.state), types=_words(given.type))
+    types = _words(given.type)
+    if not {one.lower() for one in types} <= set(CONSUMER_TYPES):
+        raise InvalidInput(f"Invalid types list '{given.type}'. Valid types are: Classic, Consumer")
+    found = await _consumer_groups(admin, _words(given.state), types)
     if given.state is None and given.type is None:
         for one in found:
             print(one.group)
@@ -117,7 +133,7 @@ async def _describe(admin: Admin, given: argparse.Namespace) -> None:
     addresses = {one.id: one.address for one in (await admin.describe_cluster()).brokers}
     for name in names:
         group = described[name]
-        if group.state == DEAD:
+        if group.state == DEAD or not group.has_consumers:
             raise InvalidInput(f"Consumer group '{name}' does not exist.")
         if not group.members:
             print(f"\nConsumer group '{name}' has no active members.")

@@ -76,6 +76,11 @@ class GroupResetsPart(GroupOffsetsPart):
         """
         stands = await self.list_group_offsets(group)
         description = (await self.describe_groups([group]))[group]
+        if not description.has_consumers:
+            raise WrongUse(
+                f"group {group} is a {description.type} group: only offsets of classic and consumer"
+                " groups can be reset"
+            )
         if scope:
             places = await self._chosen(scope)
         else:

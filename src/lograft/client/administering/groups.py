@@ -2,6 +2,7 @@
 
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from struct import Struct
 from typing import Final
 
@@ -9,6 +10,7 @@ from lograft.client.administering.part import AdminPart
 from lograft.client.administering.partitions import failure
 from lograft.client.arguments import several
 from lograft.client.errors import ClientError, UnsupportedByBroker, broker_error, raise_for
+from lograft.client.group_types import CLASSIC, CONSUMER, CONSUMER_TYPES, find_other_types
 from lograft.client.network import Node
 from lograft.model.errors import ErrorCode
 from lograft.model.types import TopicPartition
@@ -33,8 +35,6 @@ from lograft.wire.messages.leave_group import (
 from lograft.wire.messages.list_groups import ListGroupsRequest, ListGroupsResponse
 from lograft.wire.records.consumer_protocol_assignment import ConsumerProtocolAssignment
 
-CLASSIC: Final = "classic"
-CONSUMER: Final = "consumer"
 DEAD: Final = "Dead"
 _ASSIGNMENT_VERSION: Final = Struct(">h")
 _ASSIGNMENT_VERSION_MAX: Final = 3
@@ -86,6 +86,11 @@ class GroupDescription:
     target_epoch: int = -1
 
     @property
+    def has_consumers(self) -> bool:
+        """Whether it is of a type that consumers join. Of other types the members are not known."""
+        return self.type in CONSUMER_TYPES
+
+    @property
     def readers(self) -> dict[TopicPartition, MemberDescription]:
         """Who has each partition now."""
         return {
@@ -131,7 +136,8 @@ class GroupsPart(AdminPart):
         ]
 
     async def describe_groups(self, groups: Iterable[str]) -> dict[str, GroupDescription]:
-        """Members and what they have, of either protocol. A group that nobody knows is Dead.
+        """Members and what they have, of either protocol. A group that nobody knows is Dead. Of a
+        share or streams group only the type and the state are told.
 
         group = (await admin.describe_groups(["billing"]))["billing"]
         print(group.state, [member.client for member in group.members])
@@ -153,6 +159,9 @@ class GroupsPart(AdminPart):
                     node, DescribeGroupsRequest(groups=rest), DescribeGroupsResponse
                 )
                 found.update((one.group_id, _classic_group(one, node)) for one in answer.groups)
+                missing = [one.group_id for one in answer.groups if one.group_state in ("", DEAD)]
+                if missing:
+                    found.update(await self._other_types(node, missing))
             return found
 
         return await self._calls.all_of(groups, self._calls.group_coordinators, ask)
@@ -167,6 +176,17 @@ class GroupsPart(AdminPart):
         except UnsupportedByBroker:
             return []
         return answer.groups
+
+    async def _other_types(self, node: int, names: Sequence[str]) -> dict[str, GroupDescription]:
+        """Of these groups, those that DescribeGroups does not know because of their type."""
+        others = await find_other_types(partial(self._calls.ask, node))
+        return {
+            name: GroupDescription(
+                name, others[name].group_type.lower(), others[name].group_state, "", node
+            )
+            for name in names
+            if name in others
+        }
 
     async def delete_groups(self, groups: Iterable[str]) -> None:
         """Deletes groups without members, with all that they have committed.
@@ -301,5 +321,8 @@ def _undeleted(group: str, code: int) -> ClientError | None:
         f" {group}` shows who they are)",
         ErrorCode.group_id_not_found: "there is no such group (`lograft groups list` shows those"
         " there are)",
+        # Every version of DeleteGroups can delete groups of consumers.
+        ErrorCode.unsupported_version: "the server cannot delete groups of its type (`lograft"
+        " groups list` shows the type); only Apache Kafka deletes share and streams groups",
     }
     return failure(code, f"group {group!r}", advice.get(ErrorCode(code)) if code else None)

@@ -9,6 +9,7 @@ from lograft.client.consuming.settings import ConsumerSettings
 from lograft.client.coordinators import Coordinator
 from lograft.client.core import ClientCore
 from lograft.client.errors import BrokerError, RebalanceInProgress, broker_error
+from lograft.client.group_types import find_other_types, other_type_error
 from lograft.client.retries import persist
 from lograft.client.types import OffsetAndMetadata, TopicPartition
 from lograft.model.errors import ErrorCode
@@ -27,6 +28,8 @@ _ATTEMPTS_FOR_MISSING: Final = 4
 #: What a code means here; the responses have no room for a sentence.
 REASONS: Final[Mapping[int, str]] = {
     ErrorCode.policy_violation: "another group reads it point to point (subscription.mode=ptp)",
+    ErrorCode.group_id_not_found: "the group does not exist any more, or it is not a group of"
+    " consumers (`lograft groups list` shows its type)",
 }
 
 
@@ -53,6 +56,8 @@ class Commits:
         self._identity = identity
         #: Commits are made in the order in which they were asked for.
         self._turn = asyncio.Lock()
+        #: Whether the group is known to be one that consumers can use.
+        self._is_type_checked = False
 
     async def commit(
         self,
@@ -106,6 +111,18 @@ class Commits:
         Apache Kafka has no such rule and is not asked."""
         if (await self._core.network.any_link()).is_lograft:
             await self.committed_once(partitions)
+
+    async def _check_type(self) -> None:
+        """OffsetFetch answers for groups of every type, as in Kafka, but Lograft rejects the commit
+        that follows. Apache Kafka serves all types and is not asked."""
+        if self._is_type_checked:
+            return
+        coordinator = self._coordinator
+        if (await coordinator.link()).is_lograft:
+            other = (await find_other_types(coordinator.ask)).get(coordinator.key)
+            if other is not None:
+                raise other_type_error(coordinator.key, other.group_type)
+        self._is_type_checked = True
 
     def _what(self, act: str) -> str:
         return f"{act} of group {self._coordinator.key!r}"
@@ -181,8 +198,12 @@ class Commits:
     async def committed_once(
         self, partitions: set[TopicPartition]
     ) -> dict[TopicPartition, OffsetAndMetadata]:
+        """Raises ClientError if the group is of a type that consumers cannot use. Members of a
+        group learn this when they join it."""
         if not partitions:
             return {}
+        if self._identity() == Identity():
+            await self._check_type()
         by_topic: dict[str, list[int]] = {}
         for name, partition in sorted(partitions):
             by_topic.setdefault(name, []).append(partition)

@@ -18,6 +18,7 @@ from lograft.client.consuming.settings import ConsumerSettings
 from lograft.client.coordinators import JOIN_LANE, Coordinator
 from lograft.client.core import ClientCore
 from lograft.client.errors import ClientError, TimedOut
+from lograft.client.group_types import explain_other_type, find_other_types
 from lograft.client.types import TopicPartition
 from lograft.model.errors import ErrorCode
 from lograft.wire.messages.join_group import (
@@ -98,6 +99,8 @@ class Joining:
             raise Forgotten(answer.member_id)
         if code in _FORGOTTEN:
             raise Forgotten
+        if code == ErrorCode.inconsistent_group_protocol:
+            self._coordinator.raise_for(code, what, await self._explain_inconsistency())
         self._coordinator.raise_for(code, what, _REASONS.get(code))
         self._decided_on = None
         assignments: list[SyncGroupRequestAssignment] = []
@@ -128,6 +131,15 @@ class Joining:
         except MemberUnreadable as error:
             raise ClientError(f"{what}: its leader's assignment cannot be read: {error}") from None
         return Joined(answer.member_id, answer.generation_id, partitions)
+
+    async def _explain_inconsistency(self) -> str:
+        """Another type of group is one cause, different assignors are the other."""
+        coordinator = self._coordinator
+        other = (await find_other_types(coordinator.ask)).get(coordinator.key)
+        if other is None:
+            return _REASONS[ErrorCode.inconsistent_group_protocol]
+        is_lograft = (await coordinator.link()).is_lograft
+        return explain_other_type(other.group_type, is_lograft=is_lograft)
 
     async def _ask_to_join(self, assignors: list[str], reason: str) -> JoinGroupResponse:
         settings = self._settings

@@ -1,0 +1,71 @@
+"""Types of groups: consumers use classic and consumer groups only. A share group or a streams group
+takes its id too, and a server that keeps such a group rejects consumers under that id with codes
+that say nothing about the type; ListGroups does.
+"""
+
+from typing import Final, Protocol, TypeVar
+
+from lograft.client.errors import (
+    BrokerError,
+    NotAuthorized,
+    UnsupportedByBroker,
+    broker_error,
+    raise_for,
+)
+from lograft.model.errors import ErrorCode
+from lograft.wire.message import Message
+from lograft.wire.messages.list_groups import ListedGroup, ListGroupsRequest, ListGroupsResponse
+
+R = TypeVar("R", bound=Message)
+
+CLASSIC: Final = "classic"
+CONSUMER: Final = "consumer"
+#: Types of groups that consumers join and commit to.
+CONSUMER_TYPES: Final = (CLASSIC, CONSUMER)
+#: The other types of Apache Kafka 4.3.
+_OTHER_TYPES: Final = ("share", "streams")
+#: Since this version of ListGroups a group has a type.
+_TYPES_SINCE: Final = 5
+
+
+class Ask(Protocol):
+    """Sends a request to the coordinator of the group."""
+
+    async def __call__(self, request: Message, answer: type[R], *, at_least: int) -> R: ...
+
+
+async def find_other_types(ask: Ask) -> dict[str, ListedGroup]:
+    """The groups of a broker that consumers cannot use. Empty if the broker has no types, or does
+    not let us list groups."""
+    try:
+        answer = await ask(
+            ListGroupsRequest(types_filter=list(_OTHER_TYPES)),
+            ListGroupsResponse,
+            at_least=_TYPES_SINCE,
+        )
+        raise_for(answer.error_code, "the types of groups")
+    except (UnsupportedByBroker, NotAuthorized):
+        return {}
+    return {
+        group.group_id: group
+        for group in answer.groups
+        if group.group_type.lower() not in CONSUMER_TYPES
+    }
+
+
+def explain_other_type(group_type: str, *, is_lograft: bool) -> str:
+    if is_lograft:
+        return (
+            f"it is a {group_type.lower()} group, which this release does not serve: use another"
+            " group id"
+        )
+    return f"it is a {group_type.lower()} group, not a group of consumers: use another group id"
+
+
+def other_type_error(group: str, group_type: str) -> BrokerError:
+    """With the code that a commit to such a group gets."""
+    return broker_error(
+        ErrorCode.group_id_not_found,
+        f"group {group!r}",
+        explain_other_type(group_type, is_lograft=True),
+    )

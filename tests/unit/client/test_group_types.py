@@ -1,0 +1,204 @@
+"""Ids of share and streams groups, which consumers cannot use: every client and command says so."""
+
+import sys
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+import pytest
+
+from lograft.cli.main import main
+from lograft.client.blocking import Admin, Consumer, Producer
+from lograft.client.errors import BrokerError, ClientError, WrongUse
+from lograft.client.group_types import explain_other_type
+from lograft.client.types import TopicPartition
+from lograft.coordination.types import Outcome, Record
+from lograft.node import Node
+from lograft.testing import Cluster
+from lograft.wire.messages.list_groups import ListGroupsResponse
+from tests.unit.coordination.test_unserved_groups import share_records, streams_records
+
+FULL = TopicPartition("full", 0)
+UNSERVED = "it is a {} group, which this release does not serve: use another group id"
+
+
+@dataclass
+class Shown:
+    code: int
+    out: str
+    err: str
+
+
+class Commands:
+    """The command line, in this process, against a cluster that keeps groups of every type."""
+
+    def __init__(self, cluster: Cluster, capsys: pytest.CaptureFixture[str]) -> None:
+        self.cluster = cluster
+        self.servers = cluster.bootstrap_servers
+        self._capsys = capsys
+
+    def __call__(self, *arguments: str) -> Shown:
+        argv, sys.argv = sys.argv, ["lograft", *arguments, "--bootstrap-server", self.servers]
+        try:
+            with pytest.raises(SystemExit) as ended:
+                main()
+        finally:
+            sys.argv = argv
+        shown = self._capsys.readouterr()
+        code = ended.value.code
+        return Shown(code if isinstance(code, int) else 0, shown.out, shown.err)
+
+
+@pytest.fixture(scope="module")
+def cluster() -> Iterator[Cluster]:
+    with Cluster(nodes=1) as cluster:
+        cluster.create_topic("full")
+        cluster.create_topic("empty")
+        servers = cluster.bootstrap_servers
+        with Producer(bootstrap_servers=servers) as producer:
+            producer.send("full", b"one")
+        with Admin(bootstrap_servers=servers) as admin:
+            admin.alter_group_offsets("mine", {FULL: 0})
+            admin.alter_group_offsets("streams", {FULL: 0})
+        keep(cluster, "share", share_records("share", "m"))
+        keep(cluster, "share-empty", share_records("share-empty"))
+        keep(cluster, "streams", streams_records("streams", "m"))
+        yield cluster
+
+
+def keep(cluster: Cluster, group_id: str, records: list[Record]) -> None:
+    """Writes what Kafka wrote."""
+
+    def write(node: Node) -> None:
+        node.broker.groups.ask_now(
+            group_id,
+            lambda _, ticket, __: Outcome(
+                records=records, replies=[(ticket, ListGroupsResponse())]
+            ),
+        )
+
+    cluster.ask(1, write)
+
+
+@pytest.fixture
+def lograft(cluster: Cluster, capsys: pytest.CaptureFixture[str]) -> Commands:
+    return Commands(cluster, capsys)
+
+
+@pytest.mark.parametrize("group", ["share", "share-empty", "streams"])
+@pytest.mark.parametrize("topic", ["full", "empty"])
+@pytest.mark.parametrize("start", [(), ("--from", "beginning")])
+def test_consume_checks_the_group_before_it_fetches(
+    lograft: Commands, group: str, topic: str, start: tuple[str, ...]
+) -> None:
+    shown = lograft("consume", topic, "--group", group, "--max", "1", *start)
+    assert shown.out == ""
+    assert UNSERVED.format(group.removesuffix("-empty")) in shown.err
+    assert f"group '{group}'" in shown.err
+    assert shown.code != 0
+
+
+def test_consume_reads_for_a_group_of_consumers(lograft: Commands) -> None:
+    shown = lograft("consume", "full", "--group", "mine", "--max", "1")
+    assert "one" in shown.out
+    assert shown.code == 0
+
+
+@pytest.mark.parametrize("seeks", [False, True])
+def test_a_consumer_that_assigns_itself_partitions_gets_no_record(
+    cluster: Cluster, seeks: bool
+) -> None:
+    with Consumer(
+        bootstrap_servers=cluster.bootstrap_servers, group_id="share", auto_offset_reset="earliest"
+    ) as consumer:
+        consumer.assign([FULL])
+        if seeks:
+            consumer.seek(FULL, 0)
+        with pytest.raises(BrokerError, match=UNSERVED.format("share")):
+            consumer.poll(timeout_ms=10_000)
+
+
+def test_a_commit_names_the_type_as_a_cause(cluster: Cluster) -> None:
+    with (
+        Consumer(bootstrap_servers=cluster.bootstrap_servers, group_id="share") as consumer,
+        pytest.raises(BrokerError, match=r"not a group of consumers .*GROUP_ID_NOT_FOUND"),
+    ):
+        consumer.commit({FULL: 1})
+
+
+@pytest.mark.parametrize(
+    ("protocol", "reason"),
+    [
+        ("classic", UNSERVED.format("streams")),
+        ("consumer", "Group streams is not a consumer group"),
+    ],
+)
+def test_joining_names_the_type(cluster: Cluster, protocol: str, reason: str) -> None:
+    with Consumer(
+        bootstrap_servers=cluster.bootstrap_servers, group_id="streams", group_protocol=protocol
+    ) as consumer:
+        consumer.subscribe(["full"])
+        with pytest.raises(ClientError, match=reason):
+            consumer.poll(timeout_ms=10_000)
+
+
+def test_different_assignors_are_still_the_other_cause(cluster: Cluster) -> None:
+    servers = cluster.bootstrap_servers
+    with (
+        Consumer(
+            bootstrap_servers=servers, group_id="pair", partition_assignment_strategy="range"
+        ) as first,
+        Consumer(
+            bootstrap_servers=servers, group_id="pair", partition_assignment_strategy="roundrobin"
+        ) as second,
+    ):
+        first.subscribe(["full"])
+        first.poll(timeout_ms=10_000)
+        second.subscribe(["full"])
+        with pytest.raises(BrokerError, match="know none of the assignors"):
+            second.poll(timeout_ms=10_000)
+
+
+def test_groups_describe_shows_type_and_state(lograft: Commands) -> None:
+    share = lograft("groups", "describe", "share")
+    assert share.code == 0
+    assert share.out.startswith("share  share  Stable  members are not known: Lograft does not")
+    streams = lograft("groups", "describe", "streams")
+    assert streams.out.startswith("streams  streams  Assigning  members are not known")
+    assert "full-0" in streams.out
+    missing = lograft("groups", "describe", "nowhere")
+    assert "there is no group nowhere" in missing.err
+
+
+def test_groups_delete_names_the_type_as_the_cause(lograft: Commands) -> None:
+    shown = lograft("groups", "delete", "share-empty")
+    assert "older release" not in shown.err
+    assert "only Apache Kafka deletes share and streams groups" in shown.err
+
+
+def test_resets_are_not_planned(cluster: Cluster) -> None:
+    from lograft.client.admin import Target
+
+    with (
+        Admin(bootstrap_servers=cluster.bootstrap_servers) as admin,
+        pytest.raises(WrongUse, match="group streams is a streams group"),
+    ):
+        admin.plan_reset("streams", Target(earliest=True))
+
+
+def test_kafka_consumer_groups_knows_consumers_only(lograft: Commands) -> None:
+    listed = lograft("kafka-consumer-groups", "--list")
+    assert "mine" in listed.out.split()
+    assert not {"share", "share-empty", "streams"} & set(listed.out.split())
+    described = lograft("kafka-consumer-groups", "--describe", "--all-groups")
+    assert described.code == 0
+    assert "streams" not in described.out
+    typed = lograft("kafka-consumer-groups", "--list", "--type", "share")
+    assert "Invalid types list 'share'. Valid types are: Classic, Consumer" in typed.err
+    share = lograft("kafka-consumer-groups", "--describe", "--group", "share")
+    assert "Consumer group 'share' does not exist." in share.err
+
+
+def test_apache_kafka_serves_every_type() -> None:
+    assert explain_other_type("Share", is_lograft=False) == (
+        "it is a share group, not a group of consumers: use another group id"
+    )
