@@ -77,9 +77,10 @@ class BrokerMissing(ClientError):
 
     is_retriable = True
 
-    def __init__(self, broker: int, there: Iterable[int]) -> None:
+    def __init__(self, broker: int, there: Iterable[int], role: str = "broker") -> None:
+        """`role`: "controller" if controllers were looked for."""
         listed = ", ".join(map(str, sorted(there))) or "none known"
-        super().__init__(f"there is no broker {broker} in the cluster now; there are: {listed}")
+        super().__init__(f"there is no {role} {broker} in the cluster now; there are: {listed}")
         self.broker = broker
 
 

@@ -17,6 +17,7 @@ from lograft.client.errors import (
     ConnectionFailed,
     SomeFailed,
     TimedOut,
+    UnsupportedByBroker,
     broker_error,
     raise_for,
 )
@@ -225,9 +226,14 @@ class Calls:
         return dict.fromkeys(items, place)
 
     async def brokers(self, ids: Sequence[int]) -> Places[int]:
-        await self.metadata([])
+        """With bootstrap.controllers: controllers."""
+        if self._settings.asks_controllers:
+            await self._learn_controllers()
+        else:
+            await self.metadata([])
         there = self._core.network.brokers
-        return {one: one if one in there else BrokerMissing(one, there) for one in ids}
+        role = "controller" if self._settings.asks_controllers else "broker"
+        return {one: one if one in there else BrokerMissing(one, there, role) for one in ids}
 
     async def leaders(self, partitions: Sequence[TopicPartition]) -> Places[TopicPartition]:
         told = await self.metadata(sorted({one.topic for one in partitions}))
@@ -281,6 +287,13 @@ class Calls:
         return places
 
     async def _active_controller(self) -> int:
+        controller_id = await self._learn_controllers()
+        if controller_id not in self._core.network.brokers:
+            raise broker_error(ErrorCode.not_controller, "no controller is active now")
+        return controller_id
+
+    async def _learn_controllers(self) -> int:
+        """Returns the id of the active one, -1 if none is known."""
         answer = await self.ask(
             None,
             DescribeClusterRequest(endpoint_type=CONTROLLER_ENDPOINTS),
@@ -291,12 +304,15 @@ class Calls:
         self._core.network.learn(
             [Broker(one.broker_id, Address(one.host, one.port)) for one in answer.brokers]
         )
-        if answer.controller_id not in self._core.network.brokers:
-            raise broker_error(ErrorCode.not_controller, "no controller is active now")
         return answer.controller_id
 
     async def metadata(self, topics: Iterable[str | UUID] | None) -> MetadataResponse:
         """What a broker knows now; None: of all topics."""
+        if self._settings.asks_controllers:
+            raise UnsupportedByBroker(
+                "only brokers can answer this: give bootstrap.servers instead of"
+                " bootstrap.controllers"
+            )
         asked = (
             None
             if topics is None

@@ -267,7 +267,7 @@ class ConfigsPart(AdminPart):
                 for one in answer.responses
             }
 
-        await self._calls.all_of(changes, self._where(self._calls.controller), ask)
+        await self._calls.all_of(changes, self._where(self._calls.controller, alters=True), ask)
 
     async def list_config_resources(
         self, kinds: Iterable[ResourceKind] = ()
@@ -335,15 +335,22 @@ class ConfigsPart(AdminPart):
         return {int(index): mode for index, _, mode in pairs}
 
     def _where(
-        self, elsewhere: Callable[[Sequence[str]], Any]
+        self, elsewhere: Callable[[Sequence[str]], Any], *, alters: bool = False
     ) -> Callable[[Sequence[ConfigResource]], Any]:
-        """Of a single broker, that broker knows."""
+        """Each node answers for its own settings and loggers. With bootstrap.controllers, as in
+        Kafka, the active controller changes the settings of every node."""
+        asks_active = alters and self.settings.asks_controllers
+
+        def is_own(one: ConfigResource) -> bool:
+            return one.is_one_broker and not (asks_active and one.kind is ResourceKind.broker)
 
         async def locate(items: Sequence[ConfigResource]) -> Places[ConfigResource]:
-            place = (await elsewhere([""]))[""]
-            brokers = [int(one.name) for one in items if one.is_one_broker]
-            known = await self._calls.brokers(brokers) if brokers else {}
-            return {one: known[int(one.name)] if one.is_one_broker else place for one in items}
+            nodes = [int(one.name) for one in items if is_own(one)]
+            known = await self._calls.brokers(nodes) if nodes else {}
+            place = None
+            if len(nodes) < len(items):
+                place = (await elsewhere([""]))[""]
+            return {one: known[int(one.name)] if is_own(one) else place for one in items}
 
         return locate
 
