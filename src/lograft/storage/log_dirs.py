@@ -56,6 +56,9 @@ def write_atomically(disk: Disk, path: str, data: bytes, *, sync_name: bool = Tr
 
 def read_checkpoint(disk: Disk, path: str) -> dict[TopicPartition, Offset]:
     """Offsets by partition; empty if there is no such file."""
+    # Kafka leaves an empty file until it writes the first entry.
+    if disk.exists(path) and not disk.read(path):
+        return {}
     offsets = {}
     for words in _read_lines(disk, path, words=3):
         offsets[TopicPartition(words[0], int(words[1]))] = Offset(int(words[2]))

@@ -32,13 +32,23 @@ def test_checkpoints_read_as_written_in_kafkas_form() -> None:
 
 
 @pytest.mark.parametrize(
-    "text", ["", "0", "1\n0\n", "0\n2\na 0 1\n", "0\n1\na 0\n", "0\n1\na x 1\n", "zero\n0\n"]
+    "text", ["\n", "0", "1\n0\n", "0\n2\na 0 1\n", "0\n1\na 0\n", "0\n1\na x 1\n", "zero\n0\n"]
 )
 def test_damaged_checkpoints_are_named(text: str) -> None:
     disk = MemoryDisk()
     put(disk, "d/c", text)
     with pytest.raises(InvalidCheckpoint, match="d/c"):
         log_dirs.read_checkpoint(disk, "d/c")
+
+
+def test_a_checkpoint_that_kafka_left_empty_has_no_entries() -> None:
+    disk = MemoryDisk()
+    put(disk, f"d/{log_dirs.LEADER_EPOCHS}", "")
+    put(disk, "d/cleaner-offset-checkpoint", "")
+    assert log_dirs.read_checkpoint(disk, "d/cleaner-offset-checkpoint") == {}
+    # Without entries the epochs come from the batches.
+    with pytest.raises(InvalidCheckpoint):
+        log_dirs.read_epochs(disk, "d")
 
 
 @given(st.binary(max_size=60))
