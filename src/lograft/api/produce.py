@@ -14,7 +14,7 @@ from collections.abc import Coroutine
 from typing import Any, Final, NamedTuple
 
 from lograft.api.context import Api, Context
-from lograft.api.errors import code_of
+from lograft.api.produce_rejections import RecordErrorBudget, refuse
 from lograft.api.produce_transactions import verified_now, verify
 from lograft.broker.broker import Broker
 from lograft.broker.control.topic_creation import grow_on_demand
@@ -31,7 +31,6 @@ from lograft.model.types import INTERNAL_TOPICS, NO_OFFSET, Epoch, Offset
 from lograft.storage.errors import (
     InvalidRecord,
     NeedsWorker,
-    RejectedRecords,
     UnsupportedCompression,
 )
 from lograft.storage.producers import Verification
@@ -40,7 +39,6 @@ from lograft.storage.validation import AppendRules
 from lograft.wire.batches import CODEC_MASK, HEADER_SIZE, MAGIC, TRANSACTIONAL_FLAG
 from lograft.wire.compression import Codec
 from lograft.wire.messages.produce import (
-    BatchIndexAndErrorMessage,
     LeaderIdAndEpoch,
     NodeEndpoint,
     PartitionProduceData,
@@ -99,12 +97,14 @@ def handle(
     pending: list[Pending] = []
     deferred: list[Deferred] = []
     has_one_batch = len(request.topic_data) == 1 and len(request.topic_data[0].partition_data) == 1
+    budget = RecordErrorBudget()
     topics = []
     for topic in request.topic_data:
         answers = []
         for data in topic.partition_data:
             answer = PartitionProduceResponse(index=data.index, base_offset=-1)
             answers.append(answer)
+            appending = None
             try:
                 partition = _partition_of(broker, topic, data.index, version)
                 records = _checked(context, partition, data)
@@ -112,6 +112,7 @@ def handle(
                 if records[ATTRIBUTES_AT] & TRANSACTIONAL_FLAG:
                     asks_for = request.transactional_id if has_one_batch else None
                     word = verified_now(broker, version, asks_for, partition, records)
+                appending = partition
                 result = append(partition, records, now_ms, acks, verification=word)
                 _fill(answer, partition, result, acks, pending)
             except (PartitionOpening, PartitionMissing, NeedsWorker, NeedsCoordinator):
@@ -124,7 +125,7 @@ def handle(
                 deferred.append(Deferred(answer, topic, data))
             except LograftError as error:
                 failed = error
-                refuse(answer, error)
+                refuse(answer, error, partition=appending, budget=budget)
         topics.append(
             TopicProduceResponse(
                 name=topic.name, topic_id=topic.topic_id, partition_responses=answers
@@ -262,15 +263,17 @@ async def _finish(
             ready.append((answer, partition, _checked(context, partition, data)))
         except LograftError as error:
             refuse(answer, error)
+    budget = RecordErrorBudget()
     words = await verify(context, request, [(partition, data) for _, partition, data in ready])
     for (answer, partition, records), word in zip(ready, words, strict=True):
+        if isinstance(word, LograftError):
+            refuse(answer, word)
+            continue
         try:
-            if isinstance(word, LograftError):
-                raise word
             result = await _append_checked(context, partition, records, request.acks, word)
             _fill(answer, partition, result, request.acks, pending)
         except LograftError as error:
-            refuse(answer, error)
+            refuse(answer, error, partition=partition, budget=budget)
     for answer, partition, end, leader_epoch in pending:
         wait = partition.wait_committed if request.acks == ACKS_ALL else partition.wait_flushed
         timeout_ms = max(0, deadline_ms - clock.mono_ms())
@@ -322,19 +325,6 @@ async def _made(
         partition = _partition_of(broker, topic, index, version)
     await partition.wait_open(timeout_ms=max(0, deadline_ms - broker.clock.mono_ms()))
     return partition
-
-
-def refuse(answer: PartitionProduceResponse, error: LograftError) -> None:
-    answer.error_code = code_of(error)
-    answer.error_message = str(error)
-    answer.base_offset = NO_OFFSET
-    answer.log_append_time_ms = -1
-    answer.log_start_offset = NO_OFFSET
-    if isinstance(error, RejectedRecords):
-        answer.record_errors = [
-            BatchIndexAndErrorMessage(batch_index=index, batch_index_error_message=message)
-            for index, message in error.record_errors
-        ]
 
 
 def hint_leaders(broker: Broker, listener: str, version: int, response: ProduceResponse) -> None:

@@ -9,7 +9,8 @@ from collections.abc import Callable, Sequence
 from struct import Struct
 from typing import Final
 
-from lograft.api.produce import ACKS_ALL, TOPIC_IDS_SINCE, hint_leaders, refuse
+from lograft.api.produce import ACKS_ALL, TOPIC_IDS_SINCE, hint_leaders
+from lograft.api.produce_rejections import refuse
 from lograft.broker.broker import Broker
 from lograft.broker.partitions.partition import Partition
 from lograft.broker.partitions.waiting import not_within

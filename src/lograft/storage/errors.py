@@ -35,7 +35,8 @@ class RecordError(NamedTuple):
 
     #: Position of the record in its batch.
     batch_index: int
-    message: str
+    #: None: that of the batch.
+    message: str | None
 
 
 class RejectedRecords(StorageError):

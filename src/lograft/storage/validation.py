@@ -44,9 +44,9 @@ LOOKED_AT_MAX: Final = 250_000
 #: about 2 µs a record, and up to 15 ns a byte.
 LOOKED_AT_ON_LOOP_MAX: Final = 2_000
 REPACKED_ON_LOOP_BYTES_MAX: Final = 64 << 10
-#: A response names at most this many rejected records of a batch. A small compressed batch can hold
-#: millions of records, real producers send some thousands.
-RECORD_ERRORS_MAX: Final = 10_000
+#: Every rejected record of a batch is named (LOOKED_AT_MAX bounds them), but only this many have a
+#: message of their own. Clients use the message of the batch for the others.
+RECORD_MESSAGES_MAX: Final = 10_000
 #: The error message of a batch repeats at most this many of them.
 RECORD_ERRORS_SHOWN: Final = 3
 CODEC_OF_NAME: Final = {
@@ -211,8 +211,8 @@ class Rejections:
     def add(self, index: int, message: str, *, is_timestamp_error: bool = False) -> None:
         self.count += 1
         self._has_timestamp_error |= is_timestamp_error
-        if self.count <= RECORD_ERRORS_MAX:
-            self._errors.append(RecordError(index, message))
+        has_message = self.count <= RECORD_MESSAGES_MAX
+        self._errors.append(RecordError(index, message if has_message else None))
 
     def as_error(self) -> InvalidRecord | InvalidTimestamp:
         """As in Kafka, one bad timestamp makes INVALID_TIMESTAMP the error of the whole batch."""

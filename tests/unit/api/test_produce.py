@@ -421,3 +421,43 @@ def test_a_response_names_the_rejected_records(version: int) -> None:
             assert bool(refused.error_message) == (version >= 8)
 
     run(scenario)
+
+
+@pytest.mark.parametrize("version", VERSIONS)
+@pytest.mark.parametrize("count", [1, LOOKED_AT_ON_LOOP_MAX + 1])
+def test_rejected_batches_get_the_log_start(version: int, count: int) -> None:
+    """From the general path, the fast path and the worker, as Kafka does."""
+
+    async def scenario(bench: Bench) -> None:
+        (partition,) = await bench.create_topic("a", cleanup_policy="compact,delete")
+        for _ in range(2):
+            await produce(bench, "a", big_batch(2, b"k"), version=version)
+            partition.advance_log_start(Offset(1))
+            (refused,) = await produce(bench, "a", big_batch(count, None), version=version)
+            assert refused.error_code == ErrorCode.invalid_record
+            assert refused.base_offset == -1
+            assert refused.log_start_offset == (1 if version >= 5 else -1)
+            stale = big_batch(1, b"k", producer_id=7, producer_epoch=0, base_sequence=4)
+            await produce(
+                bench, "a", big_batch(1, b"k", producer_id=7, producer_epoch=0, base_sequence=0)
+            )
+            (stale_answer,) = await produce(bench, "a", stale, version=version)
+            assert stale_answer.error_code == ErrorCode.out_of_order_sequence_number
+            assert stale_answer.log_start_offset == (1 if version >= 5 else -1)
+
+    run(scenario)
+
+
+def test_rejections_that_concern_no_log_have_no_log_start() -> None:
+    async def scenario(bench: Bench) -> None:
+        await bench.create_topic("a", max_message_bytes="1000")
+        too_large = batch_of(b"x" * 2_000)
+        for batch, code in (
+            (None, ErrorCode.invalid_record),
+            (too_large, ErrorCode.message_too_large),
+        ):
+            (refused,) = await produce(bench, "a", batch)
+            assert refused.error_code == code
+            assert refused.log_start_offset == -1
+
+    run(scenario)

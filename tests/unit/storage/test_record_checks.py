@@ -11,7 +11,7 @@ from lograft.storage.types import FixedLogConfig, Origin
 from lograft.storage.validation import (
     LOOKED_AT_MAX,
     LOOKED_AT_ON_LOOP_MAX,
-    RECORD_ERRORS_MAX,
+    RECORD_MESSAGES_MAX,
     REPACKED_ON_LOOP_BYTES_MAX,
     AppendRules,
     check_records,
@@ -153,7 +153,7 @@ def test_all_records_without_a_key_are_named(codec: Codec) -> None:
     ) as found:
         check_records(batch, COMPACTED, Origin.CLIENT, NOW_MS)
     assert [error.batch_index for error in found.value.record_errors] == [1, 3]
-    assert all("requires a key" in error.message for error in found.value.record_errors)
+    assert all("requires a key" in (error.message or "") for error in found.value.record_errors)
 
 
 def test_one_bad_timestamp_decides_the_error_of_the_batch() -> None:
@@ -175,7 +175,7 @@ def test_one_bad_timestamp_decides_the_error_of_the_batch() -> None:
     ]
     with pytest.raises(InvalidTimestamp, match="; and 1 more") as found:
         check_records(memoryview(build_batch(records)), rules, Origin.CLIENT, NOW_MS)
-    messages = {error.batch_index: error.message for error in found.value.record_errors}
+    messages = {error.batch_index: error.message or "" for error in found.value.record_errors}
     assert list(messages) == [0, 1, 2, 3]
     assert "requires a key" in messages[0]
     assert "message.timestamp.before.max.ms" in messages[1]
@@ -183,10 +183,12 @@ def test_one_bad_timestamp_decides_the_error_of_the_batch() -> None:
     assert "message.timestamp.after.max.ms" in messages[3]
 
 
-def test_the_number_of_named_records_is_bounded() -> None:
-    count = RECORD_ERRORS_MAX + 5
+def test_every_rejected_record_is_named() -> None:
+    count = RECORD_MESSAGES_MAX + 5
     records = [Record(index, NOW_MS, None, None) for index in range(count)]
     batch = memoryview(build_batch(records, compression=Codec.zstd))
     with pytest.raises(InvalidRecord, match=f"rejected {count} of") as found:
         check_records(batch, COMPACTED, Origin.CLIENT, NOW_MS)
-    assert len(found.value.record_errors) == RECORD_ERRORS_MAX
+    errors = found.value.record_errors
+    assert [error.batch_index for error in errors] == list(range(count))
+    assert sum(error.message is not None for error in errors) == RECORD_MESSAGES_MAX

@@ -1,0 +1,67 @@
+"""Rejected batches in the response to a Produce request: the error, and the records that caused it.
+
+A list of rejected records is complete or empty. A producer fails the listed records and may send
+the others again, so a list that stops early would have it send invalid records again.
+"""
+
+from typing import Final
+
+from lograft.api.errors import code_of
+from lograft.broker.partitions.partition import Partition
+from lograft.model.errors import ErrorCode, LograftError
+from lograft.model.types import NO_OFFSET
+from lograft.storage.errors import RejectedRecords
+from lograft.wire.messages.produce import BatchIndexAndErrorMessage, PartitionProduceResponse
+
+#: Records that one response may name. A batch names fewer (storage/validation.py: LOOKED_AT_MAX),
+#: but a request may have thousands of small compressed batches.
+RECORD_ERRORS_MAX: Final = 250_000
+#: As in Kafka, these say nothing about the log.
+_WITHOUT_LOG_START: Final = frozenset(
+    (
+        ErrorCode.unknown_topic_or_partition,
+        ErrorCode.unknown_topic_id,
+        ErrorCode.not_leader_or_follower,
+        ErrorCode.message_too_large,
+        ErrorCode.record_list_too_large,
+        ErrorCode.corrupt_message,
+        ErrorCode.kafka_storage_error,
+    )
+)
+
+
+class RecordErrorBudget:
+    """How many more rejected records a response may name."""
+
+    __slots__ = ("left",)
+
+    def __init__(self, left: int = RECORD_ERRORS_MAX) -> None:
+        self.left = left
+
+
+def refuse(
+    answer: PartitionProduceResponse,
+    error: LograftError,
+    *,
+    partition: Partition | None = None,
+    budget: RecordErrorBudget | None = None,
+) -> None:
+    """`partition`: the partition that was to append the batch; None if it did not come to that.
+    `budget`: None if the error names no records."""
+    answer.error_code = code = code_of(error)
+    answer.error_message = str(error)
+    answer.base_offset = NO_OFFSET
+    answer.log_append_time_ms = -1
+    answer.log_start_offset = NO_OFFSET
+    if partition is not None and partition.log is not None and code not in _WITHOUT_LOG_START:
+        answer.log_start_offset = partition.log.log_start_offset
+    if (
+        budget is not None
+        and isinstance(error, RejectedRecords)
+        and len(error.record_errors) <= budget.left
+    ):
+        budget.left -= len(error.record_errors)
+        answer.record_errors = [
+            BatchIndexAndErrorMessage(batch_index=index, batch_index_error_message=message)
+            for index, message in error.record_errors
+        ]
