@@ -48,21 +48,23 @@ def limits_of(
 
 
 class RateLimit:
-    """Admits `rate` events per second, and up to one second's worth of them at once."""
+    """Admits `rate` events per second, and up to one second's worth of them at once. Kafka delays
+    a connection by at most one second (a window of its quotas), so that 0 means one per second."""
 
-    __slots__ = ("_budget", "_updated_ms", "rate")
+    __slots__ = ("_budget", "_growth", "_updated_ms", "rate")
 
     def __init__(self, rate: int) -> None:
         self.rate = rate
-        #: In thousandths of an event: it grows by `rate` each millisecond.
-        self._budget = rate * 1000
+        self._growth = max(rate, 1)
+        #: In thousandths of an event: it grows by `_growth` each millisecond.
+        self._budget = self._growth * 1000
         self._updated_ms: int | None = None
 
     def wait_ms(self, now_ms: int) -> int:
         """How long until the next event may happen."""
         self._refill(now_ms)
         missing = 1000 - self._budget
-        return 0 if missing <= 0 else -(-missing // self.rate)
+        return 0 if missing <= 0 else -(-missing // self._growth)
 
     def record(self, now_ms: int) -> None:
         self._refill(now_ms)
@@ -70,8 +72,8 @@ class RateLimit:
 
     def _refill(self, now_ms: int) -> None:
         if self._updated_ms is not None:
-            grown = self._budget + (now_ms - self._updated_ms) * self.rate
-            self._budget = min(grown, self.rate * 1000)
+            grown = self._budget + (now_ms - self._updated_ms) * self._growth
+            self._budget = min(grown, self._growth * 1000)
         self._updated_ms = now_ms
 
 

@@ -99,6 +99,16 @@ def test_rates_of_a_listener_and_of_the_node() -> None:
     assert quota.wait_ms("A", 0) == quota.wait_ms("B", 0) == 0
 
 
+def test_a_rate_of_0_is_one_connection_per_second() -> None:
+    quota = ConnectionQuota(ConnectionLimits(creation_rate=0, listener_creation_rates={"A": 0}))
+    for listener in ("A", "B"):
+        quota = ConnectionQuota(quota.limits)
+        assert quota.wait_ms(listener, 0) == 0
+        quota.take(listener, "h", 0)
+        assert quota.wait_ms(listener, 0) == 1000
+        assert quota.wait_ms(listener, 1000) == 0
+
+
 @given(
     st.integers(1, 50),
     st.lists(st.integers(0, 300), min_size=1, max_size=60),
