@@ -69,7 +69,10 @@ broker's own file, is skipped: all others stay in force. The broker logs it once
 are skipped, those of the broker before those of all brokers.
 
 `listeners` opens and closes listeners at run time. As in Kafka, what a broker advertises, the
-address of a listener that exists and the listeners of controllers change with a restart only.
+address of a listener that exists and the listeners of controllers change with a restart only. While
+a listener cannot open (its port is in use, its host has no address), or a host in
+`max.connections.per.ip.overrides` has no address, `lograft doctor` shows it, and the broker tries
+again, at least every 30 seconds.
 
 ## Variables in the configuration file
 

@@ -285,6 +285,7 @@ class Node:
         metadata = broker.metadata
         metadata.change_checks.append(self._check_new_listeners)
         metadata.on_config_changed.append(lambda _, config: listeners.follow(config))
+        metadata.apply_failures.append(lambda: listeners.failures)
         return listeners
 
     def _check_new_listeners(self, old: BrokerConfig, new: BrokerConfig) -> None:

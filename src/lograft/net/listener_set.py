@@ -1,16 +1,19 @@
 """The listeners of a node while it runs: those of its file, and those that dynamic settings add or
 remove, with the limits of connections that follow the settings.
 
-Controllers and brokers have separate limits, as in Kafka: clients that use up the connections of a
-broker cannot lock out the controllers. What a node advertises and the listeners of controllers do
-not change while it runs.
+Controllers and brokers have separate limits, as in Kafka: clients that use up the connections or
+queued.max.request.bytes of a broker cannot lock out the controllers. What a node advertises and the
+listeners of controllers do not change while it runs.
+
+A change that cannot be applied never ends the node. `failures` reports it, and the node tries again
+while the setting stands: a port may become free, and a host may get its name.
 """
 
 import asyncio
 import logging
 from collections.abc import Callable, Mapping
 from ipaddress import ip_address
-from typing import Final
+from typing import Final, NamedTuple
 
 from lograft.model.errors import InvalidConfig
 from lograft.model.exchange import HandlerFactory
@@ -19,12 +22,22 @@ from lograft.model.seams import Address, Runtime, Task, Transport
 from lograft.model.settings.broker import BrokerConfig
 from lograft.net.connection_limits import ConnectionQuota, limits_of
 from lograft.net.frame_memory import FrameBudget
+from lograft.net.resolving import find_addresses
 from lograft.net.serving import Server, ServerLimits
 
 BROKER: Final = "broker"
 CONTROLLER: Final = "controller"
+#: The pause before the next try doubles from the first to the second.
+RETRY_PAUSE_S_MIN: Final = 0.5
+RETRY_PAUSE_S_MAX: Final = 30.0
 
 logger = logging.getLogger(__name__)
+
+
+class _Failure(NamedTuple):
+    #: Begins with the name of the setting.
+    message: str
+    is_retried: bool = True
 
 
 class ListenerSet:
@@ -41,27 +54,36 @@ class ListenerSet:
         self._config = config
         self._handlers = handlers
         self._transport_of = transport_of
-        self._budget = FrameBudget(request_bytes_max=max(config.queued_max_request_bytes, 0))
+        request_bytes_max = max(config.queued_max_request_bytes, 0)
+        self._budgets = {
+            role: FrameBudget(request_bytes_max=request_bytes_max) for role in (BROKER, CONTROLLER)
+        }
         self._server_limits = ServerLimits(idle_ms_max=config.connections_max_idle_ms)
         self._servers: dict[str, Server] = {}
-        #: What they were opened with, or what a warning has said about.
+        #: What they were opened with.
         self._endpoints: dict[str, Endpoint] = {}
         self._quotas = {role: ConnectionQuota() for role in (BROKER, CONTROLLER)}
         self._serving: set[str] = set()
         self._changed = asyncio.Event()
         self._follower: Task | None = None
+        self._failures: list[_Failure] = []
 
     @property
     def addresses(self) -> Mapping[str, Address]:
         """By listener name, with the ports that were bound."""
         return {name: server.address for name, server in self._servers.items()}
 
+    @property
+    def failures(self) -> list[str]:
+        """Which settings of listeners and connections are not in force, and why."""
+        return [failure.message for failure in self._failures]
+
     def role_of(self, listener: str) -> str:
         return CONTROLLER if listener in self._config.controller_listener_names else BROKER
 
     async def open(self) -> None:
         """Binds all listeners. Clients can connect, and wait until their role serves."""
-        await self._update_limits(self._config)
+        self._report(await self._update_limits(self._config))
         for endpoint in self._config.listeners:
             await self._open(endpoint, self._config)
         self._follower = self._runtime.spawn(self._follow_changes(), name="listener changes")
@@ -90,7 +112,7 @@ class ListenerSet:
             self._handlers(endpoint),
             runtime=self._runtime,
             quota=self._quotas[role],
-            budget=self._budget,
+            budget=self._budgets[role],
             limits=self._server_limits,
             transport=self._transport_of(endpoint, config),
         )
@@ -101,14 +123,35 @@ class ListenerSet:
             server.serve()
 
     async def _follow_changes(self) -> None:
+        pause_s = RETRY_PAUSE_S_MIN
         while True:
-            await self._changed.wait()
+            is_incomplete = any(failure.is_retried for failure in self._failures)
+            try:
+                async with asyncio.timeout(pause_s if is_incomplete else None):
+                    await self._changed.wait()
+                pause_s = RETRY_PAUSE_S_MIN
+            except TimeoutError:
+                pause_s = min(2 * pause_s, RETRY_PAUSE_S_MAX)
             self._changed.clear()
             config = self._config
-            await self._update_limits(config)
-            await self._update_listeners(config)
+            try:
+                failures = await self._update_limits(config)
+                failures += await self._update_listeners(config)
+            except Exception as error:
+                # The listeners that are open serve on, whatever the settings are.
+                logger.exception("the listeners cannot follow the settings")
+                failures = [_Failure(f"listeners: {error!r}")]
+            self._report(failures)
 
-    async def _update_listeners(self, config: BrokerConfig) -> None:
+    def _report(self, failures: list[_Failure]) -> None:
+        """Logs each once."""
+        for failure in failures:
+            if failure not in self._failures:
+                logger.error("%s", failure.message)
+        self._failures = failures
+
+    async def _update_listeners(self, config: BrokerConfig) -> list[_Failure]:
+        failures = []
         wanted = {endpoint.name: endpoint for endpoint in config.broker_listeners}
         for name, server in list(self._servers.items()):
             if name not in wanted and self.role_of(name) == BROKER:
@@ -117,46 +160,49 @@ class ListenerSet:
                 await server.stop()
         for name, endpoint in wanted.items():
             if name in self._servers:
-                self._warn_of_address(endpoint)
+                if self._endpoints[name].address != endpoint.address:
+                    failures.append(self._describe_moved(endpoint))
                 continue
             try:
                 await self._open(endpoint, config)
             except (OSError, InvalidConfig) as error:
-                logger.error("listener %s cannot open: %s", endpoint, error)
+                failures.append(_Failure(f"listeners: listener {endpoint} cannot open: {error}"))
             else:
                 logger.info("listener %s is open", endpoint)
+        return failures
 
-    def _warn_of_address(self, endpoint: Endpoint) -> None:
-        if self._endpoints[endpoint.name] != endpoint:
-            self._endpoints[endpoint.name] = endpoint
-            logger.warning(
-                "listener %s stays at %s, not at %s: an address changes in the node's file and"
-                " with a restart",
-                endpoint.name,
-                self._servers[endpoint.name].address,
-                endpoint.address,
-            )
+    def _describe_moved(self, endpoint: Endpoint) -> _Failure:
+        return _Failure(
+            f"listeners: listener {endpoint.name} stays at {self._servers[endpoint.name].address},"
+            f" not at {endpoint.address}: change an address in the node's file and restart it",
+            is_retried=False,
+        )
 
-    async def _update_limits(self, config: BrokerConfig) -> None:
-        overrides = await resolve_hosts(config.max_connections_per_ip_overrides)
+    async def _update_limits(self, config: BrokerConfig) -> list[_Failure]:
+        overrides, unknown = await resolve_hosts(config.max_connections_per_ip_overrides)
         names = [endpoint.name for endpoint in config.listeners]
         limits = limits_of(config, names, per_ip_overrides=overrides)
         for quota in self._quotas.values():
             if quota.limits != limits:
                 quota.update(limits)
+        return [
+            _Failure(f"max.connections.per.ip.overrides: {host} has no address: {error}")
+            for host, error in unknown.items()
+        ]
 
 
-async def resolve_hosts(counts: Mapping[str, int]) -> dict[str, int]:
-    """By address instead of host name, where the name is known."""
-    found = {}
+async def resolve_hosts(counts: Mapping[str, int]) -> tuple[dict[str, int], dict[str, OSError]]:
+    """The counts by address instead of host name, and the hosts whose addresses are not known."""
+    found: dict[str, int] = {}
+    unknown: dict[str, OSError] = {}
     for host, count in counts.items():
         try:
             found[str(ip_address(host))] = count
         except ValueError:
             try:
-                known = await asyncio.get_running_loop().getaddrinfo(host, None)
+                known = await find_addresses(host)
             except OSError as error:
-                logger.warning("max.connections.per.ip.overrides names %s: %s", host, error)
+                unknown[host] = error
                 continue
             found.update({str(address[0]): count for *_, address in known})
-    return found
+    return found, unknown

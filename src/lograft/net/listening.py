@@ -10,6 +10,7 @@ from typing import Any, Final
 from lograft.model.seams import Address, Channel
 from lograft.net.channels import BufferSizes, SocketChannel, address_of, prepare
 from lograft.net.overtaking import Overtaking
+from lograft.net.resolving import find_addresses
 
 #: Connections that may wait to be accepted, unless the settings say otherwise.
 BACKLOG: Final = 1024
@@ -73,7 +74,7 @@ class SocketListener:
         if address.host in ("", "::"):
             bound = _bind_everywhere(address, backlog)
             return cls(loop, [bound], on_channel, buffers, overtaking)
-        found = await loop.getaddrinfo(address.host, address.port, type=socket.SOCK_STREAM)
+        found = await find_addresses(address.host, address.port)
         # A name may have both families. IPv4 first: it is the one that must work.
         targets = sorted({(family, raw) for family, _, _, _, raw in found}, key=_ipv4_first)
         return cls(loop, _bind_all(targets, backlog), on_channel, buffers, overtaking)

@@ -1,8 +1,10 @@
-"""Canonical names of hosts (forward and reverse look-ups), for client.dns.lookup."""
+"""Addresses of hosts, and their canonical names (forward and reverse look-ups) for
+client.dns.lookup."""
 
 import asyncio
 import socket
-from typing import Protocol
+from collections.abc import Sequence
+from typing import Any, Protocol
 
 
 class Resolver(Protocol):
@@ -28,7 +30,18 @@ async def _canonical_name(address: str) -> str:
         return address
 
 
-async def _addresses_of(host: str) -> list[str]:
+async def find_addresses(
+    host: str, port: int | None = None
+) -> Sequence[tuple[socket.AddressFamily, int, int, str, Any]]:
+    """What getaddrinfo finds for TCP. Raises OSError, also for texts that no host can have as its
+    name: getaddrinfo raises UnicodeError or ValueError for these."""
     loop = asyncio.get_running_loop()
-    found = await loop.getaddrinfo(host, None, type=socket.SOCK_STREAM)
+    try:
+        return await loop.getaddrinfo(host, port, type=socket.SOCK_STREAM)
+    except ValueError:
+        raise OSError(socket.EAI_NONAME, f"{host!r} cannot be the name of a host") from None
+
+
+async def _addresses_of(host: str) -> list[str]:
+    found = await find_addresses(host)
     return list(dict.fromkeys(str(raw[0]) for *_, raw in found))

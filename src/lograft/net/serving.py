@@ -68,7 +68,7 @@ class Server:
         limits: ServerLimits | None = None,
         transport: Transport | None = None,
     ) -> None:
-        """Quota and budget are shared by all listeners of a node; `transport` is the runtime's own
+        """Quota and budget are shared by all listeners of a role; `transport` is the runtime's own
         unless the listener speaks TLS."""
         self._name = name
         self._handlers = handlers

@@ -9,6 +9,7 @@ from lograft.model.seams import Address, Channel, Listener
 from lograft.net.channels import BufferSizes, SocketChannel, address_of, prepare
 from lograft.net.listening import BACKLOG, SocketListener
 from lograft.net.overtaking import Overtaking
+from lograft.net.resolving import find_addresses
 
 
 class SocketTransport:
@@ -38,7 +39,7 @@ class SocketTransport:
         failure: OSError = OSError(errno.EHOSTUNREACH, f"{address.host} has no address")
         try:
             async with asyncio.timeout(timeout_ms / 1000):
-                found = await loop.getaddrinfo(address.host, address.port, type=socket.SOCK_STREAM)
+                found = await find_addresses(address.host, address.port)
                 for family, kind, protocol, _, raw in found:
                     outgoing = socket.socket(family, kind, protocol)
                     try:

@@ -3,11 +3,13 @@
 import asyncio
 import re
 import socket
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 
 import pytest
 
+from lograft.model.exchange import HandlerFactory
+from lograft.model.listeners import Endpoint
 from lograft.model.seams import Address, Channel
 from lograft.model.settings.broker import BrokerConfig, broker_config, with_dynamic
 from lograft.net.listener_set import ListenerSet, resolve_hosts
@@ -21,9 +23,10 @@ PLAIN = "PLAINTEXT://127.0.0.1:0,CONTROLLER://127.0.0.1:0"
 MAP = "PLAINTEXT:PLAINTEXT,CONTROLLER:PLAINTEXT,EXTRA:PLAINTEXT"
 
 
-def node() -> BrokerConfig:
+def node(settings: dict[str, str] | None = None) -> BrokerConfig:
     return broker_config(
-        {
+        (settings or {})
+        | {
             "process.roles": "broker,controller",
             "node.id": "1",
             "listeners": PLAIN,
@@ -70,10 +73,22 @@ class Client:
         await self.collector.wait_bytes(5)
 
 
-async def wait_until_open(listeners: ListenerSet, name: str, *, is_open: bool = True) -> None:
+async def wait_until(condition: Callable[[], object]) -> None:
     async with asyncio.timeout(5):
-        while (name in listeners.addresses) != is_open:
+        while not condition():
             await asyncio.sleep(0.001)
+
+
+async def wait_until_open(listeners: ListenerSet, name: str, *, is_open: bool = True) -> None:
+    await wait_until(lambda: (name in listeners.addresses) == is_open)
+
+
+async def wait_until_reported(listeners: ListenerSet, text: str | None) -> None:
+    """None: until all settings are in force."""
+    if text is None:
+        await wait_until(lambda: not listeners.failures)
+    else:
+        await wait_until(lambda: any(text in each for each in listeners.failures))
 
 
 def test_a_listener_opens_and_closes_while_others_go_on(on_loop: RunOnLoop) -> None:
@@ -112,9 +127,7 @@ def test_a_listener_that_cannot_open_harms_nothing(
                     "max.connections": "1",
                 }
                 listeners.follow(with_dynamic(config, default={}, broker=texts))
-                async with asyncio.timeout(5):
-                    while "cannot open" not in caplog.text:
-                        await asyncio.sleep(0.001)
+                await wait_until_reported(listeners, f"EXTRA://127.0.0.1:{port} cannot open")
                 first, second = [
                     await Client.connect(listeners.addresses["PLAINTEXT"]) for _ in range(2)
                 ]
@@ -124,6 +137,7 @@ def test_a_listener_that_cannot_open_harms_nothing(
                         await second.echo()
                 listeners.follow(config)
                 await second.echo()
+                await wait_until_reported(listeners, None)
                 first.channel.abort()
                 second.channel.abort()
 
@@ -140,20 +154,104 @@ def test_the_address_of_an_open_listener_stays(
             address = listeners.addresses["PLAINTEXT"]
             texts = {"listeners": PLAIN.replace(":0", ":7", 1)}
             listeners.follow(with_dynamic(config, default={}, broker=texts))
-            async with asyncio.timeout(5):
-                while "stays at" not in caplog.text:
-                    await asyncio.sleep(0.001)
+            await wait_until_reported(listeners, f"PLAINTEXT stays at {address}, not at")
+            # Reported as long as it holds, logged once.
+            more = texts | {"max.connections": "7"}
+            listeners.follow(with_dynamic(config, default={}, broker=more))
+            await wait_until(lambda: listeners._quotas["broker"].limits.connections_max == 7)
+            await wait_until_reported(listeners, f"PLAINTEXT stays at {address}, not at")
             assert listeners.addresses["PLAINTEXT"] == address
+            listeners.follow(config)
+            await wait_until_reported(listeners, None)
+
+    on_loop(main())
+    assert caplog.text.count("stays at") == 1
+
+
+def test_a_listener_opens_when_its_port_becomes_free(on_loop: RunOnLoop) -> None:
+    async def main() -> None:
+        config = node()
+        async with listening(config) as listeners:
+            with socket.create_server(("127.0.0.1", 0)) as other:
+                port = other.getsockname()[1]
+                texts = {"listeners": f"{PLAIN},EXTRA://127.0.0.1:{port}"}
+                listeners.follow(with_dynamic(config, default={}, broker=texts))
+                await wait_until_reported(listeners, "cannot open")
+            await wait_until_open(listeners, "EXTRA")
+            await wait_until_reported(listeners, None)
 
     on_loop(main())
 
 
-def test_overrides_by_host_name(on_loop: RunOnLoop, caplog: pytest.LogCaptureFixture) -> None:
+def test_texts_that_cannot_be_host_names_harm_nothing(on_loop: RunOnLoop) -> None:
     async def main() -> None:
-        found = await resolve_hosts({"localhost": 2, "0:0:0:0:0:0:0:1": 3, "no.such.invalid": 4})
+        config = node()
+        async with listening(config) as listeners:
+            for texts in (
+                {"listeners": f"{PLAIN},EXTRA://a..b:9"},
+                {"max.connections.per.ip.overrides": "a..b:5"},
+            ):
+                listeners.follow(with_dynamic(config, default={}, broker=texts))
+                await wait_until_reported(listeners, f"{next(iter(texts))}: ")
+                assert "'a..b' cannot be the name of a host" in listeners.failures[0]
+                client = await Client.connect(listeners.addresses["PLAINTEXT"])
+                await client.echo()
+                client.channel.abort()
+
+    on_loop(main())
+
+
+def test_an_unexpected_error_is_reported_and_the_next_change_followed(
+    on_loop: RunOnLoop, caplog: pytest.LogCaptureFixture
+) -> None:
+    async def main() -> None:
+        config = node()
+        async with listening(config) as listeners:
+            listeners._handlers = dict[Endpoint, HandlerFactory]().__getitem__
+            texts = {"listeners": f"{PLAIN},EXTRA://127.0.0.1:0"}
+            listeners.follow(with_dynamic(config, default={}, broker=texts))
+            await wait_until_reported(listeners, "KeyError")
+            listeners._handlers = lambda _: make_echo
+            listeners.follow(with_dynamic(config, default={}, broker=texts))
+            await wait_until_open(listeners, "EXTRA")
+
+    on_loop(main())
+    assert "cannot follow the settings" in caplog.text
+
+
+def test_requests_to_the_broker_do_not_lock_out_the_controller(on_loop: RunOnLoop) -> None:
+    async def main() -> None:
+        config = node({"queued.max.request.bytes": "1000", "socket.request.max.bytes": "1000"})
+        async with listening(config) as listeners:
+            listeners.serve("controller")
+            request = framed(b"x" * 5_000)
+            clients = [
+                await Client.connect(listeners.addresses[name])
+                for name in ("PLAINTEXT", "PLAINTEXT", "CONTROLLER")
+            ]
+            stalled, waiting, other = clients
+            stalled.channel.send([request[:100]])
+            await wait_until(lambda: listeners._budgets["broker"]._admitted)
+            waiting.channel.send([request[:100]])
+            await wait_until(lambda: listeners._budgets["broker"]._waiting)
+            other.channel.send([request[:100]])
+            await wait_until(lambda: listeners._budgets["controller"]._admitted)
+            other.channel.send([request[100:]])
+            await other.collector.wait_bytes(len(request))
+            for each in clients:
+                each.channel.abort()
+
+    on_loop(main())
+
+
+def test_overrides_by_host_name(on_loop: RunOnLoop) -> None:
+    async def main() -> None:
+        found, unknown = await resolve_hosts(
+            {"localhost": 2, "0:0:0:0:0:0:0:1": 3, "no.such.invalid": 4}
+        )
         assert found["127.0.0.1"] == 2
         assert found["::1"] == 3
         assert set(found) == {"127.0.0.1", "::1"}
+        assert set(unknown) == {"no.such.invalid"}
 
     on_loop(main())
-    assert "no.such.invalid" in caplog.text
