@@ -12,6 +12,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from shlex import quote
+from stat import S_ISREG
 from typing import TYPE_CHECKING, Final, Literal, NoReturn
 
 from lograft.model.errors import InvalidConfig
@@ -187,8 +188,12 @@ def _check_no_password(settings: StoreSettings) -> None:
 def _read_file(settings: StoreSettings) -> bytes:
     """The content of a PEM or PKCS #12 file; rejects others by what they are."""
     assert settings.location is not None
+    path = Path(settings.location)
     try:
-        with Path(settings.location).open("rb") as file:
+        # A pipe or a device would keep the loop waiting.
+        if not S_ISREG(path.stat().st_mode):
+            settings.reject(f"{settings.source} is not a regular file")
+        with path.open("rb") as file:
             content = file.read(FILE_BYTES_MAX + 1)
     except OSError as error:
         settings.reject(f"{settings.source} cannot be read: {error.strerror}")

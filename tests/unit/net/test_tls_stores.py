@@ -1,6 +1,7 @@
 """Stores are read from PEM text, PEM files and PKCS #12 files; others are rejected by what they
 are, with the command that converts them."""
 
+import os
 import ssl
 from pathlib import Path
 from typing import Final
@@ -203,6 +204,10 @@ def test_files_that_cannot_be_read(tmp_path: Path) -> None:
         read("keystore", location=str(tmp_path / "nowhere"))
     with pytest.raises(InvalidConfig, match="cannot be read: embedded null byte"):
         read("keystore", location="a\0b")
+    os.mkfifo(tmp_path / "pipe")
+    for name in ("pipe", "."):
+        with pytest.raises(InvalidConfig, match="is not a regular file"):
+            read("keystore", location=str(tmp_path / name))
 
 
 @pytest.mark.parametrize(
