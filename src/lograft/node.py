@@ -41,7 +41,7 @@ from lograft.metadata.brokers import CORDONED_LOG_DIRS_SINCE
 from lograft.metadata.types import Endpoint as RegisteredEndpoint
 from lograft.model.errors import ErrorCode, InvalidConfig, InvalidInput, LograftError
 from lograft.model.exchange import HandlerFactory
-from lograft.model.listeners import Endpoint, SecurityProtocol
+from lograft.model.listeners import Endpoint
 from lograft.model.seams import Address, DirectoryLock, Runtime, Task, Transport
 from lograft.model.settings.broker import BrokerConfig, keys_of
 from lograft.model.settings.effects import NO_EFFECT_WARNING, check_supported, find_without_effect
@@ -110,7 +110,7 @@ class Node:
 
     async def start(self) -> None:
         _warn_of_settings_without_effect(self.config)
-        if any(security.uses_tls for security in _used_listeners(self.config).values()):
+        if any(security.uses_tls for security in self.config.used_listeners.values()):
             # A store that cannot be read should be known before anything is written.
             self._tls_transports()
         identities = await self._runtime.workers.run(self._open_folders)
@@ -419,7 +419,7 @@ class Node:
 def _check_supported(config: BrokerConfig) -> None:
     """Raises InvalidConfig for settings and listeners that Lograft cannot serve as promised."""
     check_supported(keys_of(config.raw), config.raw)
-    for name, security in _used_listeners(config).items():
+    for name, security in config.used_listeners.items():
         if security.uses_sasl:
             raise InvalidConfig(
                 f"listener {name} uses {security.name}, but SASL is not built yet: map it to"
@@ -432,14 +432,6 @@ def cordoned_directories(broker: Broker) -> list[UUID] | None:
     if broker.image.metadata_version < CORDONED_LOG_DIRS_SINCE:
         return None
     return broker.logs.cordoned_ids()
-
-
-def _used_listeners(config: BrokerConfig) -> dict[str, SecurityProtocol]:
-    """The listeners that the node opens, and those of other nodes that it connects to."""
-    peers = (config.controller_listener_names[0], config.inter_broker_listener_name)
-    return {endpoint.name: endpoint.security for endpoint in config.listeners} | {
-        name: config.listener_security[name] for name in peers if name in config.listener_security
-    }
 
 
 def _warn_of_settings_without_effect(config: BrokerConfig) -> None:

@@ -31,7 +31,7 @@ from lograft.metadata.types import (
 from lograft.model.errors import ErrorCode, InvalidConfig, InvalidInput
 from lograft.model.settings.broker import BrokerConfig
 from lograft.model.settings.broker_table import BROKER_CONFIGS, DYNAMIC_BROKER_CONFIGS
-from lograft.model.settings.dynamic import validate_dynamic
+from lograft.model.settings.dynamic import check_no_variables, validate_dynamic
 from lograft.model.settings.keys import Alteration, AlterOperation, ConfigKey, altered
 from lograft.model.settings.topic import TOPIC_CONFIGS, validate_topic_configs
 from lograft.wire.message import Message
@@ -293,6 +293,13 @@ def _enabling(image: MetadataImage, records: Iterable[ConfigRecord]) -> list[Fea
     return []
 
 
+def _check_no_variables(values: Mapping[str, str]) -> None:
+    try:
+        check_no_variables(values)
+    except InvalidConfig as error:
+        raise Refused(ErrorCode.invalid_config, str(error)) from None
+
+
 def _changes(
     image: MetadataImage,
     resource: _Resource,
@@ -305,6 +312,8 @@ def _changes(
     key = ConfigResource(resource.resource_type, resource.resource_name)
     current = image.configs.get(key, {})
     named = list(named)
+    if key.type != ResourceType.broker:
+        _check_no_variables({name: wanted[name] for name in named if name in wanted})
     if key.type == ResourceType.topic:
         wanted = settled(key.name, wanted, current, users=users.get(key.name))
         try:

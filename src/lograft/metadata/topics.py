@@ -17,6 +17,7 @@ from lograft.metadata.partitions import (
 from lograft.metadata.types import Outcome, ResourceType
 from lograft.model.errors import ErrorCode, InvalidConfig
 from lograft.model.settings.broker import BrokerConfig
+from lograft.model.settings.dynamic import check_no_variables
 from lograft.model.settings.topic import TOPIC_CONFIGS, validate_topic_configs
 from lograft.model.types import INTERNAL_TOPICS, METADATA_TOPIC, METADATA_TOPIC_ID, ZERO_UUID
 from lograft.model.uuids import uuid_to_text
@@ -137,6 +138,7 @@ def checked_configs(
             )
         values[setting.name] = setting.value  # the last one counts, as in Kafka
     try:
+        check_no_variables(values)
         validate_topic_configs(values, config)
     except InvalidConfig as error:
         raise Refused(ErrorCode.invalid_config, str(error)) from None

@@ -103,6 +103,13 @@ def parse_endpoints(
     return tuple(endpoints)
 
 
+def check_listener_texts(entries: Sequence[str]) -> None:
+    """Raises InvalidConfig for `listeners` that are invalid whatever their security protocols."""
+    names = (entry.partition("://")[0].strip().upper() for entry in entries)
+    security = dict.fromkeys(names, SecurityProtocol.PLAINTEXT)
+    check_distinct(parse_endpoints("listeners", entries, security))
+
+
 def check_distinct(endpoints: Sequence[Endpoint]) -> None:
     """Names differ; ports differ unless they are chosen by the system or one host is IPv4 and the
     other IPv6."""

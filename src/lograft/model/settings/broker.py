@@ -16,7 +16,14 @@ from lograft.model.node_layout import NodeLayout, node_layout
 from lograft.model.seams import Address
 from lograft.model.settings.broker_table import BROKER_CONFIGS as BROKER_CONFIGS
 from lograft.model.settings.broker_table import DYNAMIC_BROKER_CONFIGS
-from lograft.model.settings.keys import ConfigKey, ConfigValue, Secret, UpdateMode, split_list
+from lograft.model.settings.keys import (
+    INT_MAX,
+    ConfigKey,
+    ConfigValue,
+    Secret,
+    UpdateMode,
+    split_list,
+)
 from lograft.model.settings.topic import TopicConfig, topic_defaults
 from lograft.model.types import NodeId
 
@@ -212,6 +219,14 @@ class BrokerConfig:
     def broker_listeners(self) -> tuple[Endpoint, ...]:
         return tuple(e for e in self.listeners if e.name not in self.controller_listener_names)
 
+    @property
+    def used_listeners(self) -> dict[str, SecurityProtocol]:
+        """The listeners that the node opens, and those of other nodes that it connects to."""
+        peers = (self.controller_listener_names[0], self.inter_broker_listener_name)
+        return {endpoint.name: endpoint.security for endpoint in self.listeners} | {
+            name: self.listener_security[name] for name in peers if name in self.listener_security
+        }
+
     def text(self, name: str, *, listener: str | None = None) -> str | None:
         """The strongest explicit text of a setting, else its default. With a listener, the value
         under its prefix (`listener.name.<listener>.`) wins."""
@@ -367,9 +382,10 @@ def _ip_overrides(text: str) -> dict[str, int]:
     result = {}
     for entry in split_list(text):
         host, _, count = entry.rpartition(":")
-        if not host or not count.strip().isdigit():
+        if not host or not re.fullmatch(r"[0-9]{1,10}", count.strip()) or int(count) > INT_MAX:
             raise InvalidConfig(
                 f"max.connections.per.ip.overrides has {entry!r}: write host:count,host:count"
+                f" with counts up to {INT_MAX}"
             )
         result[host.strip()] = int(count)
     return result

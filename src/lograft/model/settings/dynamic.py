@@ -1,16 +1,19 @@
 """Dynamic broker settings: which stored values apply to a node, and which changes are valid.
 
 A value is invalid by itself (`value_problem`), together with others (`violations`), or as a change
-of what is in force now (`CHANGE_CHECKS`). Requests with invalid values are rejected. Stored ones
-(of a Kafka folder, of an older version, or right for another node only) are skipped one by one, so
-that an invalid value never disables the others.
+of what is in force now (`CHANGE_CHECKS`). Requests with invalid values are rejected: by the broker
+that they concern, and by the active controller as far as it can judge without the broker's file
+(`check_without_file`). Stored ones (of a Kafka folder, of an older version, or right for another
+node only) are skipped one by one, so that an invalid value never disables the others.
 """
 
+import re
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from itertools import combinations
 from typing import Final, NamedTuple, TypeAlias
 
 from lograft.model.errors import InvalidConfig, InvalidInput
+from lograft.model.listeners import check_listener_texts, parse_security_map
 from lograft.model.settings.broker import (
     BROKER_CONFIGS,
     LISTENER_PREFIX,
@@ -24,10 +27,18 @@ from lograft.model.settings.broker import (
     with_dynamic,
 )
 from lograft.model.settings.effects import check_supported
-from lograft.model.settings.keys import ConfigSource, UpdateMode, split_list
+from lograft.model.settings.keys import (
+    LONG_MAX,
+    ConfigSource,
+    UpdateMode,
+    check_length,
+    split_list,
+)
 from lograft.model.settings.topic import topic_defaults
 
 PROVIDERS: Final = "config.providers"
+#: Also what no provider would resolve, which is a mistake all the same.
+_VARIABLE: Final = re.compile(r"\$\{[^}]*\}")
 #: TLS stores belong to a listener: Kafka takes them dynamically under its prefix only.
 STORE_SETTINGS: Final = frozenset({
     "ssl.key.password",
@@ -61,7 +72,23 @@ _THREAD_COUNTS: Final = (
     "remote.log.manager.follower.thread.pool.size",
     "remote.log.reader.threads",
 )
-#: More stored values than this in contradictions are all skipped, rather than the fewest possible.
+#: Dynamic settings that only make sense together with the rest of a node's layout.
+_LAYOUT: Final = ("listeners", "listener.security.protocol.map")
+_LOCAL_RETENTION: Final = ("log.local.retention.bytes", "log.local.retention.ms")
+_RETENTION: Final = (
+    "log.retention.bytes",
+    "log.retention.hours",
+    "log.retention.minutes",
+    "log.retention.ms",
+)
+#: Depend on the broker's file whatever the other dynamic settings are.
+_JUDGED_BY_FILE: Final = frozenset({"cordoned.log.dirs", *_LAYOUT, *_LOCAL_RETENTION, *_RETENTION})
+#: What a file could set so that the dynamic settings are valid with it.
+_MOST_TOLERANT: Final = {
+    "log.cleaner.dedupe.buffer.size": str(LONG_MAX),
+    "log.cleaner.threads": "1",
+}
+#: More values than this that contradict each other are all skipped, rather than the fewest.
 _SEARCHED_MAX: Final = 10
 
 
@@ -132,10 +159,9 @@ def resolve_dynamic(
                 values[source, name] = layer[name]
             else:
                 skipped.append(SkippedValue(name, source, problem))
-    found = _contradictions(static, values)
-    if found:
-        dropped = _fewest_to_drop(static, values, found)
-        for source, name in dropped:
+    # Each round removes at least one value: dropping some may bring forth another contradiction.
+    while found := _first_linked(_contradictions(static, values), values):
+        for source, name in _fewest_to_drop(static, values, found):
             reason = next((each.message for each in found if name in each.names), found[0].message)
             skipped.append(SkippedValue(name, source, reason))
             del values[source, name]
@@ -182,21 +208,34 @@ def check_thread_counts(old: BrokerConfig, new: BrokerConfig) -> None:
                 )
 
 
-def check_local_retention(_: BrokerConfig, new: BrokerConfig) -> None:
-    for unit, total in (
-        ("ms", new.topic_defaults.retention_ms),
-        ("bytes", new.topic_defaults.retention_bytes),
-    ):
-        local = int(new.text(f"log.local.retention.{unit}") or -2)
-        if total >= 0 and local != -2 and not 0 <= local <= total:
-            raise InvalidConfig(
-                f"log.local.retention.{unit}={local} must be -2 or at most log.retention.{unit}"
-                f" ({total})"
-            )
-
-
 #: Of the model; a node adds those that need its files and sockets.
-CHANGE_CHECKS: Final[tuple[ChangeCheck, ...]] = (check_thread_counts, check_local_retention)
+CHANGE_CHECKS: Final[tuple[ChangeCheck, ...]] = (check_thread_counts,)
+
+
+def check_without_file(
+    own: BrokerConfig, values: Mapping[str, str], *, named: Collection[str]
+) -> None:
+    """Raises InvalidInput if no broker could apply the dynamic values, of which a request sets
+    those `named`, whatever its file is. `own` is the config of the controller that judges."""
+    try:
+        if "listener.security.protocol.map" in values:
+            parse_security_map(values["listener.security.protocol.map"])
+        if "listeners" in values:
+            check_listener_texts(split_list(values["listeners"]))
+    except InvalidConfig as error:
+        if set(_LAYOUT).intersection(named):
+            raise InvalidInput(str(error)) from None
+    # Stored values that are invalid by themselves do not count against the request.
+    judged = {
+        name: text
+        for name, text in values.items()
+        if name not in _JUDGED_BY_FILE and value_problem(name, text, whole_cluster=False) is None
+    }
+    config = with_dynamic(own, default=_MOST_TOLERANT, broker=judged)
+    known = {*judged, *_MOST_TOLERANT, "max.connections.per.ip.overrides"}
+    for violation in violations(config):
+        if known.issuperset(violation.names) and set(violation.names).intersection(named):
+            raise InvalidInput(violation.message)
 
 
 class _ScopeCheck(NamedTuple):
@@ -244,7 +283,13 @@ _SCOPE_CHECKS: Final = (
 
 
 def _check_text(name: str, text: str) -> None:
-    _check_no_variables(name, text)
+    if name == PROVIDERS or name.startswith(f"{PROVIDERS}."):
+        raise InvalidConfig(
+            f"{name} cannot be set dynamically, since only the configuration file has variables:"
+            " set it there and restart the node"
+        )
+    check_no_variables({name: text})
+    check_length(name, text)
     check_value(name, text)
     check_times({name: text})
     topic_defaults({name: text})
@@ -258,16 +303,10 @@ def _check_text(name: str, text: str) -> None:
                 raise InvalidConfig(f"Invalid value {word} for configuration {name}: unknown class")
 
 
-def _check_no_variables(name: str, text: str) -> None:
-    if name == PROVIDERS or name.startswith(f"{PROVIDERS}."):
-        raise InvalidConfig(
-            f"{name} cannot be set dynamically, since only the configuration file has variables:"
-            " set it there and restart the node"
-        )
-    if "${" in text:
-        from lograft.model.settings.providers import has_variable
-
-        if has_variable(text):
+def check_no_variables(values: Mapping[str, str]) -> None:
+    """Raises InvalidConfig: for the dynamic settings of brokers, topics, groups and clients."""
+    for name, text in values.items():
+        if _VARIABLE.search(text):
             raise InvalidConfig(
                 f"Invalid value for configuration {name}: variables are resolved in the"
                 " configuration file only; give the value itself, or set it in the file"
@@ -286,42 +325,82 @@ def _overlaid(static: BrokerConfig, values: Mapping[_Entry, str]) -> BrokerConfi
 
 
 def _contradictions(static: BrokerConfig, values: Mapping[_Entry, str]) -> list[Violation]:
-    layout = ("listeners", "listener.security.protocol.map")
     try:
         config = _overlaid(static, values)
     except InvalidConfig as error:
-        return [Violation(layout, str(error))]
-    return [*violations(config), *_listener_violations(static, config)]
+        rest = {entry: text for entry, text in values.items() if entry[1] not in _LAYOUT}
+        if len(rest) == len(values):
+            return [Violation(tuple(name for _, name in values), str(error))]
+        return [Violation(_LAYOUT, str(error)), *_contradictions(static, rest)]
+    return [
+        *violations(config),
+        *_listener_violations(static, config),
+        *_local_retention_violations(static, config),
+    ]
 
 
 def _listener_violations(static: BrokerConfig, config: BrokerConfig) -> Iterator[Violation]:
-    before = {endpoint.name: endpoint.security for endpoint in static.listeners}
-    for endpoint in config.listeners:
-        if before.get(endpoint.name, endpoint.security) is not endpoint.security:
+    before = static.used_listeners
+    for name, security in config.used_listeners.items():
+        if before.get(name, security) is not security:
             yield Violation(
                 ("listener.security.protocol.map",),
-                f"Security protocol cannot be updated for existing listener {endpoint.name}:"
-                " restart the broker, or add a listener",
+                f"Security protocol cannot be updated for existing listener {name}:"
+                " restart the node, or add a listener",
             )
-        if endpoint.name not in before and endpoint.security.uses_sasl:
+        if name not in before and security.uses_sasl:
             yield Violation(
                 ("listeners", "listener.security.protocol.map"),
-                f"listener {endpoint.name} uses {endpoint.security.name}, but SASL is not built"
-                " yet: use PLAINTEXT or SSL",
+                f"listener {name} uses {security.name}, but SASL is not built yet: use PLAINTEXT or"
+                " SSL",
             )
+
+
+def _local_retention_violations(static: BrokerConfig, config: BrokerConfig) -> Iterator[Violation]:
+    known = {name for name, _ in _excessive_local_retentions(static)}
+    for name, message in _excessive_local_retentions(config):
+        if name not in known:
+            is_dynamic = name in config.dynamic_broker or name in config.dynamic_default
+            # The local retention has no effect, so it is skipped rather than the retention.
+            yield Violation((name,) if is_dynamic else _RETENTION, message)
+
+
+def _excessive_local_retentions(config: BrokerConfig) -> Iterator[tuple[str, str]]:
+    totals = (config.topic_defaults.retention_bytes, config.topic_defaults.retention_ms)
+    for name, total in zip(_LOCAL_RETENTION, totals, strict=True):
+        local = int(config.text(name) or -2)
+        if total >= 0 and local != -2 and not 0 <= local <= total:
+            total_name = name.replace(".local", "")
+            yield name, f"{name}={local} must be -2 or at most {total_name} ({total})"
+
+
+def _first_linked(found: list[Violation], values: Collection[_Entry]) -> list[Violation]:
+    """The first violation that stored values have a part in, and all that share settings with it,
+    directly or through others."""
+    stored = {name for _, name in values}
+    first = next((each for each in found if stored.intersection(each.names)), None)
+    names: set[str] = set(first.names) if first is not None else set()
+    linked: list[Violation] = []
+    while True:
+        more = [each for each in found if each not in linked and names.intersection(each.names)]
+        if not more:
+            return linked
+        linked += more
+        names.update(name for each in more for name in each.names)
 
 
 def _fewest_to_drop(
     static: BrokerConfig, values: Mapping[_Entry, str], found: list[Violation]
 ) -> tuple[_Entry, ...]:
+    """The values to skip so that no violation of the settings in `found` is left."""
     involved = {name for violation in found for name in violation.names}
     # In the order of preference: `values` has this broker's first.
     candidates = [entry for entry in values if entry[1] in involved]
-    if len(candidates) > _SEARCHED_MAX:
-        return tuple(candidates)
-    for count in range(1, len(candidates) + 1):
-        for dropped in combinations(candidates, count):
-            rest = {entry: text for entry, text in values.items() if entry not in dropped}
-            if not _contradictions(static, rest):
-                return dropped
-    raise AssertionError("the settings of the file alone are valid")
+    if len(candidates) <= _SEARCHED_MAX:
+        for count in range(1, len(candidates)):
+            for dropped in combinations(candidates, count):
+                rest = {entry: text for entry, text in values.items() if entry not in dropped}
+                left = _contradictions(static, rest)
+                if not any(involved.intersection(each.names) for each in left):
+                    return dropped
+    return tuple(candidates)

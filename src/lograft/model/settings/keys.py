@@ -18,6 +18,11 @@ SHORT_MAX: Final = 2**15 - 1
 #: A value is at most this long: one setting may not fill the metadata log.
 VALUE_LENGTH_MAX: Final = 32767
 
+#: Python's float accepts 1_000 and inf as well; Java's NaN makes no sense in any setting.
+_JAVA_DOUBLE: Final = re.compile(
+    r"[+-]?(?:Infinity|(?:[0-9]+\.?[0-9]*|\.[0-9]+)(?:[eE][+-]?[0-9]+)?[fFdD]?)"
+)
+
 
 class ConfigType(IntEnum):
     """The numbers are those of DescribeConfigs."""
@@ -217,11 +222,7 @@ class ConfigKey(NamedTuple):
     def parse(self, text: str | None) -> ConfigValue:
         if text is None:
             return None
-        if len(text) > VALUE_LENGTH_MAX:
-            raise InvalidConfig(
-                f"Invalid value for configuration {self.name}: it has {len(text)} characters,"
-                f" the limit is {VALUE_LENGTH_MAX}"
-            )
+        check_length(self.name, text)
         value = self._typed(text.strip(), text)
         complaint = self.check.complaint(value) if self.check is not None else None
         if complaint is not None:
@@ -241,13 +242,9 @@ class ConfigKey(NamedTuple):
             case ConfigType.SHORT:
                 return self._integer(text, original, SHORT_MAX)
             case ConfigType.DOUBLE:
-                try:
-                    number = float(text)
-                except ValueError:
-                    raise self._invalid(original, "Not a number of type DOUBLE") from None
-                if number != number:
+                if not _JAVA_DOUBLE.fullmatch(text):
                     raise self._invalid(original, "Not a number of type DOUBLE")
-                return number
+                return float(text.rstrip("fFdD"))
             case ConfigType.LIST:
                 return split_list(text)
             case ConfigType.PASSWORD:
@@ -263,6 +260,15 @@ class ConfigKey(NamedTuple):
     def _invalid(self, text: str, complaint: str) -> InvalidConfig:
         shown = "[hidden]" if self.is_sensitive else text
         return InvalidConfig(f"Invalid value {shown} for configuration {self.name}: {complaint}")
+
+
+def check_length(name: str, text: str) -> None:
+    """Raises InvalidConfig; for names that no setting has as well."""
+    if len(text) > VALUE_LENGTH_MAX:
+        raise InvalidConfig(
+            f"Invalid value for configuration {name[:200]}: it has {len(text)} characters,"
+            f" the limit is {VALUE_LENGTH_MAX}"
+        )
 
 
 def split_list(text: str) -> tuple[str, ...]:

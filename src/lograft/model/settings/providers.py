@@ -52,10 +52,6 @@ class Variable(NamedTuple):
         return "${" + ":".join(part for part in self if part) + "}"
 
 
-def has_variable(text: str) -> bool:
-    return _VARIABLE.search(text) is not None
-
-
 def is_provider_setting(name: str) -> bool:
     """Whether it configures a provider: `config.providers.<name>.class` or `….param.*`."""
     return re.fullmatch(r"config\.providers\.[^.]+\.(class|param\..+)", name) is not None

@@ -1,6 +1,8 @@
 """Dynamic settings: what is rejected, and what is skipped without harming the others."""
 
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 from lograft.model.errors import InvalidConfig, InvalidInput
 from lograft.model.listeners import SecurityProtocol
@@ -9,11 +11,12 @@ from lograft.model.settings.dynamic import (
     CHANGE_CHECKS,
     ResolvedConfig,
     check_change,
+    check_without_file,
     resolve_dynamic,
     validate_dynamic,
     value_problem,
 )
-from lograft.model.settings.keys import ConfigSource
+from lograft.model.settings.keys import VALUE_LENGTH_MAX, ConfigSource
 
 BROKER, DEFAULT = ConfigSource.DYNAMIC_BROKER, ConfigSource.DYNAMIC_DEFAULT_BROKER
 LISTENERS = "PLAINTEXT://:9092,CONTROLLER://:9093"
@@ -144,6 +147,12 @@ def test_invalid_protocol_maps_are_skipped(listener_map: str) -> None:
         ("sasl.kerberos.service.name", "${file:/secrets:name}", "in the configuration file only"),
         ("listener.name.x.ssl.key.password", "a${env:SECRET}", "in the configuration file only"),
         ("no.such.setting", "${env:SECRET}", "in the configuration file only"),
+        ("no.such.setting", "a ${HOME} b", "in the configuration file only"),
+        ("no.such.setting", "x" * (VALUE_LENGTH_MAX + 1), "the limit is"),
+        ("max.connections.per.ip.overrides", "127.0.0.1:\N{SUPERSCRIPT TWO}", "host:count"),
+        ("max.connections.per.ip.overrides", "h:2147483648", "host:count"),
+        ("log.cleaner.io.max.bytes.per.second", "1_000", "Not a number"),
+        ("log.cleaner.io.max.bytes.per.second", "inf", "Not a number"),
         ("config.providers", "env", "cannot be set dynamically"),
         ("config.providers.env.class", "Provider", "cannot be set dynamically"),
     ],
@@ -159,11 +168,151 @@ def test_values_that_no_broker_applies(name: str, text: str, reason: str) -> Non
         ("listener.name.x.num.network.threads", "5"),
         ("metric.reporters", ""),
         ("log.retention.ms", "-2"),
-        ("no.such.setting", "${HOME}"),
+        ("no.such.setting", "$HOME {x}"),
+        ("no.such.setting", "x" * VALUE_LENGTH_MAX),
+        ("max.connections.per.ip.overrides", "h:2147483647"),
+        ("log.cleaner.io.max.bytes.per.second", "1.5E7"),
+        ("log.cleaner.io.max.bytes.per.second", "Infinity"),
     ],
 )
 def test_values_that_all_brokers_may_have(name: str, text: str) -> None:
     assert value_problem(name, text, whole_cluster=True) is None
+
+
+@pytest.mark.parametrize(
+    "layout",
+    [
+        {"listener.security.protocol.map": "rubbish"},
+        {"listeners": "PLAINTEXT://127.0.0.1:1,X://a:1"},
+        {"listeners": "rubbish", "listener.security.protocol.map": f"{MAP},X:PLAINTEXT"},
+    ],
+)
+def test_an_invalid_layout_does_not_hide_other_invalid_values(layout: dict[str, str]) -> None:
+    broker = {"log.cleaner.dedupe.buffer.size": "1000", "num.io.threads": "11"}
+    resolved = resolve_dynamic(
+        node(), default={"max.connections.per.ip": "0"}, broker=broker | layout
+    )
+    assert {value.name for value in resolved.skipped} == {
+        "log.cleaner.dedupe.buffer.size",
+        "max.connections.per.ip",
+        next(iter(layout)),
+    }
+    assert resolved.config.num_io_threads == 11
+    assert rejection(broker | layout) is not None
+
+
+TEXTS = {
+    "cordoned.log.dirs": ("/data", "/other", "*"),
+    "group.consumer.assignment.interval.ms": ("5000", "0", "100000"),
+    "group.consumer.max.assignment.interval.ms": ("15000", "4000", "x"),
+    "group.consumer.min.assignment.interval.ms": ("0", "6000", "20000"),
+    "listener.security.protocol.map": (
+        f"{MAP},EXTRA:PLAINTEXT",
+        "rubbish",
+        MAP.replace(":PLAINTEXT", ":SASL_PLAINTEXT", 1),
+        f"{MAP},EXTRA:SASL_SSL",
+    ),
+    "listeners": (f"{LISTENERS},EXTRA://:9094", LISTENERS, "CONTROLLER://:9093", "rubbish"),
+    "log.cleaner.dedupe.buffer.size": ("3000000", "1000", "x"),
+    "log.cleaner.threads": ("1", "0", "2", "200"),
+    "log.local.retention.ms": ("5", "99999999999999", "-2"),
+    "log.retention.ms": ("5", "1000000", "-1", "0"),
+    "log.roll.ms": ("0", "5"),
+    "max.connections.per.ip": ("0", "5", "-1"),
+    "max.connections.per.ip.overrides": ("h:1", "", "h:x"),
+    "no.such.setting": ("", "${x}"),
+    "node.id": ("7",),
+    "replica.fetch.wait.max.ms": ("100",),
+}
+#: Valid with whatever the others are.
+FINE = {"num.io.threads": "11", "message.max.bytes": "12345", "no.such.name": "x"}
+
+
+def layers() -> st.SearchStrategy[dict[str, str]]:
+    pairs = st.sampled_from([(name, text) for name, texts in TEXTS.items() for text in texts])
+    return st.lists(pairs, max_size=10).map(dict)
+
+
+@given(default=layers(), broker=layers(), is_fine_for_all=st.booleans())
+@settings(deadline=None)
+def test_invalid_values_never_disable_the_others(
+    default: dict[str, str], broker: dict[str, str], is_fine_for_all: bool
+) -> None:
+    (default if is_fine_for_all else broker).update(FINE)
+    config, skipped_values = resolve_dynamic(node(), default=default, broker=broker)
+    assert config.num_io_threads == 11
+    assert config.message_max_bytes == 12345
+    assert config.text("no.such.name") == "x"
+    skipped_entries = {(value.source, value.name) for value in skipped_values}
+    kept = {
+        source: {
+            name: text for name, text in layer.items() if (source, name) not in skipped_entries
+        }
+        for source, layer in ((BROKER, broker), (DEFAULT, default))
+    }
+    assert config.dynamic_broker == kept[BROKER]
+    assert config.dynamic_default == kept[DEFAULT]
+    assert resolve_dynamic(node(), default=kept[DEFAULT], broker=kept[BROKER]).skipped == ()
+
+
+def test_an_invalid_local_retention_blocks_no_other_change() -> None:
+    local = {"log.local.retention.ms": "99999999999999"}
+    assert skipped(node(), {}, local) == {"DYNAMIC_BROKER:log.local.retention.ms"}
+    assert (
+        rejection(local | {"num.io.threads": "9"}, stored=local, named=["num.io.threads"]) is None
+    )
+    # The retention has an effect, the local one has not.
+    assert skipped(node(), {"log.local.retention.ms": "9"}, {"log.retention.ms": "5"}) == {
+        "DYNAMIC_DEFAULT_BROKER:log.local.retention.ms"
+    }
+    stored = {"log.local.retention.ms": "9"}
+    assert "at most" in (rejection(stored | {"log.retention.ms": "5"}, stored=stored) or "")
+
+
+def test_a_local_retention_in_the_file() -> None:
+    static = node(**{"log.local.retention.ms": "9"})
+    assert skipped(static, {}, {"log.retention.ms": "5"}) == {"DYNAMIC_BROKER:log.retention.ms"}
+    static = node(**{"log.local.retention.ms": "9", "log.retention.ms": "5"})
+    assert skipped(static, {}, {"log.retention.ms": "4"}) == set()
+
+
+@pytest.mark.parametrize("protocol", ["SASL_PLAINTEXT", "SSL"])
+def test_the_protocol_of_a_listener_that_the_node_connects_to_stays(protocol: str) -> None:
+    static = node(**{"process.roles": "broker", "listeners": "PLAINTEXT://:9092"})
+    listener_map = {"listener.security.protocol.map": f"PLAINTEXT:PLAINTEXT,CONTROLLER:{protocol}"}
+    reason = rejection(listener_map, static=static)
+    assert "cannot be updated for existing listener CONTROLLER" in (reason or "")
+
+
+@pytest.mark.parametrize(
+    ("values", "reason"),
+    [
+        ({"log.cleaner.dedupe.buffer.size": "1000"}, "1 MiB"),
+        ({"log.cleaner.threads": "0"}, "at least 1"),
+        ({"log.cleaner.threads": "3", "log.cleaner.dedupe.buffer.size": "3000000"}, "1 MiB"),
+        ({"max.connections.per.ip": "0"}, "overrides"),
+        ({"listener.security.protocol.map": "rubbish"}, "NAME:PROTOCOL"),
+        ({"listeners": "rubbish"}, "NAME://host:port"),
+        # Valid for brokers with a suitable file.
+        ({"log.cleaner.threads": "1000"}, None),
+        ({"log.cleaner.dedupe.buffer.size": "3000000"}, None),
+        ({"max.connections.per.ip": "0", "max.connections.per.ip.overrides": "h:1"}, None),
+        ({"listeners": "OTHER://:1"}, None),
+        ({"cordoned.log.dirs": "/other"}, None),
+        ({"log.local.retention.ms": "99999999999999"}, None),
+        ({"group.consumer.assignment.interval.ms": "100000000"}, None),
+    ],
+)
+def test_what_no_broker_could_apply(values: dict[str, str], reason: str | None) -> None:
+    static = node(**{"log.cleaner.threads": "2"})
+    if reason is None:
+        check_without_file(static, values, named=list(values))
+    else:
+        with pytest.raises(InvalidInput, match=reason):
+            check_without_file(static, values, named=list(values))
+    # What is stored already, also by a Kafka controller, does not count against other changes.
+    more = values | {"num.io.threads": "9", "log.roll.ms": "x"}
+    check_without_file(static, more, named=["num.io.threads"])
 
 
 def test_deleting_an_invalid_value_is_allowed() -> None:

@@ -6,7 +6,6 @@ from lograft.model.settings.providers import (
     ProviderKind,
     Variable,
     find_variables,
-    has_variable,
     is_provider_setting,
     parse_providers,
     replace_variables,
@@ -101,9 +100,7 @@ def test_a_variable_is_shown_as_it_was_written() -> None:
     assert str(Variable("env", "", "KEY")) == "${env:KEY}"
 
 
-def test_which_texts_and_names_belong_to_providers() -> None:
-    assert has_variable("a${file:/b:c}")
-    assert not has_variable("${HOME}")
+def test_which_names_belong_to_providers() -> None:
     assert is_provider_setting("config.providers.file.class")
     assert is_provider_setting("config.providers.file.param.allowed.paths")
     assert not is_provider_setting("config.providers.file.other")
