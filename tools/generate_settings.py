@@ -60,8 +60,12 @@ VARIABLES: Final = """\
 
 A change of dynamic settings is checked before it is stored. A broker checks changes of its own
 settings, and those of all brokers that are sent to it, against its whole configuration, and rejects
-what Apache Kafka's broker rejects. The active controller checks each value by itself; Kafka's
-controllers (`--bootstrap-controller`) accept any value.
+what Apache Kafka's broker rejects. The active controller (`--bootstrap-controller`) does not know
+the files of the brokers: it checks its own settings completely, and rejects for other brokers what
+is invalid whatever their files contain, such as a value that is invalid by itself, a cleaner buffer
+that is too small, or a protocol map that cannot be parsed. `max.connections.per.ip=0` needs
+`max.connections.per.ip.overrides` in the same request, among the stored settings or in the
+controller's file. Kafka's controllers accept any value.
 
 A stored value that a broker cannot apply, because it comes from a Kafka folder or does not fit the
 broker's own file, is skipped: all others stay in force. The broker logs it once, and
@@ -91,7 +95,8 @@ ssl.key.password=${file:/etc/lograft/secrets/node.properties:key.password}
 - Values are read when the node starts.
 - A node with a variable that its provider cannot resolve does not start; the error names the
   setting and the variable. Kafka would use the variable as plain text.
-- Dynamic settings have no variables: a change to such a value is rejected.
+- Dynamic settings of brokers, topics, groups and client metrics have no variables: a value that
+  contains `${…}` is rejected.
 """
 
 DEFAULTS: Final = """\

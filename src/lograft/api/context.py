@@ -40,6 +40,7 @@ class Context:
         "api_version",
         "broker",
         "client_id",
+        "is_forwarded",
         "lets_next",
         "listener",
         "peer",
@@ -88,6 +89,8 @@ class Context:
         #: requests has already happened (Produce has appended): the connection's next requests are
         #: then handled while this one waits.
         self.lets_next = False
+        #: A broker has checked the request and sent it in an Envelope.
+        self.is_forwarded = False
 
 
 class ParkedResponse(Parked):

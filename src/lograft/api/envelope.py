@@ -61,6 +61,7 @@ async def _open(context: Context, request: EnvelopeRequest) -> EnvelopeResponse:
     inner_context = router.context(
         key, version, client_id=header.client_id, peer=peer, principal=principal
     )
+    inner_context.is_forwarded = True
     response = await router.answer(route, inner_context, inner)
     assert response is not None, "what may be forwarded has an answer"
     if has_error(response, ErrorCode.not_controller) or (

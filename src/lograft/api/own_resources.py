@@ -9,7 +9,7 @@ from lograft.api.errors import code_of
 from lograft.metadata.errors import Refused
 from lograft.metadata.types import ResourceType
 from lograft.model.errors import ErrorCode, InvalidInput, LograftError
-from lograft.model.settings.dynamic import validate_dynamic
+from lograft.model.settings.dynamic import check_without_file, validate_dynamic
 
 R = TypeVar("R")
 A = TypeVar("A")
@@ -39,13 +39,20 @@ def check_broker_values(
     context: Context, name: str, values: Mapping[str, str], *, named: Iterable[str]
 ) -> None:
     """A broker rejects dynamic settings that it could not apply, before the controller stores
-    them: its own, and those of all brokers. The active controller checks its own as well. `values`
-    are all of the resource after the request."""
-    if context.role != "broker" and name != str(context.broker.node_id):
+    them: its own, and those of all brokers. The active controller checks its own as well, and
+    rejects what no broker could apply of the others, unless a broker has checked the request.
+    `values` are all of the resource after the request."""
+    broker, named = context.broker, tuple(named)
+    is_own = context.role == "broker" or name == str(broker.node_id)
+    if not is_own and context.is_forwarded:
         return
     try:
         validate_dynamic(values, changed_names=named, whole_cluster=not name)
-        context.broker.metadata.check_dynamic_change(values, named=named, whole_cluster=not name)
+        if is_own:
+            broker.metadata.check_dynamic_change(values, named=named, whole_cluster=not name)
+        else:
+            stored = broker.image.config_of(ResourceType.broker, "") if name else {}
+            check_without_file(broker.metadata.static_config, {**stored, **values}, named=named)
     except InvalidInput as error:
         raise Refused(ErrorCode.invalid_request, str(error)) from None
 

@@ -2,7 +2,7 @@
 
 import pytest
 
-from lograft.api.forwarding import FORWARDED, read_answer
+from lograft.api.forwarding import FORWARDED, INCREMENTAL_ALTER_CONFIGS, read_answer
 from lograft.api.router import Router
 from lograft.model.errors import ErrorCode
 from lograft.security.principals import encode_principal
@@ -15,6 +15,12 @@ from lograft.wire.messages.create_topics import (
 )
 from lograft.wire.messages.describe_quorum import DescribeQuorumRequest
 from lograft.wire.messages.envelope import EnvelopeRequest, EnvelopeResponse
+from lograft.wire.messages.incremental_alter_configs import (
+    AlterableConfig,
+    AlterConfigsResource,
+    IncrementalAlterConfigsRequest,
+    IncrementalAlterConfigsResponse,
+)
 from lograft.wire.messages.metadata import MetadataRequest
 from tests.unit.broker.bench import Bench, run
 
@@ -51,6 +57,22 @@ def test_the_answer_is_that_of_the_inner_request(version: int) -> None:
             answer = read_answer(reply.response_data, CREATE_TOPICS, version)
             assert isinstance(answer, CreateTopicsResponse)
             assert [topic.error_code for topic in answer.topics] == [code]
+
+    run(scenario)
+
+
+def test_the_controller_relies_on_the_check_of_the_broker_that_forwards() -> None:
+    """The broker's file may have overrides, which the controller does not know."""
+
+    async def scenario(bench: Bench) -> None:
+        setting = AlterableConfig(name="max.connections.per.ip", config_operation=0, value="0")
+        resource = AlterConfigsResource(resource_type=4, resource_name="", configs=[setting])
+        request = IncrementalAlterConfigsRequest(resources=[resource])
+        reply = await open_envelope(bench, envelope(request, 1))
+        assert reply.response_data is not None
+        answer = read_answer(reply.response_data, INCREMENTAL_ALTER_CONFIGS, 1)
+        assert isinstance(answer, IncrementalAlterConfigsResponse)
+        assert [each.error_code for each in answer.responses] == [ErrorCode.none]
 
     run(scenario)
 

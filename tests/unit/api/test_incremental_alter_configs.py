@@ -15,7 +15,7 @@ from lograft.wire.messages.incremental_alter_configs import (
 from tests.unit.broker.bench import Bench, batch_of, run
 
 SET, DELETE, APPEND, SUBTRACT = range(4)
-TOPIC, BROKER, LOGGER = 2, 4, 8
+TOPIC, BROKER, LOGGER, METRICS, GROUP = 2, 4, 8, 16, 32
 
 
 async def alter(
@@ -109,6 +109,50 @@ def test_a_node_checks_the_files_that_its_own_settings_name(role: str) -> None:
         assert await alter(bench, (BROKER, "1"), change, role=role) == ErrorCode.invalid_request
         assert set(checked) == {(name,)}
         assert bench.broker.image.config_of(ResourceType.broker, "1") == {}
+
+    run(scenario)
+
+
+@pytest.mark.parametrize("resource", ["", "2"])
+@pytest.mark.parametrize(
+    ("name", "text"),
+    [("log.cleaner.dedupe.buffer.size", "1000"), ("max.connections.per.ip", "0")],
+)
+def test_the_controller_rejects_what_no_broker_could_apply(
+    resource: str, name: str, text: str
+) -> None:
+    async def scenario(bench: Bench) -> None:
+        change = (name, SET, text)
+        code = await alter(bench, (BROKER, resource), change, role="controller")
+        assert code == ErrorCode.invalid_request
+        assert bench.broker.image.config_of(ResourceType.broker, resource) == {}
+
+    run(scenario)
+
+
+def test_the_controller_judges_a_broker_with_the_values_of_all_brokers() -> None:
+    async def scenario(bench: Bench) -> None:
+        overrides = ("max.connections.per.ip.overrides", SET, "h:1")
+        limit = ("max.connections.per.ip", SET, "0")
+        assert await alter(bench, (BROKER, ""), overrides, role="controller") == 0
+        code = await alter(bench, (BROKER, "2"), limit, role="controller")
+        assert code == ErrorCode.broker_id_not_registered, "the value itself is valid"
+
+    run(scenario)
+
+
+@pytest.mark.parametrize("resource", [(TOPIC, "a"), (BROKER, ""), (METRICS, "m"), (GROUP, "g")])
+def test_no_dynamic_value_has_variables(resource: tuple[int, str]) -> None:
+    names = {TOPIC: "cleanup.policy", BROKER: "custom", METRICS: "metrics"}
+
+    async def scenario(bench: Bench) -> None:
+        await bench.create_topic("a")
+        name = names.get(resource[0], "consumer.session.timeout.ms")
+        for text in ("${env:X}", "a ${x}"):
+            assert await alter(bench, resource, (name, SET, text)) in (
+                ErrorCode.invalid_config,
+                ErrorCode.invalid_request,
+            )
 
     run(scenario)
 
