@@ -168,3 +168,34 @@ def test_an_invalid_stored_value_is_logged_once(caplog: pytest.LogCaptureFixture
     logged = [message for message in caplog.messages if "message.max.bytes" in message]
     assert len(logged) == 1
     assert "skipping the per-broker value of message.max.bytes" in logged[0]
+
+
+def test_invalid_stored_values_and_listeners_that_stay_are_reported() -> None:
+    async def scenario(cluster: VirtualCluster, admin: Admin) -> None:
+        broker = cluster.node(1).broker
+        values = {
+            "listener.security.protocol.map": "rubbish",
+            "log.cleaner.dedupe.buffer.size": "1000",
+        }
+        records = [
+            ConfigRecord(
+                resource_type=ResourceType.broker, resource_name="1", name=name, value=value
+            )
+            for name, value in values.items()
+        ]
+        broker.on_committed(Offset(broker.image.offset), Epoch(broker.image.epoch), records)
+        reported = (await admin.describe_skipped_configs([1]))[1]
+        assert len(reported) == 2
+        assert all(any(each.startswith(name) for each in reported) for name in values)
+        own = broker.config.broker_listeners
+        moved = ",".join(
+            f"{each.name}://{each.host}:{each.port + 100 * (each in own)}"
+            for each in broker.config.listeners
+        )
+        await admin.alter_configs({broker_resource(1): [ConfigChange("listeners", moved)]})
+        await cluster.wait_for(lambda: any(find() for find in broker.apply_failures))
+        reported = (await admin.describe_skipped_configs([1]))[1]
+        assert len(reported) == 3
+        assert "stays at" in reported[-1]
+
+    play(scenario)

@@ -161,10 +161,12 @@ def resolve_dynamic(
                 skipped.append(SkippedValue(name, source, problem))
     # Each round removes at least one value: dropping some may bring forth another contradiction.
     while found := _first_linked(_contradictions(static, values), values):
-        for source, name in _fewest_to_drop(static, values, found):
-            reason = next((each.message for each in found if name in each.names), found[0].message)
-            skipped.append(SkippedValue(name, source, reason))
-            del values[source, name]
+        dropped = {entry: values.pop(entry) for entry in _fewest_to_drop(static, values, found)}
+        for (source, name), text in dropped.items():
+            # Without the others that are skipped, whose own reason is another one.
+            reasons = [*_contradictions(static, {**values, (source, name): text}), *found]
+            reason = next((each for each in reasons if name in each.names), found[0])
+            skipped.append(SkippedValue(name, source, reason.message))
     return ResolvedConfig(_overlaid(static, values), tuple(skipped))
 
 

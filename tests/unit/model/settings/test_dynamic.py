@@ -201,6 +201,17 @@ def test_an_invalid_layout_does_not_hide_other_invalid_values(layout: dict[str, 
     assert rejection(broker | layout) is not None
 
 
+def test_each_skipped_value_has_its_own_reason() -> None:
+    layout = {
+        "listener.security.protocol.map": "rubbish",
+        "listeners": "PLAINTEXT://:9,CONTROLLER://:9",
+    }
+    resolved = resolve_dynamic(node(), default={}, broker=layout)
+    reasons = {value.name: value.reason for value in resolved.skipped}
+    assert "'rubbish'" in reasons["listener.security.protocol.map"]
+    assert "different port" in reasons["listeners"]
+
+
 TEXTS = {
     "cordoned.log.dirs": ("/data", "/other", "*"),
     "group.consumer.assignment.interval.ms": ("5000", "0", "100000"),
