@@ -10,7 +10,7 @@ import pytest
 
 from lograft.consensus.core import RaftCore
 from lograft.simulation.raft_mutants import RAFT_MUTANTS, hunt_raft
-from lograft.simulation.raft_run import RaftOptions, run_raft
+from lograft.simulation.raft_run import RaftOptions, options_of, run_raft
 
 pytestmark = pytest.mark.simulation
 
@@ -48,6 +48,19 @@ def test_without_faults_one_leader_leads_all_the_time() -> None:
     assert report.violation == ""
     assert report.epochs <= 2
     assert report.committed > 60
+
+
+def test_static_voters_become_dynamic_under_faults() -> None:
+    upgrades = 0
+    for seed in range(FIRST_SEED, FIRST_SEED + 30):
+        options = options_of(seed)
+        options.dynamic_voters, options.upgrades_version = False, True
+        report = run_raft(seed, options)
+        assert not report.violation, f"seed {seed}: {report.violation}\n" + "\n".join(
+            [str(options), *report.last_events]
+        )
+        upgrades += report.is_upgraded
+    assert upgrades > 10
 
 
 @pytest.mark.parametrize("mutant", RAFT_MUTANTS, ids=lambda mutant: mutant.__name__)

@@ -23,6 +23,7 @@ from lograft.consensus.messages import (
     PeerRequest,
     RemoveVoterRequest,
     UpdateVoterRequest,
+    UpgradeVersionRequest,
     VoterChangeResponse,
     VoteRequest,
     VoteResponse,
@@ -98,7 +99,12 @@ class RaftCore(LeaderSide):
                 self._on_fetch_snapshot(message, now_ms)
             case FetchSnapshotResponse():
                 self._on_fetch_snapshot_response(message, now_ms)
-            case AddVoterRequest() | RemoveVoterRequest() | UpdateVoterRequest():
+            case (
+                AddVoterRequest()
+                | RemoveVoterRequest()
+                | UpdateVoterRequest()
+                | UpgradeVersionRequest()
+            ):
                 self._on_voter_change(message, now_ms)
             case BeginQuorumEpochResponse() | EndQuorumEpochResponse() | VoterChangeResponse():
                 if not self.is_barred:
@@ -139,6 +145,8 @@ class RaftCore(LeaderSide):
             raise NotLeading(f"node {self.me.node_id} does not lead epoch {self.epoch} yet")
         if leadership.epoch_start == NO_OFFSET:
             leadership.epoch_start = self.log.end.offset
+        if voters is not None and self.voters.is_static:
+            leadership.on_directories_known(voters)
         self.log.grow(self.epoch, end, voters)
         leadership.on_disk_owing(now_ms)
         if voters is not None and leadership.change is not None:

@@ -9,11 +9,13 @@ from lograft.consensus.messages import (
     Error,
     FetchRequest,
     FetchSnapshotRequest,
+    UpdateVoterRequest,
+    UpgradeVersionRequest,
     VoterChangeRequest,
 )
 from lograft.consensus.roles import Cause
-from lograft.consensus.types import LogEnd, SnapshotId
-from lograft.consensus.voter_change import Stage, VoterChange, changed
+from lograft.consensus.types import LogEnd, SnapshotId, VoterSet
+from lograft.consensus.voter_change import Stage, VoterChange, changed, upgraded
 from lograft.model.types import NO_OFFSET, NodeId
 
 
@@ -103,13 +105,14 @@ class LeaderSide(FollowerSide):
         if not self.is_leader:
             self._answer(request, Error.NOT_LEADER)
             return
-        if not self.dynamic_voters:
-            self._answer(request, Error.STATIC_VOTERS)
-            return
-        if not self._may_change_voters():
-            self._answer(request, Error.CHANGE_IN_PROGRESS)
-            return
-        voters = changed(self.log.voters, request)
+        if self.log.voters.is_static:
+            voters = self._change_static_voters(request)
+        elif not self._may_change_voters():
+            voters = Error.CHANGE_IN_PROGRESS
+        elif isinstance(request, UpgradeVersionRequest):
+            voters = Error.NONE  # it has that level
+        else:
+            voters = changed(self.log.voters, request)
         if isinstance(voters, Error):
             self._answer(request, voters)
             return
@@ -120,6 +123,26 @@ class LeaderSide(FollowerSide):
             deadline_ms=now_ms + self.settings.voter_change_timeout_ms,
         )
         self._advance_change(now_ms)
+
+    def _change_static_voters(self, request: VoterChangeRequest) -> VoterSet | Error:
+        """Static voters can only become dynamic ones. NONE: there is nothing to append."""
+        static, described = self.log.voters, self._leading().described
+        match request:
+            case UpdateVoterRequest():
+                node_id = request.voter.key.node_id
+                if static.find(node_id) is None:
+                    return Error.VOTER_NOT_FOUND
+                described[node_id] = request.voter
+                return Error.NONE
+            case UpgradeVersionRequest():
+                if not self._may_change_voters():
+                    return Error.CHANGE_IN_PROGRESS
+                mine = request.voter._replace(key=self.me)
+                voters = upgraded(static, {**described, self.me.node_id: mine})
+                is_checked = request.validate_only and not isinstance(voters, Error)
+                return Error.NONE if is_checked else voters
+            case _:
+                return Error.STATIC_VOTERS
 
     def _may_change_voters(self) -> bool:
         """One at a time, each committed before the next, and only once this leader has committed

@@ -4,7 +4,7 @@ from collections.abc import Iterator
 
 from lograft.consensus.log_view import LogView
 from lograft.consensus.messages import FetchRequest
-from lograft.consensus.types import RaftSettings, ReplicaKey
+from lograft.consensus.types import RaftSettings, ReplicaKey, Voter, VoterSet
 from lograft.consensus.voter_change import VoterChange
 from lograft.model.types import NO_OFFSET, NodeId, Offset
 
@@ -40,6 +40,7 @@ class Leadership:
         "_settings",
         "_since_ms",
         "change",
+        "described",
         "disk_since_ms",
         "epoch_start",
         "granting",
@@ -59,6 +60,8 @@ class Leadership:
         #: Fetches that wait for something new, by who asked; with the time to give up.
         self.parked: dict[ReplicaKey, tuple[FetchRequest, int]] = {}
         self.change: VoterChange | None = None
+        #: How the static voters have described themselves; a new leader is told again.
+        self.described: dict[NodeId, Voter] = {}
         #: Since when the own disk owes something; None: it owes nothing.
         self.disk_since_ms: int | None = None
 
@@ -81,6 +84,15 @@ class Leadership:
         progress.durable = max(progress.durable, offset)
         if progress.durable >= log.end.offset:
             progress.caught_up_ms = now_ms
+
+    def on_directories_known(self, voters: VoterSet) -> None:
+        """The static voters get the directories of `voters`. Which directory has fetched so far is
+        not known, so how far each log reaches counts from the next fetch on."""
+        for voter in voters.voters:
+            before = self._progress.pop(ReplicaKey(voter.key.node_id), None)
+            if before is not None:
+                progress = self._progress[voter.key] = Progress(voter.key, before.heard_ms)
+                progress.begun_ms = before.begun_ms
 
     def replicas(self) -> Iterator[Progress]:
         yield from self._progress.values()

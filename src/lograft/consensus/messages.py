@@ -36,6 +36,9 @@ class Error(Enum):
     LAST_VOTER = "last voter"
     #: The voters of this group are fixed by its configuration (kraft.version 0).
     STATIC_VOTERS = "static voters"
+    #: kraft.version cannot be raised: a voter does not support it, or has not described itself to
+    #: this leader yet.
+    VERSION_NOT_SUPPORTED = "version not supported by all voters"
     TIMED_OUT = "timed out"
 
 
@@ -174,9 +177,22 @@ class RemoveVoterRequest:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class UpdateVoterRequest:
-    """The same voter with other endpoints, or with another range of versions."""
+    """The same voter with other endpoints, or with another range of versions. With static voters
+    the leader only remembers it, for an upgrade of kraft.version."""
 
     voter: Voter
+    sender: NodeId = NO_NODE
+    request_id: int = 0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class UpgradeVersionRequest:
+    """Raises kraft.version from 0 to 1: the static voters become the first set in the log, with
+    their directories."""
+
+    #: The leader itself; the other voters have described themselves with UpdateVoterRequest.
+    voter: Voter
+    validate_only: bool = False
     sender: NodeId = NO_NODE
     request_id: int = 0
 
@@ -192,7 +208,9 @@ class VoterChangeResponse:
     request_id: int = 0
 
 
-VoterChangeRequest = AddVoterRequest | RemoveVoterRequest | UpdateVoterRequest
+VoterChangeRequest = (
+    AddVoterRequest | RemoveVoterRequest | UpdateVoterRequest | UpgradeVersionRequest
+)
 #: Between replicas: they carry the life of the group.
 PeerRequest = (
     VoteRequest

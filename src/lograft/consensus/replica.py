@@ -25,6 +25,7 @@ from lograft.consensus.messages import (
     Request,
     Response,
     UpdateVoterRequest,
+    UpgradeVersionRequest,
     VoterChangeResponse,
     VoteRequest,
     VoteResponse,
@@ -61,6 +62,7 @@ ANSWER_OF: Final[dict[type, Callable[..., Response]]] = {
     AddVoterRequest: VoterChangeResponse,
     RemoveVoterRequest: VoterChangeResponse,
     UpdateVoterRequest: VoterChangeResponse,
+    UpgradeVersionRequest: VoterChangeResponse,
 }
 
 
@@ -85,7 +87,6 @@ class Replica:
         log_start: LogEnd | None = None,
         snapshot: SnapshotId | None = None,
         snapshot_size_bytes: int = 0,
-        dynamic_voters: bool = True,
         bootstrap: tuple[NodeId, ...] = (),
         view: type[LogView] = LogView,
         first_request_id: int = 0,
@@ -112,8 +113,6 @@ class Replica:
         self.hard_state = hard_state
         #: Everything below is committed. NO_OFFSET: not known in this life of the replica yet.
         self.high_watermark = high_watermark
-        #: False: the configuration names the voters, they never change (kraft.version 0).
-        self.dynamic_voters = dynamic_voters
         self.role = self._role_after_restart()
         #: When `tick` must be called at the latest; None: time changes nothing.
         self.deadline_ms: int | None = None

@@ -51,10 +51,13 @@ class Voter(NamedTuple):
 @dataclass(frozen=True, slots=True)
 class VoterSet:
     voters: tuple[Voter, ...]
+    #: The configuration names the voters (kraft.version 0). The sets in the log are not static, so
+    #: that the first of them, appended or truncated, also changes the level.
+    is_static: bool = False
 
     @staticmethod
-    def of(keys: Iterable[ReplicaKey]) -> "VoterSet":
-        return VoterSet(tuple(Voter(key) for key in keys))
+    def of(keys: Iterable[ReplicaKey], *, is_static: bool = False) -> "VoterSet":
+        return VoterSet(tuple(Voter(key) for key in keys), is_static)
 
     @property
     def majority(self) -> int:

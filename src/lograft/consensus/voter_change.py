@@ -1,21 +1,29 @@
 """One change of the voters, from the request to its commit (KIP-853).
 
+An upgrade of kraft.version is one, too: its set has the same nodes, now with their directories.
+
 Only single steps: the majorities of two neighbouring sets always share a replica, so the new set
 may count as soon as it is in the log. A second step before the first is committed would break that,
 and so would one before this leader has committed anything: an older leader's uncommitted set may
 still be somewhere.
 """
 
+from collections.abc import Mapping
 from enum import Enum
+from typing import Final
 
 from lograft.consensus.messages import (
     AddVoterRequest,
     Error,
     RemoveVoterRequest,
+    UpdateVoterRequest,
     VoterChangeRequest,
 )
-from lograft.consensus.types import ReplicaKey, VoterSet
-from lograft.model.types import NO_OFFSET, Offset
+from lograft.consensus.types import ReplicaKey, Voter, VoterSet
+from lograft.model.types import NO_OFFSET, ZERO_UUID, NodeId, Offset
+
+#: The first level whose voters are in the log.
+DYNAMIC_VOTERS_VERSION: Final = 1
 
 
 class Stage(Enum):
@@ -52,7 +60,24 @@ class VoterChange:
         self.end = end
 
 
-def changed(voters: VoterSet, request: VoterChangeRequest) -> VoterSet | Error:
+def upgraded(voters: VoterSet, described: Mapping[NodeId, Voter]) -> VoterSet | Error:
+    """The static voters as they have described themselves, or why the level cannot be raised."""
+    dynamic: list[Voter] = []
+    for node_id in voters.node_ids:
+        voter = described.get(node_id)
+        if (
+            voter is None
+            or voter.key.directory_id == ZERO_UUID
+            or not voter.kraft_version_min <= DYNAMIC_VOTERS_VERSION <= voter.kraft_version_max
+        ):
+            return Error.VERSION_NOT_SUPPORTED
+        dynamic.append(voter)
+    return VoterSet(tuple(dynamic))
+
+
+def changed(
+    voters: VoterSet, request: AddVoterRequest | RemoveVoterRequest | UpdateVoterRequest
+) -> VoterSet | Error:
     """The voters after the change, or why there is none."""
     if isinstance(request, AddVoterRequest):
         if voters.find(request.voter.key.node_id) is not None:

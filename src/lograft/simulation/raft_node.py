@@ -73,7 +73,6 @@ class RaftNode:
         core_type: type[RaftCore] = RaftCore,
         trace: Callable[[str], None] | None = None,
         snapshot_of: Callable[[SnapshotId], Snapshot | None] = lambda _: None,
-        dynamic_voters: bool = True,
     ) -> None:
         self.key = key
         self._voters = voters
@@ -83,7 +82,6 @@ class RaftNode:
         self._trace = trace
         #: In reality the bytes tell the voters; here the snapshot is looked up by its name.
         self._snapshot_of = snapshot_of
-        self._dynamic_voters = dynamic_voters
         self.disk = Disk()
         self.lives = 0
         self.installs = 0
@@ -147,7 +145,6 @@ class RaftNode:
             snapshot=None if snapshot is None else snapshot.id,
             snapshot_size_bytes=0 if snapshot is None else len(snapshot.data),
             first_request_id=self.lives * 1_000_000,
-            dynamic_voters=self._dynamic_voters,
             trace=self._trace,
         )
         self.flushing = self.end

@@ -17,6 +17,7 @@ from lograft.consensus.messages import (
     Message,
     RemoveVoterRequest,
     UpdateVoterRequest,
+    UpgradeVersionRequest,
     VoteResponse,
 )
 from lograft.consensus.types import RaftSettings, ReplicaKey, Send, SnapshotId, Voter, VoterSet
@@ -52,6 +53,8 @@ class RaftOptions:
     #: How often a voter loses its power just after it gave its vote.
     vote_crash: float = 0.0
     dynamic_voters: bool = True
+    #: A group whose voters are static makes them dynamic (kraft.version 0 to 1) at some time.
+    upgrades_version: bool = False
 
 
 @dataclass(slots=True)
@@ -65,6 +68,8 @@ class RaftReport:
     epochs: int = 0
     crashes: int = 0
     voter_changes: int = 0
+    #: kraft.version was raised.
+    is_upgraded: bool = False
     installs: int = 0
     violation: str = ""
     trace_hash: str = ""
@@ -83,6 +88,7 @@ def options_of(seed: int) -> RaftOptions:
         slow_disk=random.choice((0.0, 0.05, 0.2)),
         vote_crash=random.choice((0.0, 0.0, 0.2)),
         dynamic_voters=random.random() < 0.8,
+        upgrades_version=random.random() < 0.5,
     )
 
 
@@ -111,6 +117,9 @@ class RaftRun:
             for i in range(self.options.voters + self.options.observers)
         ]
         voters = VoterSet.of(keys[: self.options.voters])
+        if not self.options.dynamic_voters:
+            nodes = (ReplicaKey(node_id) for node_id in voters.node_ids)
+            voters = VoterSet.of(nodes, is_static=True)
         self.checks = RaftChecks(voters, outcomes_only=outcomes_only)
         self._snapshots: dict[SnapshotId, Snapshot] = {}
         self.nodes: dict[NodeId, RaftNode] = {}
@@ -124,7 +133,6 @@ class RaftRun:
                 core_type=core_type,
                 trace=None,
                 snapshot_of=self._snapshots.get,
-                dynamic_voters=self.options.dynamic_voters,
             )
         self._cut: set[tuple[NodeId, NodeId]] = set()
         self._paused_until: dict[NodeId, int] = {}
@@ -150,6 +158,9 @@ class RaftRun:
         report.committed = len(self.checks.committed)
         report.installs = sum(node.installs for node in self.nodes.values())
         report.milliseconds = self.now_ms
+        report.is_upgraded = not self.options.dynamic_voters and any(
+            entry.voters is not None for entry in self.checks.committed
+        )
         report.epochs = max(node.disk.hard_state.epoch for node in self.nodes.values())
         report.trace_hash = self.trace.digest()
         return report
@@ -314,7 +325,10 @@ class RaftRun:
             value = self._value
             self._act(node, lambda: self._append(node, value))
             if self._clients.random() < 0.05:
-                self._act(node, lambda: self._change_voters(node))
+                assert node.core is not None
+                is_upgrade = node.core.voters.is_static and self.options.upgrades_version
+                change = self._upgrade_version if is_upgrade else self._change_voters
+                self._act(node, lambda: change(node))
         if self._clients.random() < 0.04:
             self._take_snapshot()
         self._at(5 + self._clients.randrange(40), self._client)
@@ -352,6 +366,16 @@ class RaftRun:
             message = UpdateVoterRequest(voter=Voter(key, kraft_version_max=2))
         self.trace.event(f"{self.now_ms} {node.key.node_id} voters", repr(message))
         self._step(node, message)
+
+    def _upgrade_version(self, node: RaftNode) -> None:
+        """The voters describe themselves first, some of them maybe not."""
+        assert node.core is not None
+        for node_id in node.core.voters.node_ids:
+            if node_id != node.key.node_id and self._clients.random() < 0.9:
+                voter = Voter(self.nodes[node_id].key)
+                self._step(node, UpdateVoterRequest(voter=voter))
+        self.trace.event(f"{self.now_ms} {node.key.node_id} upgrade")
+        self._step(node, UpgradeVersionRequest(voter=Voter(node.key)))
 
     # ── faults ───────────────────────────────────────────────────────────────────────────────
 

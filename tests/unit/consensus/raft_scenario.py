@@ -12,6 +12,7 @@ cut 1|2,3 · heal                           lost without a trace; the other way 
 slow 1 · fast 1                            in `run`, its disk does nothing
 append 1 3 · resign 1 · resign 1 3 · snapshot 1 · unreachable 2 1 · disconnected 2 1
 add 1 4 · remove 1 2 · update 1 2          asks the first one for a change of the voters
+upgrade 1 · upgrade 1 validate             asks it to raise kraft.version
 replace 2                                  the same number with an empty disk
 begin_life 1 5 leader=1 · leave_life 1 7 · state
 """
@@ -32,6 +33,7 @@ from lograft.consensus.messages import (
     Message,
     RemoveVoterRequest,
     UpdateVoterRequest,
+    UpgradeVersionRequest,
     VoterChangeResponse,
     VoteRequest,
     VoteResponse,
@@ -93,7 +95,9 @@ class ClusterScenario:
         given = dict(word.split("=") for word in words if "=" in word)
         self.static = "static" in words
         ids = [int(node) for node in given["voters"].split(",")]
-        self.voters = VoterSet.of(ReplicaKey(NodeId(n)) if self.static else key(n) for n in ids)
+        self.voters = VoterSet.of(
+            (ReplicaKey(NodeId(n)) if self.static else key(n) for n in ids), is_static=self.static
+        )
         self.checks = RaftChecks(self.voters, outcomes_only=self.outcomes_only)
         for node in ids + [int(node) for node in given.get("observers", "").split(",") if node]:
             self.nodes[node] = self.node(node, key(node))
@@ -113,7 +117,6 @@ class ClusterScenario:
             core_type=self.core_type,
             trace=trace,
             snapshot_of=self.snapshots.get,
-            dynamic_voters=not self.static,
         )
 
     def do_disk(self, node: str, *words: str) -> None:
@@ -294,6 +297,12 @@ class ClusterScenario:
         voter = Voter(self.nodes[int(node)].key, kraft_version_max=2)
         self.arrive(int(leader), UpdateVoterRequest(voter=voter))
 
+    def do_upgrade(self, leader: str, *words: str) -> None:
+        voter = Voter(self.nodes[int(leader)].key)
+        self.arrive(
+            int(leader), UpgradeVersionRequest(voter=voter, validate_only="validate" in words)
+        )
+
     def do_begin_life(self, node: str, life: str, leader: str) -> None:
         replica = self.nodes[int(node)]
         assert replica.core is not None
@@ -318,6 +327,7 @@ class ClusterScenario:
             self.out.append(
                 f"{number}: {core.role.value} epoch={core.epoch} leader={core.leader}"
                 f" voters={','.join(map(str, core.voters.node_ids))}"
+                f"{' static' if core.voters.is_static else ''}"
                 f" log={node.start.offset}:[{log}] durable={core.log.durable}"
                 f" high_watermark={core.high_watermark}"
             )

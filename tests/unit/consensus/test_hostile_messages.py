@@ -105,6 +105,7 @@ MESSAGE: st.SearchStrategy[m.Message] = st.one_of(
     st.builds(m.AddVoterRequest, voter=st.builds(Voter, KEY)),
     st.builds(m.RemoveVoterRequest, key=KEY),
     st.builds(m.UpdateVoterRequest, voter=st.builds(Voter, KEY)),
+    st.builds(m.UpgradeVersionRequest, voter=st.builds(Voter, KEY), validate_only=st.booleans()),
 )
 Step = tuple[str, m.Message | int]
 STEP: st.SearchStrategy[Step] = st.one_of(
@@ -175,14 +176,17 @@ NO_LEADER = m.BeginQuorumEpochRequest(
 )
 
 
-@example(1, LIVES[4], [("wait", 2_000), ("message", NO_LEADER)])
+@example(1, LIVES[4], [("wait", 2_000), ("message", NO_LEADER)], False)
 @settings(max_examples=400, deadline=None)
-@given(st.integers(1, 4), st.sampled_from(LIVES), st.lists(STEP, max_size=40))
+@given(st.integers(1, 4), st.sampled_from(LIVES), st.lists(STEP, max_size=40), st.booleans())
 def test_a_core_survives_whatever_it_is_told(
-    me: int, life: tuple[HardState, int], steps: list[Step]
+    me: int, life: tuple[HardState, int], steps: list[Step], is_static: bool
 ) -> None:
     state, length = life
-    voters = VoterSet.of(ReplicaKey(NodeId(node), UUID(int=node)) for node in (1, 2, 3))
+    voters = VoterSet.of(
+        (ReplicaKey(NodeId(node), UUID(int=0 if is_static else node)) for node in (1, 2, 3)),
+        is_static=is_static,
+    )
     core = RaftCore(
         ReplicaKey(NodeId(me), UUID(int=me)),
         voters,

@@ -17,6 +17,8 @@ from lograft.consensus.messages import (
     FetchSnapshotRequest,
     FetchSnapshotResponse,
     UpdateVoterRequest,
+    UpgradeVersionRequest,
+    VoterChangeResponse,
     VoteRequest,
     VoteResponse,
 )
@@ -38,9 +40,16 @@ ONE, TWO, THREE = KEYS
 EMPTY = LogEnd(NO_EPOCH, Offset(0))
 
 
-def replica(me: ReplicaKey = ONE, state: HardState | None = None) -> RaftCore:
+def replica(
+    me: ReplicaKey = ONE, state: HardState | None = None, *, is_static: bool = False
+) -> RaftCore:
+    keys = [ReplicaKey(key.node_id) for key in KEYS] if is_static else KEYS
     core = RaftCore(
-        me, VoterSet.of(KEYS), hard_state=state or HardState(), log_end=EMPTY, chance=lambda _: 0
+        me,
+        VoterSet.of(keys, is_static=is_static),
+        hard_state=state or HardState(),
+        log_end=EMPTY,
+        chance=lambda _: 0,
     )
     core.start(0)
     core.on_durable(Offset(0), 0)
@@ -53,9 +62,9 @@ def settle(core: RaftCore, effects: Effects, now_ms: int) -> Effects:
     return effects
 
 
-def leader() -> RaftCore:
+def leader(*, is_static: bool = False) -> RaftCore:
     """Of epoch 1, with its first batch on its own disk only."""
-    core = replica()
+    core = replica(is_static=is_static)
     effects = core.tick(0)
     for pre_vote in (True, False):
         request = next(each.message for each in effects.send if each.to == 2)
@@ -274,6 +283,53 @@ def test_only_a_known_voter_is_updated() -> None:
     again = AddVoterRequest(voter=stranger)
     (send,) = core.step(again, 2).send
     assert send.message.error is Error.DUPLICATE_VOTER  # type: ignore[union-attr]
+
+
+def error_of(effects: Effects) -> Error:
+    (send,) = (each for each in effects.send if each.to == NO_NODE)
+    assert isinstance(send.message, VoterChangeResponse)
+    return send.message.error
+
+
+UPGRADE = UpgradeVersionRequest(voter=Voter(ONE))
+
+
+def test_kraft_version_is_raised_only_after_a_commit_and_with_all_voters() -> None:
+    core = leader(is_static=True)
+    core.step(UpdateVoterRequest(voter=Voter(TWO)), 1)
+    assert error_of(core.step(UPGRADE, 1)) is Error.CHANGE_IN_PROGRESS
+    core.step(fetch(THREE, 1), 1)
+    for voter in (
+        None,
+        Voter(ReplicaKey(NodeId(3))),  # no directory
+        Voter(THREE, kraft_version_max=0),
+        Voter(THREE, kraft_version_min=2, kraft_version_max=3),
+    ):
+        if voter is not None:
+            assert error_of(core.step(UpdateVoterRequest(voter=voter), 2)) is Error.NONE
+        assert error_of(core.step(UPGRADE, 2)) is Error.VERSION_NOT_SUPPORTED
+    core.step(UpdateVoterRequest(voter=Voter(THREE)), 3)
+    effects = core.step(UPGRADE, 3)
+    assert effects.append_voters == VoterSet.of(KEYS)
+
+
+def test_only_the_directories_of_the_new_voters_commit_the_upgrade() -> None:
+    core = leader(is_static=True)
+    for key in (TWO, THREE):
+        core.step(UpdateVoterRequest(voter=Voter(key)), 1)
+        core.step(fetch(key, 1), 1)
+    voters = core.step(UPGRADE, 2_900).append_voters
+    core.on_appended(Offset(2), 2_900, voters=voters)
+    core.on_durable(Offset(2), 2_900)
+    # The voters were heard from a moment before: the leader does not resign for want of a majority.
+    assert core.deadline_ms is not None
+    core.tick(2_901)
+    assert core.is_leader
+    other_disk = ReplicaKey(NodeId(3), UUID(int=33))
+    assert core.step(fetch(other_disk, 2), 2_950).committed is None
+    effects = core.step(fetch(THREE, 2), 2_960)
+    assert effects.committed == 2
+    assert error_of(effects) is Error.NONE
 
 
 def test_a_newcomer_that_never_comes_is_given_up() -> None:

@@ -58,8 +58,6 @@ class LoadedMetadata:
     hard_state: HardState
     #: As of the snapshot; without one as of the settings. What the log says comes on top.
     quorum: Quorum
-    #: Whether the settings, not the log, name the voters (kraft.version 0).
-    has_static_voters: bool
     snapshot: Snapshot | None
     snapshot_size_bytes: int
     #: Where the log begins, and the epoch of the record before.
@@ -97,7 +95,6 @@ def load_metadata(
     for batch in tail:
         latest = quorum_of(batch.control, latest)
     _check_quorum(latest, me, config)
-    has_static_voters = latest is not None and latest.kraft_version == 0
     size = 0 if snapshot is None else disk.open(f"{folder}/{snapshot.id.file_name}").size
     return LoadedMetadata(
         me=me,
@@ -105,7 +102,6 @@ def load_metadata(
         log=log,
         hard_state=read_quorum_state(disk, folder),
         quorum=base or Quorum(0, VoterSet(())),
-        has_static_voters=has_static_voters,
         snapshot=snapshot,
         snapshot_size_bytes=size,
         log_start=_log_start(log, snapshot, snapshot_ids(disk, folder)),
@@ -234,7 +230,8 @@ def _static_quorum(config: BrokerConfig) -> Quorum | None:
                     (VoterEndpoint(name, voter.address.host, voter.address.port),),
                 )
                 for voter in voters
-            )
+            ),
+            is_static=True,
         ),
     )
 

@@ -43,6 +43,7 @@ CODE_OF: Final[Mapping[core.Error, ErrorCode]] = {
     core.Error.CHANGE_IN_PROGRESS: ErrorCode.request_timed_out,
     core.Error.LAST_VOTER: ErrorCode.invalid_request,
     core.Error.STATIC_VOTERS: ErrorCode.unsupported_version,
+    core.Error.VERSION_NOT_SUPPORTED: ErrorCode.invalid_update_version,
     core.Error.TIMED_OUT: ErrorCode.request_timed_out,
 }
 

@@ -34,6 +34,7 @@ from lograft.broker.quorum.raft_log import (
 from lograft.broker.quorum.raft_network import RaftNetwork
 from lograft.broker.quorum.raft_requests import Asker, raw_entries
 from lograft.broker.quorum.snapshots import (
+    Quorum,
     Snapshot,
     SnapshotId,
     finish_parts,
@@ -53,7 +54,9 @@ from lograft.consensus.types import (
     LogSlice,
     RaftSettings,
     VoterEndpoint,
+    VoterSet,
 )
+from lograft.consensus.voter_change import DYNAMIC_VOTERS_VERSION
 from lograft.model.errors import DiskFailed
 from lograft.model.seams import Runtime, Task
 from lograft.model.settings.broker import BrokerConfig
@@ -102,7 +105,6 @@ class RaftEngine:
         self.log_lock = asyncio.Lock()
         #: As far as it is committed; `core.voters` may be ahead.
         self.quorum = loaded.quorum
-        self._has_static_voters = loaded.has_static_voters
         #: Where this node's controller listeners are; set before the start.
         self.endpoints: tuple[VoterEndpoint, ...] = ()
         self.settings = raft_settings(config)
@@ -139,7 +141,6 @@ class RaftEngine:
             log_start=loaded.log_start,
             snapshot=snapshot.id if snapshot is not None and is_real else None,
             snapshot_size_bytes=loaded.snapshot_size_bytes,
-            dynamic_voters=not loaded.has_static_voters,
             bootstrap=self._network.bootstrap_ids,
         )
         #: The newest snapshot on disk.
@@ -283,7 +284,7 @@ class RaftEngine:
         if effects.lead is not None:
             self._lead(effects.lead)
         if effects.append_voters is not None:
-            self._append_control([voters_control(effects.append_voters)], self.core.epoch)
+            self._append_voters(effects.append_voters)
 
     def _send(self, to: NodeId, message: core_messages.Message) -> None:
         if isinstance(message, core_messages.Response):
@@ -356,7 +357,6 @@ class RaftEngine:
             # Voters that have moved are where the log says, not where they were.
             self._network.forget()
         self.quorum = quorum_of(batch.control, self.quorum) or self.quorum
-        self.core.dynamic_voters = self.quorum.kraft_version > 0
         is_change = batch.control[0][0] == frames.LEADER_CHANGE
         if is_change and self.core.is_leader and batch.epoch == self.core.epoch:
             self._led = batch.epoch
@@ -410,6 +410,16 @@ class RaftEngine:
         now_ms = self._runtime.clock.wall_ms()
         data = control_batch(controls, base_offset=base, epoch=epoch, now_ms=now_ms)
         self._append(data, (), tuple(controls), now_ms)
+
+    def _append_voters(self, voters: VoterSet) -> None:
+        """The first set of a quorum whose voters were static raises kraft.version, in one batch."""
+        is_upgrade = self.core.voters.is_static
+        controls = (
+            quorum_controls(Quorum(DYNAMIC_VOTERS_VERSION, voters))
+            if is_upgrade
+            else [voters_control(voters)]
+        )
+        self._append_control(controls, self.core.epoch)
 
     def _lead(self, change: LeaderChange) -> None:
         """The first batch of the epoch. The first of all epochs also carries the voters, which so
@@ -489,7 +499,7 @@ class RaftEngine:
                 self._runtime.disk,
                 self._folder,
                 state,
-                kraft_version=0 if self._has_static_voters else 1,
+                kraft_version=0 if self.core.voters.is_static else 1,
                 voters=self.core.voters,
             )
         except OSError as error:
@@ -535,7 +545,6 @@ class RaftEngine:
         size = self._runtime.disk.open(f"{self._folder}/{snapshot_id.file_name}").size
         self._pending.clear()
         self.quorum = snapshot.quorum or self.quorum
-        self.core.dynamic_voters = self.quorum.kraft_version > 0
         self.snapshot_id = snapshot_id
         self.last_committed_timestamp_ms = snapshot.last_timestamp_ms
         if snapshot_id.end_offset > self.delivered_end:
