@@ -64,7 +64,7 @@ from lograft.broker.quorum.snapshots import Quorum
 from lograft.broker.replicas.follower_sessions import FollowerSessions
 from lograft.broker.replicas.replicas import Replicas
 from lograft.consensus import messages as raft_messages
-from lograft.consensus.types import ReplicaKey, VoterSet
+from lograft.consensus.types import ReplicaKey, Voter, VoterSet
 from lograft.metadata.delta import MetadataDelta
 from lograft.metadata.image import MetadataImage
 from lograft.metadata.on_demand import on_demand_max
@@ -164,6 +164,8 @@ class QuorumView(Protocol):
     def learn(self, node_id: NodeId, address: Address) -> None: ...
 
     def replicas(self) -> Sequence[ReplicaView]: ...
+
+    def describe_me(self) -> Voter: ...
 
     def ask(
         self, request: raft_messages.Request, *, bytes_max: int = 0

@@ -69,6 +69,13 @@ def effective_levels(image: MetadataImage, *, kraft_version: int = 0) -> dict[st
     return levels
 
 
+def raises_kraft_version(request: UpdateFeaturesRequest, current: int) -> bool:
+    return any(
+        update.feature == KRAFT_VERSION and update.max_version_level > current
+        for update in request.feature_updates
+    )
+
+
 def update_features(
     image: MetadataImage,
     request: UpdateFeaturesRequest,
@@ -76,7 +83,8 @@ def update_features(
     version: int,
     controller: Controller,
 ) -> Outcome[UpdateFeaturesResponse]:
-    """All or nothing: one error answers for the whole request."""
+    """All or nothing: one error answers for the whole request. Raising kraft.version has no record
+    here: the quorum writes it, before these records (api/update_features.py)."""
     updates = {update.feature: update for update in request.feature_updates}
     proposed = image.features | {name: update.max_version_level for name, update in updates.items()}
     response = UpdateFeaturesResponse(
@@ -114,7 +122,7 @@ def _kind_of(update: FeatureUpdateKey, version: int) -> int:
 def _checked_level(
     image: MetadataImage, change: _Change, proposed: Mapping[str, int], controller: Controller
 ) -> int | None:
-    """The level to be stored; None: nothing changes. Checks in Kafka's order."""
+    """The level to be stored; None: no record is. Checks in Kafka's order."""
     name, level, kind = change
     if kind not in (UPGRADE, SAFE_DOWNGRADE, UNSAFE_DOWNGRADE):
         raise _refused(f"{kind} is no upgrade type: use 1 (upgrade), 2 (safe) or 3 (unsafe)")
@@ -133,11 +141,9 @@ def _checked_level(
     if level == current:
         return None
     if is_kraft_version:
-        raise _refused(
-            "kraft.version cannot be lowered"
-            if level < current
-            else "kraft.version is set when the quorum is formatted and cannot change yet"
-        )
+        if level < current:
+            raise _refused("kraft.version cannot be lowered")
+        return None
     if name == METADATA_VERSION:
         if level < current:
             _check_metadata_downgrade(current, level, kind)

@@ -1,6 +1,12 @@
+from uuid import UUID
+
 import pytest
 
+from lograft.broker.quorum.snapshots import Quorum
+from lograft.consensus import messages as core
+from lograft.consensus.types import ReplicaKey, VoterSet
 from lograft.model.errors import ErrorCode
+from lograft.model.types import Epoch, NodeId
 from lograft.wire.messages.update_features import (
     FeatureUpdateKey,
     UpdateFeaturesRequest,
@@ -24,5 +30,83 @@ def test_levels_change_within_what_is_supported(version: int) -> None:
         assert (code, results) == (ErrorCode.invalid_update_version, [])
         bench.controller.down = True
         assert (await update("metadata.version", 30))[0] == ErrorCode.request_timed_out
+
+    run(scenario)
+
+
+STATIC = Quorum(0, VoterSet.of([ReplicaKey(NodeId(1))], is_static=True))
+DYNAMIC = Quorum(1, VoterSet.of([ReplicaKey(NodeId(1), UUID(int=77))]))
+
+
+def upgrade(*more: tuple[str, int], validate_only: bool = False) -> UpdateFeaturesRequest:
+    return UpdateFeaturesRequest(
+        timeout_ms=1000,
+        feature_updates=[
+            FeatureUpdateKey(feature=name, max_version_level=level)
+            for name, level in (("kraft.version", 1), *more)
+        ],
+        validate_only=validate_only,
+    )
+
+
+def answer_of(error: core.Error = core.Error.NONE) -> core.VoterChangeResponse:
+    return core.VoterChangeResponse(sender=NodeId(1), epoch=Epoch(3), error=error)
+
+
+@pytest.mark.parametrize("validate_only", [False, True])
+def test_the_quorum_raises_kraft_version(validate_only: bool) -> None:
+    async def scenario(bench: Bench) -> None:
+        quorum = bench.quorum
+        quorum.quorum, quorum.answer = STATIC, answer_of()
+        written = len(bench.controller.log)
+        response = await bench.ask(upgrade(validate_only=validate_only), 2, UpdateFeaturesResponse)
+        assert response.error_code == 0
+        assert quorum.asked is not None
+        asked = quorum.asked[0]
+        assert isinstance(asked, core.UpgradeVersionRequest)
+        assert (asked.voter.key, asked.validate_only) == (quorum.me, validate_only)
+        assert len(bench.controller.log) == written
+
+    run(scenario)
+
+
+def test_the_quorum_is_not_asked_for_what_another_feature_rules_out() -> None:
+    async def scenario(bench: Bench) -> None:
+        bench.quorum.quorum = STATIC
+        request = upgrade(("no.such.feature", 1))
+        response = await bench.ask(request, 2, UpdateFeaturesResponse)
+        assert response.error_code == ErrorCode.invalid_update_version
+        assert bench.quorum.asked is None
+
+    run(scenario)
+
+
+def test_nobody_is_asked_for_the_level_that_the_quorum_has() -> None:
+    async def scenario(bench: Bench) -> None:
+        bench.quorum.quorum = DYNAMIC
+        assert (await bench.ask(upgrade(), 2, UpdateFeaturesResponse)).error_code == 0
+        assert bench.quorum.asked is None
+
+    run(scenario)
+
+
+@pytest.mark.parametrize(
+    ("error", "code"),
+    [
+        (core.Error.VERSION_NOT_SUPPORTED, ErrorCode.invalid_update_version),
+        (core.Error.CHANGE_IN_PROGRESS, ErrorCode.request_timed_out),
+        (core.Error.TIMED_OUT, ErrorCode.request_timed_out),
+        (core.Error.NOT_LEADER, ErrorCode.request_timed_out),
+    ],
+)
+def test_without_the_quorum_nothing_is_written(error: core.Error, code: ErrorCode) -> None:
+    async def scenario(bench: Bench) -> None:
+        bench.quorum.quorum, bench.quorum.answer = STATIC, answer_of(error)
+        written = len(bench.controller.log)
+        request = upgrade(("metadata.version", 30))
+        response = await bench.ask(request, 2, UpdateFeaturesResponse)
+        assert response.error_code == code
+        assert response.error_message
+        assert len(bench.controller.log) == written
 
     run(scenario)

@@ -18,7 +18,7 @@ from lograft.broker.partitions.partition import Partition
 from lograft.broker.quorum.raft_driver import ReplicaView
 from lograft.broker.quorum.snapshots import Quorum
 from lograft.consensus import messages as core
-from lograft.consensus.types import ReplicaKey, VoterSet
+from lograft.consensus.types import ReplicaKey, Voter, VoterSet
 from lograft.metadata.brokers import heartbeat, register_broker
 from lograft.metadata.features import SUPPORTED
 from lograft.metadata.image import MetadataImage
@@ -152,6 +152,9 @@ class StandInQuorum:
 
     def replicas(self) -> list[ReplicaView]:
         return [ReplicaView(self.me, Offset(43), 1000, 1000, True)] if self.is_leader else []
+
+    def describe_me(self) -> Voter:
+        return Voter(self.me)
 
     async def ask(self, request: core.Request, *, bytes_max: int = 0) -> core.Response:
         """Whatever is asked, the answer is the one that the test has laid ready."""

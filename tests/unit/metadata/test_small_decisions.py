@@ -9,7 +9,13 @@ import pytest
 from lograft.metadata.activation import activation_records
 from lograft.metadata.conditions import MIN_ISR
 from lograft.metadata.errors import Refused
-from lograft.metadata.features import SUPPORTED, Controller, effective_levels, update_features
+from lograft.metadata.features import (
+    SUPPORTED,
+    Controller,
+    effective_levels,
+    raises_kraft_version,
+    update_features,
+)
 from lograft.metadata.image import MetadataImage
 from lograft.metadata.image_records import broker_record
 from lograft.metadata.producer_ids import allocate_producer_ids
@@ -135,6 +141,24 @@ def test_kraft_version_never_goes_down(cluster: Cluster, apply: Apply) -> None:
         request = UpdateFeaturesRequest(feature_updates=[key])
         outcome = update_features(image, request, version=2, controller=Controller(kraft_version=1))
         assert (outcome.reply.error_code, outcome.records) == (code, ())
+
+
+def test_raising_kraft_version_has_no_record_here(cluster: Cluster, apply: Apply) -> None:
+    """The quorum writes it; the records of the other features are as without it."""
+    image = cluster(1, elr=False)
+    register_lograft(image, apply)
+    request = UpdateFeaturesRequest(
+        feature_updates=[
+            FeatureUpdateKey(feature=name, max_version_level=1, upgrade_type=1)
+            for name in ("kraft.version", ELR_VERSION)
+        ]
+    )
+    outcome = update_features(image, request, version=2, controller=Controller())
+    assert outcome.reply.error_code == 0
+    levels = [each for each in outcome.records if isinstance(each, FeatureLevelRecord)]
+    assert [(each.name, each.feature_level) for each in levels] == [(ELR_VERSION, 1)]
+    assert raises_kraft_version(request, current=0)
+    assert not raises_kraft_version(request, current=1)
 
 
 @pytest.mark.parametrize(

@@ -18,7 +18,7 @@ from lograft.broker.quorum.metadata_batches import records_batch
 from lograft.broker.quorum.raft_engine import Asked, CommitListener, RaftEngine
 from lograft.broker.quorum.snapshots import Snapshot, SnapshotId
 from lograft.consensus import messages as core_messages
-from lograft.consensus.types import ReplicaKey, VoterSet
+from lograft.consensus.types import ReplicaKey, Voter, VoterSet
 from lograft.model.seams import Address
 from lograft.model.types import NO_NODE, NO_OFFSET, Epoch, NodeId, Offset
 from lograft.wire.message import Message
@@ -162,6 +162,10 @@ class RaftDriver(RaftEngine):
         """Another node said where it is."""
         if node_id != self.core.me.node_id:
             self._network.learn({node_id: address})
+
+    def describe_me(self) -> Voter:
+        """This controller as the set of the voters is to name it."""
+        return Voter(self.core.me, self.endpoints)
 
     def replicas(self) -> list[ReplicaView]:
         """Everybody the leader knows of, itself included; nothing on the others."""

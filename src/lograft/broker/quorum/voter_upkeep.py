@@ -1,8 +1,10 @@
 """Keeps what the voters' set says of this controller true (KIP-853).
 
-A voter whose endpoints have changed tells the leader (UpdateRaftVoter). With
-controller.quorum.auto.join.enable a controller that is no voter asks to become one (AddRaftVoter);
-if its predecessor, the same node with another disk, still is one, that one has to go first.
+A voter whose endpoints have changed tells the leader (UpdateRaftVoter). A static voter
+(kraft.version 0) describes itself to every new leader, which needs that to raise kraft.version.
+With controller.quorum.auto.join.enable a controller that is no voter asks to become one
+(AddRaftVoter); if its predecessor, the same node with another disk, still is one, that one has to
+go first.
 """
 
 import asyncio
@@ -17,7 +19,7 @@ from lograft.consensus.types import ReplicaKey, Voter
 from lograft.model.errors import ErrorCode
 from lograft.model.seams import Address
 from lograft.model.settings.broker import BrokerConfig
-from lograft.model.types import ZERO_UUID
+from lograft.model.types import NO_EPOCH, ZERO_UUID, Epoch
 from lograft.wire.apis import Versions
 from lograft.wire.messages import add_raft_voter, update_raft_voter
 from lograft.wire.messages.remove_raft_voter import RemoveRaftVoterRequest, RemoveRaftVoterResponse
@@ -37,6 +39,8 @@ class VoterUpkeep:
         self._config = config
         self._listener = config.controller_listener_names[0]
         #: A new voter has to catch up before it is one, and the leader waits for that.
+        #: The epoch whose leader knows this static voter.
+        self._described_in: Epoch = NO_EPOCH
         self._timeout_ms = driver.settings.voter_change_timeout_ms + config.request_timeout_ms
 
     async def run(self) -> None:
@@ -52,7 +56,12 @@ class VoterUpkeep:
         """One step towards a set that is right; nothing where it is."""
         driver = self._driver
         leader = driver.leader_endpoint()
-        if leader is None or driver.quorum.kraft_version == 0:
+        if leader is None:
+            return
+        if driver.voters.is_static:
+            await self._describe(leader)
+            return
+        if driver.quorum.kraft_version == 0:
             return
         mine = driver.voters.find(driver.me.node_id)
         if mine is not None and mine.key == driver.me:
@@ -65,25 +74,40 @@ class VoterUpkeep:
             else:
                 await self._add(leader)
 
+    async def _describe(self, leader: Address) -> None:
+        driver, epoch = self._driver, self._driver.epoch
+        if driver.is_leader or epoch == self._described_in or not driver.voters.has(driver.me):
+            return
+        code = await self._send_update(driver.describe_me(), leader)
+        # A leader that cannot raise kraft.version has no use for it.
+        if code in (ErrorCode.none, ErrorCode.unsupported_version):
+            self._described_in = epoch
+        else:
+            self._say("described itself to the leader", code)
+
     async def _update(self, mine: Voter, leader: Address) -> None:
         driver = self._driver
+        moved = mine._replace(endpoints=driver.endpoints)
         if driver.is_leader:
-            moved = mine._replace(endpoints=driver.endpoints)
             answer = await driver.ask(UpdateVoterRequest(voter=moved))
             self._say("moved", ErrorCode.none if answer.error is Error.NONE else -1)
             return
+        self._say("moved", await self._send_update(moved, leader))
+
+    async def _send_update(self, voter: Voter, leader: Address) -> int:
+        driver = self._driver
         request = update_raft_voter.UpdateRaftVoterRequest(
             cluster_id=driver.cluster_id,
             current_leader_epoch=driver.epoch,
-            voter_id=driver.me.node_id,
-            voter_directory_id=driver.me.directory_id,
+            voter_id=voter.key.node_id,
+            voter_directory_id=voter.key.directory_id,
             listeners=[
                 update_raft_voter.Listener(name=each.name, host=each.host, port=each.port)
-                for each in driver.endpoints
+                for each in voter.endpoints
             ],
             kraft_version_feature=update_raft_voter.KRaftVersionFeature(
-                min_supported_version=mine.kraft_version_min,
-                max_supported_version=mine.kraft_version_max,
+                min_supported_version=voter.kraft_version_min,
+                max_supported_version=voter.kraft_version_max,
             ),
         )
         reply = await self._peers.request(
@@ -95,7 +119,7 @@ class VoterUpkeep:
             lane=LANE,
             listener=self._listener,
         )
-        self._say("moved", reply.error_code)
+        return reply.error_code
 
     async def _add(self, leader: Address) -> None:
         driver = self._driver

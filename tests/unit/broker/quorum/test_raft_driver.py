@@ -3,11 +3,15 @@
 import asyncio
 import json
 from collections.abc import Awaitable, Callable
+from dataclasses import replace
 from typing import TypeVar
 
 import pytest
 
 from lograft.broker.errors import MetadataCorrupt, NotController
+from lograft.broker.quorum.snapshots import Quorum
+from lograft.consensus.messages import Error, UpgradeVersionRequest
+from lograft.consensus.types import VoterEndpoint, VoterSet
 from lograft.metadata.types import ELR_VERSION
 from lograft.model.errors import DiskFailed, InvalidInput
 from lograft.simulation.disk import DiskFault
@@ -83,6 +87,39 @@ def test_a_static_quorum_has_the_older_state_file() -> None:
 
     machine = new_machine()
     assert [run(machine, work) for _ in range(2)] == [1, 2]
+
+
+def test_a_single_static_voter_gets_its_directory_in_the_log() -> None:
+    config = node_config(
+        controller_quorum_voters="1@localhost:9093", controller_quorum_bootstrap_servers=""
+    )
+
+    async def first(life: Life) -> None:
+        node = await ControlNode.start(life, config)
+        driver = node.driver
+        driver.endpoints = (VoterEndpoint("CONTROLLER", "here", 9093),)
+        request = UpgradeVersionRequest(voter=driver.describe_me())
+        end = driver.log.end_offset
+        checked = await driver.ask(replace(request, validate_only=True))
+        assert (checked.error, driver.log.end_offset) == (Error.NONE, end)
+        assert (await driver.ask(request)).error is Error.NONE
+        assert driver.quorum == Quorum(1, VoterSet((driver.describe_me(),)))
+        # One batch has both records; the level is never in the log without the voters.
+        assert node.batches[-1] == (end + 1, driver.epoch, 0)
+        assert (await driver.ask(request)).error is Error.NONE
+        assert driver.log.end_offset == end + 2
+
+    async def second(life: Life) -> None:
+        node = await ControlNode.start(life, config)
+        assert node.driver.quorum.kraft_version == 1
+        (voter,) = node.driver.voters.voters
+        assert (voter.key, voter.endpoints[0].host) == (node.loaded.me, "here")
+        state = json.loads(life.disk.read(f"{FOLDER}/quorum-state"))
+        assert state["data_version"] == 1
+
+    machine = new_machine()
+    run(machine, first)
+    run(machine, second)
 
 
 def test_a_restart_gives_the_same_image_in_a_new_epoch() -> None:

@@ -1,0 +1,189 @@
+"""kraft.version is raised from 0 to 1 while the leader dies: all controllers keep the old level or
+have the new one, and afterwards the voters can change."""
+
+import asyncio
+
+import pytest
+
+from lograft.broker.quorum.raft_driver import RaftDriver
+from lograft.broker.quorum.snapshots import Quorum, read_snapshot
+from lograft.consensus.messages import AddVoterRequest, Error, RemoveVoterRequest
+from lograft.model.errors import ErrorCode
+from lograft.model.types import ZERO_UUID, NodeId
+from lograft.simulation.cluster import SimulatedCluster
+from lograft.wire.messages.update_features import (
+    FeatureUpdateKey,
+    UpdateFeaturesRequest,
+    UpdateFeaturesResponse,
+)
+
+pytestmark = pytest.mark.simulation
+
+#: Snapshots often, and the log before them goes at once.
+SHORT_LOG = {
+    "metadata.log.max.record.bytes.between.snapshots": "300",
+    "metadata.max.retention.bytes": "100",
+    "internal.metadata.log.segment.bytes": "400",
+    "internal.metadata.delete.delay.millis": "1",
+}
+
+
+def driver(cluster: SimulatedCluster, node_id: int) -> RaftDriver:
+    quorum = cluster.node(node_id).broker.quorum
+    assert isinstance(quorum, RaftDriver)
+    return quorum
+
+
+def leader_of(cluster: SimulatedCluster) -> RaftDriver:
+    return driver(cluster, cluster.controller_id)
+
+
+def agreed_quorum(cluster: SimulatedCluster) -> Quorum | None:
+    """The committed level and voters, if all nodes have the same, and nothing newer in the log."""
+    drivers = [driver(cluster, node_id) for node_id in cluster.nodes()]
+    first = drivers[0].quorum
+    is_agreed = len(drivers) == 3 and all(
+        each.quorum == first and each.voters == first.voters for each in drivers
+    )
+    return first if is_agreed and cluster.controller_id in cluster.nodes() else None
+
+
+async def raise_level(cluster: SimulatedCluster, *, validate_only: bool = False) -> ErrorCode:
+    request = UpdateFeaturesRequest(
+        timeout_ms=10_000,
+        feature_updates=[
+            FeatureUpdateKey(feature="kraft.version", max_version_level=1, upgrade_type=1),
+            FeatureUpdateKey(feature="transaction.version", max_version_level=1, upgrade_type=2),
+        ],
+        validate_only=validate_only,
+    )
+    answer = await cluster.client().request(request, 2, UpdateFeaturesResponse, timeout_ms=20_000)
+    return ErrorCode(answer.error_code)
+
+
+async def raise_until_done(cluster: SimulatedCluster) -> None:
+    """A leader may not know all voters yet, and may change."""
+    async with asyncio.timeout(60):
+        while await raise_level(cluster) is not ErrorCode.none:
+            await asyncio.sleep(0.2)
+
+
+def knows_all_voters(cluster: SimulatedCluster) -> bool:
+    leadership = leader_of(cluster).core.leadership
+    return leadership is not None and len(leadership.described) == 2
+
+
+async def change_voters(cluster: SimulatedCluster) -> None:
+    """Removes a voter and adds it again; the static set in the settings does not count."""
+    await cluster.wait_for(lambda: cluster.controller_id in cluster.nodes())
+    leader = leader_of(cluster)
+    gone = next(node_id for node_id in cluster.hosts if node_id != cluster.controller_id)
+    voter = leader.voters.find(NodeId(gone))
+    assert voter is not None
+    for request in (RemoveVoterRequest(key=voter.key), AddVoterRequest(voter=voter)):
+        async with asyncio.timeout(60):
+            while (await leader.ask(request)).error is Error.CHANGE_IN_PROGRESS:
+                await asyncio.sleep(0.1)
+    await cluster.wait_for(lambda: agreed_quorum(cluster) is not None)
+    assert leader.quorum.voters.node_ids[-1] == gone
+
+
+def test_a_quorum_with_the_new_level_restarts_with_it() -> None:
+    cluster = SimulatedCluster(nodes=3, seed=1, is_static=True, properties=SHORT_LOG)
+
+    async def main() -> None:
+        await cluster.start()
+        assert leader_of(cluster).voters.is_static
+        await cluster.wait_for(lambda: knows_all_voters(cluster))
+        assert await raise_level(cluster, validate_only=True) is ErrorCode.none
+        assert leader_of(cluster).quorum.kraft_version == 0
+        assert cluster.image.features["transaction.version"] == 2
+        assert await raise_level(cluster) is ErrorCode.none
+        assert leader_of(cluster).quorum.kraft_version == 1
+        assert cluster.image.features["transaction.version"] == 1
+        await cluster.wait_for(lambda: (q := agreed_quorum(cluster)) and q.kraft_version == 1)
+        voters = leader_of(cluster).voters
+        assert sorted(voters.node_ids) == [1, 2, 3]
+        for voter in voters.voters:
+            quorum = driver(cluster, voter.key.node_id)
+            assert voter.key == quorum.me
+            assert voter.key.directory_id != ZERO_UUID
+            assert voter.endpoints == quorum.endpoints
+        assert await raise_level(cluster) is ErrorCode.none
+        # Snapshots stand for the records of the upgrade.
+        end = leader_of(cluster).log.end_offset
+        for node_id in cluster.hosts:
+            await cluster.wait_for(lambda i=node_id: driver(cluster, i).log.log_start_offset > end)
+            quorum = driver(cluster, node_id)
+            assert quorum.snapshot_id is not None
+            disk = quorum._runtime.disk
+            assert read_snapshot(disk, quorum._folder, quorum.snapshot_id).quorum == quorum.quorum
+        for node_id in cluster.hosts:
+            await cluster.stop(node_id)
+        await cluster.start()
+        assert (leader_of(cluster).quorum.kraft_version, leader_of(cluster).voters) == (1, voters)
+        await change_voters(cluster)
+
+    cluster.run(main())
+
+
+@pytest.mark.parametrize("fault", ["kill", "power", "cut"])
+@pytest.mark.parametrize("seed", range(8))
+def test_the_leader_dies_in_the_middle(seed: int, fault: str) -> None:
+    cluster = SimulatedCluster(nodes=3, seed=seed, is_static=True)
+
+    async def main() -> None:
+        await cluster.start()
+        await cluster.wait_for(lambda: knows_all_voters(cluster))
+        old = cluster.controller_id
+        upgrade = asyncio.ensure_future(raise_level(cluster))
+        # Before the request, between its append and its commit, after it.
+        if seed % 2:
+            quorum = driver(cluster, old)
+            while quorum.voters.is_static:
+                await asyncio.sleep(0.0001)
+        await asyncio.sleep((seed // 2) * 0.001)
+        is_known = driver(cluster, old).quorum.kraft_version == 1
+        if fault == "cut":
+            cluster.isolate(old)
+            await asyncio.sleep(5)
+            cluster.heal()
+        else:
+            (cluster.kill if fault == "kill" else cluster.lose_power)(old)
+            await asyncio.sleep(1)
+            await cluster.start(old)
+        await cluster.wait_for(lambda: agreed_quorum(cluster) is not None)
+        quorum_now = agreed_quorum(cluster)
+        assert quorum_now is not None
+        assert sorted(quorum_now.voters.node_ids) == [1, 2, 3]
+        assert quorum_now.voters.is_static == (quorum_now.kraft_version == 0)
+        if is_known:
+            assert quorum_now.kraft_version == 1
+        upgrade.cancel()
+        await raise_until_done(cluster)
+        await cluster.wait_for(lambda: (q := agreed_quorum(cluster)) and q.kraft_version == 1)
+        await change_voters(cluster)
+
+    cluster.run(main())
+
+
+def test_a_leader_that_does_not_know_a_voter_refuses() -> None:
+    cluster = SimulatedCluster(nodes=3, seed=5, is_static=True)
+
+    async def main() -> None:
+        await cluster.start()
+        leader = leader_of(cluster)
+        assert leader.core.leadership is not None
+        leader.core.leadership.described.clear()
+        for validate_only in (True, False):
+            code = await raise_level(cluster, validate_only=validate_only)
+            assert code is ErrorCode.invalid_update_version
+        assert leader.quorum.kraft_version == 0
+        assert cluster.image.features["transaction.version"] == 2
+        # Every new leader is told.
+        await cluster.stop(cluster.controller_id)
+        await cluster.start()
+        await cluster.wait_for(lambda: knows_all_voters(cluster))
+        await raise_until_done(cluster)
+
+    cluster.run(main())
