@@ -4,7 +4,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Final
 
-from lograft.client.administering.configs import ConfigsPart, topic_resource
+from lograft.client.administering.configs import ConfigEntry, ConfigsPart, topic_resource
 from lograft.client.administering.group_offsets import GroupOffset, GroupOffsetsPart
 from lograft.client.administering.groups import GroupDescription
 from lograft.client.administering.partitions import LATEST
@@ -16,6 +16,7 @@ _MODE: Final = "subscription.mode"
 _OWNER: Final = "subscription.group"
 #: What a topic without the setting has, and every topic of Apache Kafka.
 _PUBLISH_SUBSCRIBE: Final = "psb"
+_POINT_TO_POINT: Final = "ptp"
 #: Groups of one request to their coordinator.
 _GROUPS_AT_ONCE: Final = 1_000
 
@@ -94,23 +95,26 @@ class TopicGroupsPart(TopicDescriptionsPart, ConfigsPart, GroupOffsetsPart):
             for name, topic in described.items()
             for one in topic.partitions
         }
+        # A coordinator refuses a group that names a "ptp" topic of another group; a group that asks
+        # for all its offsets gets those that it has.
+        is_claimed = any(_mode(settings[one]) == _POINT_TO_POINT for one in resources.values())
         names = [one.group for one in await self.list_groups()]
         groups: dict[str, GroupDescription] = {}
         offsets: dict[str, dict[TopicPartition, GroupOffset]] = {}
         for first in range(0, len(names), _GROUPS_AT_ONCE):
             some = names[first : first + _GROUPS_AT_ONCE]
             groups |= await self.describe_groups(some)
-            offsets |= await self.list_offsets_of_groups(some, places)
+            offsets |= await self.list_offsets_of_groups(some, None if is_claimed else places)
         led = [place for place, has_leader in places.items() if has_leader]
         listed = await self.list_offsets(dict.fromkeys(led, LATEST))
         ends = {place: one.offset for place, one in listed.items()}
         found = {}
         for name, resource in resources.items():
-            values = {key: one.value for key, one in settings[resource].items()}
+            owner = settings[resource].get(_OWNER)
             found[name] = TopicGroups(
                 name,
-                values.get(_MODE) or _PUBLISH_SUBSCRIBE,
-                values.get(_OWNER) or None,
+                _mode(settings[resource]),
+                (owner.value or None) if owner is not None else None,
                 tuple(
                     reading
                     for group in sorted(groups)
@@ -118,6 +122,11 @@ class TopicGroupsPart(TopicDescriptionsPart, ConfigsPart, GroupOffsetsPart):
                 ),
             )
         return found
+
+
+def _mode(settings: Mapping[str, ConfigEntry]) -> str:
+    entry = settings.get(_MODE)
+    return (entry.value if entry is not None else None) or _PUBLISH_SUBSCRIBE
 
 
 def _reading(
