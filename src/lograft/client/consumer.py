@@ -23,7 +23,7 @@ from lograft.client.arguments import (
 from lograft.client.consuming.engine import Engine
 from lograft.client.consuming.listeners import RebalanceListener
 from lograft.client.consuming.membership import Interest
-from lograft.client.consuming.newest import newest
+from lograft.client.consuming.newest import newest, partition_of_key
 from lograft.client.consuming.outlet import Polled
 from lograft.client.consuming.ready import Ready
 from lograft.client.consuming.resets import EARLIEST, LATEST, ResetKind, ResetPolicy
@@ -369,11 +369,20 @@ class Consumer(Opened):
     ) -> ConsumerRecord | None:
         """The newest record of a key, from the partition that its hash says; a record whose value
         is None says that the key was deleted, None that there is no record. Reads from the end
-        backwards, and so all of the partition if the key is not there. No position changes."""
+        backwards, and so all of the partition if the key is not there. No position changes. With a
+        group.id the group must have access to the topic, as for `assign`: another group may read it
+        point to point."""
         if partition is not None:
             check_index(partition)
         engine = self._engine()
-        record = await newest(engine.core, topic_name(topic), key_of(key), partition)
+        name, wanted = topic_name(topic), key_of(key)
+        place = (
+            await partition_of_key(engine.core, name, wanted)
+            if partition is None
+            else TopicPartition(name, partition)
+        )
+        await engine.await_access(place)
+        record = await newest(engine.core, place, wanted)
         return None if record is None else engine.decoders.decoded(record)
 
     # ── the cluster ──────────────────────────────────────────────────────────────────────────

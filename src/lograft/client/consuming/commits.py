@@ -123,6 +123,19 @@ class Commits:
             if other is not None:
                 raise other_type_error(coordinator.key, other.group_type)
         self._is_type_checked = True
+    async def await_access(self, partition: TopicPartition, budget_ms: int) -> None:
+        """As `check_access`, tries for so long. An offset that an open transaction will commit
+        shows that the group has access; its value does not matter here."""
+
+        async def attempt() -> None:
+            try:
+                await self.check_access({partition})
+            except BrokerError as error:
+                if error.code != ErrorCode.unstable_offset_commit:
+                    raise
+
+        what = self._what(f"access to topic {partition.topic!r}")
+        await persist(self._core, attempt, what=what, budget_ms=budget_ms)
 
     def _what(self, act: str) -> str:
         return f"{act} of group {self._coordinator.key!r}"

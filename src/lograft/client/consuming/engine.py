@@ -323,6 +323,11 @@ class Engine:
         if self._commits is not None:
             await self._commits.check_access(partitions)
 
+    async def await_access(self, partition: TopicPartition) -> None:
+        """Raises ClientError if this consumer's group may not read the topic."""
+        if self._commits is not None:
+            await self._commits.await_access(partition, self.settings.default_api_timeout_ms)
+
     # ── news ─────────────────────────────────────────────────────────────────────────────────
 
     def changed(self) -> None:

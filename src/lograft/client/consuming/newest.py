@@ -31,15 +31,20 @@ _GROWTH: Final = 4
 _WINDOW_MAX: Final = 1 << 20
 
 
-async def newest(
-    core: ClientCore[ConsumerSettings], topic: str, key: bytes, partition: int | None = None
-) -> ConsumerRecord | None:
-    """None: no record has the key. `partition`: where it is, if its hash does not say so."""
+async def partition_of_key(
+    core: ClientCore[ConsumerSettings], topic: str, key: bytes
+) -> TopicPartition:
+    """The partition to which the default partitioner sends the key."""
     deadline_ms = core.now_ms() + core.settings.default_api_timeout_ms
-    if partition is None:
-        found = await core.metadata.topic(topic, deadline_ms=deadline_ms)
-        partition = murmur2(key) % len(found.partitions)
-    place = TopicPartition(topic, partition)
+    found = await core.metadata.topic(topic, deadline_ms=deadline_ms)
+    return TopicPartition(topic, murmur2(key) % len(found.partitions))
+
+
+async def newest(
+    core: ClientCore[ConsumerSettings], place: TopicPartition, key: bytes
+) -> ConsumerRecord | None:
+    """None: no record has the key."""
+    deadline_ms = core.now_ms() + core.settings.default_api_timeout_ms
     lookup = OffsetLookup(core)
     end = (await lookup.look_up({place: LATEST}, deadline_ms))[place].offset
     log_start = (await lookup.look_up({place: EARLIEST}, deadline_ms))[place].offset

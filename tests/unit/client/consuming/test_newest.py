@@ -6,9 +6,10 @@ from typing import Any
 import pytest
 
 from lograft.client.consumer import Consumer
-from lograft.client.errors import TimedOut
+from lograft.client.errors import BrokerError, TimedOut
 from lograft.client.producer import Producer
 from lograft.client.serializers import json_deserializer
+from lograft.client.types import TopicPartition
 from lograft.testing import VirtualCluster
 from lograft.wire.messages import delete_records
 
@@ -157,3 +158,37 @@ def test_a_topic_that_is_not_there_is_told() -> None:
             await consumer.get("nothing", "k")
 
     play(scenario, {"allow.auto.create.topics": False, "default.api.timeout.ms": 3_000})
+
+
+def test_a_group_without_access_to_a_ptp_topic_gets_no_record() -> None:
+    async def scenario(cluster: VirtualCluster, producer: Producer, consumer: Consumer) -> None:
+        await cluster.test_client("creator").create_topic(
+            "pt", partitions=1, configs={"subscription.mode": "ptp"}
+        )
+        await producer.send("pt", b"v", key="k")
+        servers = {"bootstrap.servers": ",".join(map(str, cluster.bootstrap()))}
+        owner = {**servers, "group.id": "owner"}
+        async with Consumer(owner, runtime=cluster.client_runtime("owner")) as reader:
+            reader.assign([TopicPartition("pt", 0)])
+            await reader.commit({TopicPartition("pt", 0): 1})
+            record = await reader.get("pt", "k")
+            assert record is not None
+            assert record.value == b"v"
+        for partition in (None, 0):
+            with pytest.raises(BrokerError, match="POLICY_VIOLATION"):
+                await consumer.get("pt", "k", partition=partition)
+
+    play(scenario, {"group.id": "audit"})
+
+
+def test_offsets_of_an_open_transaction_do_not_hold_up_a_lookup() -> None:
+    async def scenario(cluster: VirtualCluster, producer: Producer, consumer: Consumer) -> None:
+        consumer.assign([TopicPartition("t", 0)])
+        async with producer.transaction():
+            await producer.send("t", b"v", key="k", partition=1)
+        async with producer.transaction():
+            await producer.send_offsets({TopicPartition("t", 0): 0}, consumer.group_metadata())
+            record = await consumer.get("t", "k", partition=0)
+            assert record is None
+
+    play(scenario, {"group.id": "g", "default.api.timeout.ms": 3_000}, {"transactional.id": "x"})
