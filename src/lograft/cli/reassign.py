@@ -10,7 +10,7 @@ from typing import Final
 from lograft.cli.cluster import registered_brokers
 from lograft.cli.output import numbers
 from lograft.cli.progress import Progress
-from lograft.client.admin import Admin, Reassignment, TopicPartition
+from lograft.client.admin import Admin, Reassignment, TopicPartition, TopicPartitionReplica
 from lograft.metadata.rebalancing import Holding, Move, plan_moves
 from lograft.model.errors import InvalidInput
 
@@ -18,6 +18,10 @@ from lograft.model.errors import InvalidInput
 LOOK_SECONDS: Final = 0.5
 
 Wanted = Mapping[TopicPartition, Sequence[int]]
+#: The log dir that each replica is to have.
+LogDirs = Mapping[TopicPartitionReplica, str]
+#: In a file: a log dir of the broker's choice.
+ANY_LOG_DIR: Final = "any"
 
 
 @dataclass(frozen=True, slots=True)
@@ -142,6 +146,27 @@ def wanted_from_json(text: str) -> Wanted:
         }
     except (ValueError, KeyError, TypeError) as error:
         raise InvalidInput(f"this is no reassignment as JSON: {error}") from None
+
+
+def log_dirs_from_json(text: str) -> LogDirs:
+    """Of the replicas whose log dir is not "any"."""
+    found: dict[TopicPartitionReplica, str] = {}
+    try:
+        for one in json.loads(text)["partitions"]:
+            place = TopicPartition(str(one["topic"]), int(one["partition"]))
+            replicas = [int(broker) for broker in one["replicas"]]
+            paths = [str(path) for path in one.get("log_dirs", [ANY_LOG_DIR] * len(replicas))]
+            if len(paths) != len(replicas):
+                raise InvalidInput(
+                    f"Size of replicas list {replicas} is different from size of log dirs list"
+                    f" {paths} for partition {place}"
+                )
+            for broker, path in zip(replicas, paths, strict=True):
+                if path != ANY_LOG_DIR:
+                    found[TopicPartitionReplica(*place, broker)] = path
+    except (ValueError, KeyError, TypeError, AttributeError) as error:
+        raise InvalidInput(f"this is no reassignment as JSON: {error}") from None
+    return found
 
 
 def wanted_by(moves: Iterable[Move]) -> Wanted:

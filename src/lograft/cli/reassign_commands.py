@@ -154,10 +154,18 @@ def cancel(
 
 
 def _read(path: str) -> "Wanted":
-    from lograft.cli.reassign import wanted_from_json
+    from lograft.cli.reassign import log_dirs_from_json, wanted_from_json
+    from lograft.model.errors import InvalidInput
 
     with open(path, encoding="utf-8") as file:
-        return wanted_from_json(file.read())
+        text = file.read()
+    if log_dirs := log_dirs_from_json(text):
+        replica, log_dir = next(iter(log_dirs.items()))
+        raise InvalidInput(
+            f"{path} moves replica {replica} to log dir {log_dir}, but this command moves replicas"
+            " between brokers only: use `lograft kafka-reassign-partitions --execute`"
+        )
+    return wanted_from_json(text)
 
 
 def _show(load: "Load", moves: "list[Move]", json: bool) -> None:

@@ -12,10 +12,8 @@ from lograft.client.administering.cluster import (
     BrokerDescription,
     ClusterDescription,
     ClusterPart,
-    DirectoryReplica,
     FeatureLevels,
     Features,
-    LogDirectory,
     QuorumDescription,
     QuorumReplica,
     UpgradeKind,
@@ -46,6 +44,12 @@ from lograft.client.administering.groups import (
     GroupDescription,
     GroupListing,
     MemberDescription,
+)
+from lograft.client.administering.log_dirs import (
+    DirectoryReplica,
+    LogDirectory,
+    LogDirsPart,
+    TopicPartitionReplica,
 )
 from lograft.client.administering.partitions import (
     EARLIEST,
@@ -126,6 +130,7 @@ __all__ = [
     "TopicGroups",
     "TopicListing",
     "TopicPartition",
+    "TopicPartitionReplica",
     "TransactionDescription",
     "TransactionListing",
     "UpgradeKind",
@@ -142,6 +147,7 @@ class Admin(
     TopicDescriptionsPart,
     ConfigsPart,
     ClusterPart,
+    LogDirsPart,
     GroupResetsPart,
     TransactionsPart,
 ):

@@ -358,6 +358,7 @@ class Admin(Face[admin.Admin]):
     describe_features = awaited(admin.Admin.describe_features)
     update_features = awaited(admin.Admin.update_features)
     describe_log_dirs = awaited(admin.Admin.describe_log_dirs)
+    alter_replica_log_dirs = awaited(admin.Admin.alter_replica_log_dirs)
     unregister_broker = awaited(admin.Admin.unregister_broker)
     describe_quorum = awaited(admin.Admin.describe_quorum)
     add_voter = awaited(admin.Admin.add_voter)

@@ -7,8 +7,15 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from lograft.cli.connecting import run_admin
+from lograft.cli.kafka.log_dir_moves import cancel_moves, report_moves, start_moves
 from lograft.cli.kafka.tools import Parser, settings_of
-from lograft.cli.reassign import Wanted, make_plan, wanted_from_json
+from lograft.cli.reassign import (
+    LogDirs,
+    Wanted,
+    log_dirs_from_json,
+    make_plan,
+    wanted_from_json,
+)
 from lograft.client.admin import (
     Admin,
     ConfigChange,
@@ -21,6 +28,7 @@ from lograft.client.errors import ClientError
 from lograft.model.errors import InvalidInput
 
 RATES = ("leader.replication.throttled.rate", "follower.replication.throttled.rate")
+LOG_DIR_RATE = "replica.alter.log.dirs.io.max.bytes.per.second"
 LEADERS, FOLLOWERS = (
     "leader.replication.throttled.replicas",
     "follower.replication.throttled.replicas",
@@ -39,6 +47,9 @@ def run(arguments: Sequence[str]) -> int:
     parser.add_argument("--topics-to-move-json-file", metavar="FILE")
     parser.add_argument("--broker-list", metavar="ID,…")
     parser.add_argument("--throttle", type=int, default=-1, metavar="BYTES_PER_SECOND")
+    parser.add_argument(
+        "--replica-alter-log-dirs-throttle", type=int, default=-1, metavar="BYTES_PER_SECOND"
+    )
     parser.add_argument("--timeout", type=int, default=10_000, metavar="MS")
     given = parser.parse_args(list(arguments))
     action = parser.require_one(given, "generate", "execute", "verify", "cancel", "list")
@@ -87,7 +98,7 @@ async def _generate(admin: Admin, given: argparse.Namespace) -> None:
 
 
 async def _execute(admin: Admin, given: argparse.Namespace) -> None:
-    wanted = _read(given)
+    wanted, log_dirs = _read(given)
     now = await _replicas(admin, wanted)
     ongoing = await admin.list_reassignments()
     if ongoing and not given.additional:
@@ -98,18 +109,23 @@ async def _execute(admin: Admin, given: argparse.Namespace) -> None:
     print("Current partition replica assignment\n")
     print(_assignment(now))
     print("\nSave this to use as the --reassignment-json-file option during rollback")
+    log_dir_rate = given.replica_alter_log_dirs_throttle
     if given.throttle >= 0:
         await _throttle(admin, now, wanted, given.throttle)
+    if log_dir_rate >= 0:
+        await _throttle_log_dirs(admin, log_dirs, log_dir_rate)
+    if given.throttle >= 0 or log_dir_rate >= 0:
         print("Warning: You must run --verify periodically, until the reassignment completes, to")
         print("ensure the throttle is removed.")
     await admin.reassign(wanted)
     names = ",".join(str(place) for place in sorted(wanted))
     plural = "s" if len(wanted) > 1 else ""
     print(f"Successfully started partition reassignment{plural} for {names}")
+    await start_moves(admin, log_dirs, timeout_ms=given.timeout)
 
 
 async def _verify(admin: Admin, given: argparse.Namespace) -> None:
-    wanted = _read(given)
+    wanted, log_dirs = _read(given)
     ongoing = await admin.list_reassignments()
     now = await _replicas(admin, wanted)
     print("Status of partition reassignment:")
@@ -123,13 +139,14 @@ async def _verify(admin: Admin, given: argparse.Namespace) -> None:
                 f"There is no active reassignment of partition {place}, but replica set is"
                 f" {_nodes(now[place])} rather than {_nodes(replicas)}."
             )
-    if not ongoing and not given.preserve_throttles:
+    are_moved = await report_moves(admin, log_dirs)
+    if not ongoing and are_moved and not given.preserve_throttles:
         print()
         await _clear_throttles(admin, wanted)
 
 
 async def _cancel(admin: Admin, given: argparse.Namespace) -> None:
-    wanted = _read(given)
+    wanted, log_dirs = _read(given)
     ongoing = await admin.list_reassignments()
     chosen = sorted(place for place in wanted if place in ongoing)
     if chosen:
@@ -139,6 +156,7 @@ async def _cancel(admin: Admin, given: argparse.Namespace) -> None:
         print(f"Successfully cancelled partition reassignment{plural} for: {names}")
     else:
         print("None of the specified partition reassignments are active.")
+    await cancel_moves(admin, log_dirs, timeout_ms=given.timeout)
     if not given.preserve_throttles:
         await _clear_throttles(admin, wanted)
 
@@ -177,6 +195,13 @@ async def _throttle(
     print(f"The inter-broker throttle limit was set to {rate} B/s")
 
 
+async def _throttle_log_dirs(admin: Admin, log_dirs: LogDirs, rate: int) -> None:
+    brokers = {replica.broker for replica in log_dirs}
+    change = [ConfigChange(LOG_DIR_RATE, str(rate))]
+    await admin.alter_configs({broker_resource(one): change for one in brokers})
+    print(f"The replica-alter-dir throttle limit was set to {rate} B/s")
+
+
 async def _clear_throttles(admin: Admin, wanted: Wanted) -> None:
     brokers = [one.id for one in (await admin.describe_cluster()).brokers]
     topics = sorted({place.topic for place in wanted})
@@ -185,7 +210,7 @@ async def _clear_throttles(admin: Admin, wanted: Wanted) -> None:
         return [ConfigChange(name, None, Operation.delete) for name in names]
 
     print(f"Clearing broker-level throttles on broker{_s(brokers)} {_nodes(brokers)}")
-    await admin.alter_configs({broker_resource(one): gone(*RATES) for one in brokers})
+    await admin.alter_configs({broker_resource(one): gone(*RATES, LOG_DIR_RATE) for one in brokers})
     print(f"Clearing topic-level throttles on topic{_s(topics)} {','.join(topics)}")
     await admin.alter_configs({topic_resource(one): gone(LEADERS, FOLLOWERS) for one in topics})
 
@@ -202,11 +227,12 @@ def _topics_to_move(path: str) -> list[str]:
             raise InvalidInput(f"{path} names no topics: {error}") from None
 
 
-def _read(given: argparse.Namespace) -> Wanted:
+def _read(given: argparse.Namespace) -> tuple[Wanted, LogDirs]:
     if given.reassignment_json_file is None:
         raise InvalidInput('Missing required argument "[reassignment-json-file]"')
     with open(given.reassignment_json_file, encoding="utf-8") as file:
-        return wanted_from_json(file.read())
+        text = file.read()
+    return wanted_from_json(text), log_dirs_from_json(text)
 
 
 async def _replicas(admin: Admin, wanted: Wanted) -> dict[TopicPartition, tuple[int, ...]]:

@@ -1,6 +1,6 @@
-"""The cluster as a whole: brokers, features, disks, and the quorum of its controllers."""
+"""The cluster as a whole: brokers, features, and the quorum of its controllers."""
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass
 from enum import IntEnum
 from typing import Final
@@ -8,11 +8,9 @@ from uuid import UUID
 
 from lograft.client.administering.calls import CONTROLLER_ENDPOINTS
 from lograft.client.administering.part import AdminPart
-from lograft.client.arguments import partition_of, several
-from lograft.client.errors import ClientError, broker_error, raise_for
-from lograft.client.network import Node
+from lograft.client.errors import raise_for
 from lograft.model.seams import Address
-from lograft.model.types import METADATA_TOPIC, ZERO_UUID, TopicPartition
+from lograft.model.types import METADATA_TOPIC, ZERO_UUID
 from lograft.wire.messages.add_raft_voter import (
     AddRaftVoterRequest,
     AddRaftVoterResponse,
@@ -22,12 +20,6 @@ from lograft.wire.messages.api_versions import ApiVersionsRequest, ApiVersionsRe
 from lograft.wire.messages.describe_cluster import (
     DescribeClusterRequest,
     DescribeClusterResponse,
-)
-from lograft.wire.messages.describe_log_dirs import (
-    DescribableLogDirTopic,
-    DescribeLogDirsRequest,
-    DescribeLogDirsResponse,
-    DescribeLogDirsResult,
 )
 from lograft.wire.messages.describe_quorum import (
     DescribeQuorumRequest,
@@ -106,32 +98,6 @@ class UpgradeKind(IntEnum):
     upgrade = 1
     safe_downgrade = 2
     unsafe_downgrade = 3
-
-
-@dataclass(frozen=True, slots=True)
-class DirectoryReplica:
-    """What one log directory holds of one partition.
-
-    (directory,) = (await admin.describe_log_dirs())[1]
-    held: DirectoryReplica = directory.replicas[TopicPartition("orders", 0)]
-    print(held.bytes, held.lag)
-    """
-
-    bytes: int
-    #: Behind the high watermark, or of a future replica behind the present one.
-    lag: int
-    is_future: bool
-
-
-@dataclass(frozen=True, slots=True)
-class LogDirectory:
-    path: str
-    #: Why it cannot be used.
-    error: ClientError | None
-    #: -1: not known.
-    total_bytes: int
-    usable_bytes: int
-    replicas: Mapping[TopicPartition, DirectoryReplica]
 
 
 @dataclass(frozen=True, slots=True)
@@ -255,41 +221,6 @@ class ClusterPart(AdminPart):
             at_least=1,
         )
 
-    async def describe_log_dirs(
-        self,
-        brokers: Iterable[int] | None = None,
-        *,
-        partitions: Iterable[TopicPartition] | None = None,
-    ) -> dict[int, list[LogDirectory]]:
-        """What each broker's disks hold.
-
-        for broker, directories in (await admin.describe_log_dirs()).items():
-            print(broker, [(one.path, one.usable_bytes) for one in directories])
-        """
-        topics = None if partitions is None else _by_topic(partitions)
-
-        async def ask(
-            node: Node | None, ids: Sequence[int]
-        ) -> dict[int, list[LogDirectory] | ClientError]:
-            (broker,) = ids
-            answer = await self._calls.ask(
-                node,
-                DescribeLogDirsRequest(
-                    topics=None
-                    if topics is None
-                    else [
-                        DescribableLogDirTopic(topic=name, partitions=indexes)
-                        for name, indexes in topics.items()
-                    ]
-                ),
-                DescribeLogDirsResponse,
-            )
-            raise_for(answer.error_code, f"log directories of broker {broker}")
-            return {broker: [_directory(one) for one in answer.results]}
-
-        asked = await self._calls.broker_ids() if brokers is None else brokers
-        return await self._calls.all_of(asked, self._calls.brokers, ask)
-
     async def unregister_broker(self, broker: int) -> None:
         """Forgets a broker that will not come back. Its partitions keep their replicas there:
         reassign them first.
@@ -372,33 +303,10 @@ class ClusterPart(AdminPart):
         )
 
 
-def _by_topic(partitions: Iterable[TopicPartition]) -> dict[str, list[int]]:
-    topics: dict[str, list[int]] = {}
-    for one in map(partition_of, several(partitions)):
-        topics.setdefault(one.topic, []).append(one.partition)
-    return topics
-
-
 def _check_features(answer: UpdateFeaturesResponse) -> None:
     for one in answer.results:
         raise_for(one.error_code, f"feature {one.feature!r}", one.error_message)
     raise_for(answer.error_code, "features", answer.error_message)
-
-
-def _directory(told: DescribeLogDirsResult) -> LogDirectory:
-    return LogDirectory(
-        told.log_dir,
-        broker_error(told.error_code, told.log_dir) if told.error_code else None,
-        told.total_bytes,
-        told.usable_bytes,
-        {
-            TopicPartition(topic.name, one.partition_index): DirectoryReplica(
-                one.partition_size, one.offset_lag, one.is_future_key
-            )
-            for topic in told.topics
-            for one in topic.partitions
-        },
-    )
 
 
 def _check_quorum(answer: DescribeQuorumResponse) -> None:

@@ -1,0 +1,119 @@
+"""kafka-reassign-partitions: moves of replicas to the log dirs that the JSON file names."""
+
+import asyncio
+from collections.abc import Mapping
+from typing import Final
+
+from lograft.cli.reassign import LogDirs
+from lograft.client.admin import Admin, TopicPartition, TopicPartitionReplica
+from lograft.client.errors import BrokerError, ClientError, SomeFailed
+from lograft.model.errors import ErrorCode, InvalidInput
+
+#: Between two attempts to move replicas that the reassignment has not created yet.
+RETRY_SECONDS: Final = 0.1
+
+
+async def start_moves(admin: Admin, wanted: LogDirs, *, timeout_ms: int) -> None:
+    """Retries replicas that a broker does not have yet, while the reassignment creates them."""
+    pending = dict(wanted)
+    loop = asyncio.get_running_loop()
+    deadline = loop.time() + timeout_ms / 1000
+    while pending:
+        waiting = await _start(admin, pending)
+        for replica in sorted(pending.keys() - waiting, key=_by_broker):
+            print(
+                f"Successfully started moving log directory to {pending.pop(replica)} for replica"
+                f" {replica.topic}-{replica.partition} with broker {replica.broker} "
+            )
+        if pending and loop.time() >= deadline:
+            names = ",".join(map(str, sorted(pending, key=_by_broker)))
+            plural = "s" if len(pending) > 1 else ""
+            raise InvalidInput(
+                f"Timed out before log directory move{plural} could be started for: {names}"
+            )
+        if pending:
+            await asyncio.sleep(RETRY_SECONDS)
+
+
+async def _start(admin: Admin, wanted: LogDirs) -> set[TopicPartitionReplica]:
+    """Returns the replicas that their brokers do not have yet."""
+    failed: Mapping[TopicPartitionReplica, ClientError] = {}
+    try:
+        await admin.alter_replica_log_dirs(wanted)
+    except SomeFailed as error:
+        failed = error.failed
+    except BrokerError as error:
+        failed = dict.fromkeys(wanted, error)
+    for replica, reason in failed.items():
+        if not isinstance(reason, BrokerError) or reason.code != ErrorCode.replica_not_available:
+            raise InvalidInput(f"Failed to alter dir for {replica}: {reason}")
+    return set(failed)
+
+
+async def report_moves(admin: Admin, wanted: LogDirs) -> bool:
+    """Prints how far each move is; returns whether all are completed or cancelled."""
+    held = await _log_dirs(admin, wanted)
+    for replica in sorted(wanted, key=_by_broker):
+        print(_state(replica, wanted[replica], *held[replica]))
+    return all(current is not None and future is None for current, future in held.values())
+
+
+def _state(
+    replica: TopicPartitionReplica, target: str, current: str | None, future: str | None
+) -> str:
+    place = f"{replica.topic}-{replica.partition}"
+    if current is None:
+        return (
+            f"Partition {place} is not found in any live log dir on broker {replica.broker}. There"
+            " is likely an offline log directory on the broker."
+        )
+    if future == target:
+        return f"Reassignment of replica {replica} is still in progress."
+    if future is not None:
+        return (
+            f"Partition {place} on broker {replica.broker} is being moved to log dir {future}"
+            f" instead of {target}."
+        )
+    if current == target:
+        return f"Reassignment of replica {replica} completed successfully."
+    return (
+        f"Partition {place} on broker {replica.broker} is not being moved from log dir {current} to"
+        f" {target}."
+    )
+
+
+async def cancel_moves(admin: Admin, wanted: LogDirs, *, timeout_ms: int) -> None:
+    """Moves replicas back to the log dirs in which they are now."""
+    held = await _log_dirs(admin, wanted)
+    moving = {
+        replica: current
+        for replica, (current, future) in held.items()
+        if current is not None and future is not None
+    }
+    if moving:
+        await start_moves(admin, moving, timeout_ms=timeout_ms)
+    else:
+        print("None of the specified partition moves are active.")
+
+
+async def _log_dirs(
+    admin: Admin, wanted: LogDirs
+) -> dict[TopicPartitionReplica, tuple[str | None, str | None]]:
+    """The log dir in which each replica is, and the one to which it is being moved."""
+    current: dict[TopicPartitionReplica, str] = {}
+    future: dict[TopicPartitionReplica, str] = {}
+    if wanted:
+        brokers = sorted({one.broker for one in wanted})
+        places = {TopicPartition(one.topic, one.partition) for one in wanted}
+        described = await admin.describe_log_dirs(brokers, partitions=places)
+        for broker, directories in described.items():
+            for directory in directories:
+                for place, replica in directory.replicas.items():
+                    paths = future if replica.is_future else current
+                    paths[TopicPartitionReplica(*place, broker)] = directory.path
+    return {one: (current.get(one), future.get(one)) for one in wanted}
+
+
+def _by_broker(replica: TopicPartitionReplica) -> tuple[int, str, int]:
+    """The order in which Kafka's tool names replicas."""
+    return replica.broker, replica.topic, replica.partition

@@ -1,0 +1,184 @@
+"""The log dirs of brokers: what they hold, and moves of replicas between them."""
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import NamedTuple
+
+from lograft.client.administering.calls import Places
+from lograft.client.administering.part import AdminPart
+from lograft.client.administering.partitions import failure
+from lograft.client.arguments import partition_of, several
+from lograft.client.errors import ClientError, broker_error, raise_for
+from lograft.client.network import Node
+from lograft.model.types import TopicPartition
+from lograft.wire.messages.alter_replica_log_dirs import (
+    AlterReplicaLogDir,
+    AlterReplicaLogDirsRequest,
+    AlterReplicaLogDirsResponse,
+    AlterReplicaLogDirTopic,
+)
+from lograft.wire.messages.describe_log_dirs import (
+    DescribableLogDirTopic,
+    DescribeLogDirsRequest,
+    DescribeLogDirsResponse,
+    DescribeLogDirsResult,
+)
+
+
+class TopicPartitionReplica(NamedTuple):
+    """The replica of a partition on one broker.
+
+    replica = TopicPartitionReplica("orders", 0, broker=1)
+    assert str(replica) == "orders-0-1"
+    """
+
+    topic: str
+    partition: int
+    broker: int
+
+    def __str__(self) -> str:
+        return f"{self.topic}-{self.partition}-{self.broker}"
+
+
+@dataclass(frozen=True, slots=True)
+class DirectoryReplica:
+    """What one log directory holds of one partition.
+
+    (directory,) = (await admin.describe_log_dirs())[1]
+    held: DirectoryReplica = directory.replicas[TopicPartition("orders", 0)]
+    print(held.bytes, held.lag)
+    """
+
+    bytes: int
+    #: Behind the high watermark, or of a future replica behind the present one.
+    lag: int
+    is_future: bool
+
+
+@dataclass(frozen=True, slots=True)
+class LogDirectory:
+    path: str
+    #: Why it cannot be used.
+    error: ClientError | None
+    #: -1: not known.
+    total_bytes: int
+    usable_bytes: int
+    replicas: Mapping[TopicPartition, DirectoryReplica]
+
+
+class LogDirsPart(AdminPart):
+    async def describe_log_dirs(
+        self,
+        brokers: Iterable[int] | None = None,
+        *,
+        partitions: Iterable[TopicPartition] | None = None,
+    ) -> dict[int, list[LogDirectory]]:
+        """What each broker's disks hold.
+
+        for broker, directories in (await admin.describe_log_dirs()).items():
+            print(broker, [(one.path, one.usable_bytes) for one in directories])
+        """
+        topics = None if partitions is None else _by_topic(partitions)
+
+        async def ask(
+            node: Node | None, ids: Sequence[int]
+        ) -> dict[int, list[LogDirectory] | ClientError]:
+            (broker,) = ids
+            answer = await self._calls.ask(
+                node,
+                DescribeLogDirsRequest(
+                    topics=None
+                    if topics is None
+                    else [
+                        DescribableLogDirTopic(topic=name, partitions=indexes)
+                        for name, indexes in topics.items()
+                    ]
+                ),
+                DescribeLogDirsResponse,
+            )
+            raise_for(answer.error_code, f"log directories of broker {broker}")
+            return {broker: [_directory(one) for one in answer.results]}
+
+        asked = await self._calls.broker_ids() if brokers is None else brokers
+        return await self._calls.all_of(asked, self._calls.brokers, ask)
+
+    async def alter_replica_log_dirs(
+        self, directories: Mapping[TopicPartitionReplica, str]
+    ) -> None:
+        """Starts to move replicas to these log dirs of their brokers; `describe_log_dirs` shows the
+        copies that are not complete yet (`is_future`). For a replica that a broker does not have
+        yet it fails with REPLICA_NOT_AVAILABLE, and the broker will create the replica in this log
+        dir.
+
+        (directory,) = (await admin.describe_log_dirs([1]))[1]
+        replica = TopicPartitionReplica("orders", 0, broker=1)
+        await admin.alter_replica_log_dirs({replica: directory.path})
+        """
+
+        async def locate(
+            replicas: Sequence[TopicPartitionReplica],
+        ) -> Places[TopicPartitionReplica]:
+            places = await self._calls.brokers([one.broker for one in replicas])
+            return {one: places[one.broker] for one in replicas}
+
+        async def ask(
+            node: Node | None, replicas: Sequence[TopicPartitionReplica]
+        ) -> dict[TopicPartitionReplica, ClientError | None]:
+            answer = await self._calls.ask(
+                node,
+                _alter_request({one: directories[one] for one in replicas}),
+                AlterReplicaLogDirsResponse,
+            )
+            broker = replicas[0].broker
+            found = {}
+            for topic in answer.results:
+                for one in topic.partitions:
+                    replica = TopicPartitionReplica(topic.topic_name, one.partition_index, broker)
+                    what = f"moving replica {replica} to {directories[replica]}"
+                    found[replica] = failure(one.error_code, what)
+            return found
+
+        await self._calls.all_of(directories, locate, ask)
+
+
+def _alter_request(
+    directories: Mapping[TopicPartitionReplica, str],
+) -> AlterReplicaLogDirsRequest:
+    paths: dict[str, dict[str, list[int]]] = {}
+    for (topic, partition, _broker), path in directories.items():
+        paths.setdefault(path, {}).setdefault(topic, []).append(partition)
+    return AlterReplicaLogDirsRequest(
+        dirs=[
+            AlterReplicaLogDir(
+                path=path,
+                topics=[
+                    AlterReplicaLogDirTopic(name=name, partitions=indexes)
+                    for name, indexes in topics.items()
+                ],
+            )
+            for path, topics in paths.items()
+        ]
+    )
+
+
+def _by_topic(partitions: Iterable[TopicPartition]) -> dict[str, list[int]]:
+    topics: dict[str, list[int]] = {}
+    for one in map(partition_of, several(partitions)):
+        topics.setdefault(one.topic, []).append(one.partition)
+    return topics
+
+
+def _directory(told: DescribeLogDirsResult) -> LogDirectory:
+    return LogDirectory(
+        told.log_dir,
+        broker_error(told.error_code, told.log_dir) if told.error_code else None,
+        told.total_bytes,
+        told.usable_bytes,
+        {
+            TopicPartition(topic.name, one.partition_index): DirectoryReplica(
+                one.partition_size, one.offset_lag, one.is_future_key
+            )
+            for topic in told.topics
+            for one in topic.partitions
+        },
+    )
