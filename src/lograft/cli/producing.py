@@ -1,15 +1,17 @@
 """`lograft produce`: lines into records."""
 
+import asyncio
 import json
 from collections import deque
 from collections.abc import AsyncIterable, Awaitable, Callable, Mapping
 from dataclasses import dataclass
 from typing import Any, Final, NamedTuple
 
+from lograft.cli.output import count
 from lograft.cli.stalls import StallWatch
 from lograft.cli.values import raw_bytes, typed
 from lograft.client.admin import Admin, topic_resource
-from lograft.client.errors import NotAuthorized, TopicMissing
+from lograft.client.errors import ClientError, NotAuthorized, TopicMissing
 from lograft.client.producer import Producer
 from lograft.client.producing.deliveries import Delivery
 from lograft.client.types import Acknowledged
@@ -17,6 +19,8 @@ from lograft.model.errors import InvalidInput
 
 #: A setting of topics that grow when somebody produces beyond their last partition: how far.
 _GROWS_TO: Final = "auto.create.partitions.max"
+#: How long a command that a signal ends waits for acknowledgements.
+INTERRUPTED_SECONDS: Final = 5.0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -124,6 +128,64 @@ class Places:
         return int(entry.value) if entry is not None and entry.value is not None else 0
 
 
+class Unacknowledged(ClientError):
+    """The command was interrupted before all records were acknowledged."""
+
+
+class _Sending:
+    """The records of one command, from their lines to their acknowledgements."""
+
+    def __init__(
+        self, producer: Producer, topic: str, acknowledged: Callable[[Acknowledged], None]
+    ) -> None:
+        self._producer = producer
+        self._topic = topic
+        self._acknowledged = acknowledged
+        self._pending: deque[Delivery] = deque()
+        self.sent = 0
+
+    @property
+    def unacknowledged(self) -> int:
+        return sum(not delivery.done() for delivery in self._pending)
+
+    async def send(self, line: Line) -> None:
+        delivery = await self._producer.enqueue(
+            self._topic,
+            line.value,
+            key=line.key,
+            partition=line.partition,
+            timestamp_ms=line.timestamp_ms,
+            headers=line.headers,
+        )
+        self._pending.append(delivery)
+        self.sent += 1
+        while self._pending and self._pending[0].done():
+            self._acknowledged(self._pending.popleft().result())
+
+    async def wait(self) -> None:
+        """Until all records are acknowledged; raises what the first of the others failed with."""
+        await self._producer.flush()
+        while self._pending:
+            self._acknowledged(await self._pending.popleft())
+
+    async def end(self, timeout_seconds: float) -> int:
+        """Waits at most so long and closes the producer; returns how many records were not
+        acknowledged."""
+        try:
+            async with asyncio.timeout(timeout_seconds):
+                await self._producer.flush()
+        except TimeoutError:
+            pass
+        await self._producer.close(timeout_ms=0)
+        lost = 0
+        while self._pending:
+            try:
+                self._acknowledged(self._pending.popleft().result())
+            except ClientError:
+                lost += 1
+        return lost
+
+
 async def produce(
     producer: Producer,
     topic: str,
@@ -137,32 +199,41 @@ async def produce(
 ) -> int:
     """Sends a record for each text and waits for every acknowledgement; returns how many records
     there were. `check` raises for a partition that the topic cannot have. Records that were read
-    before an error or a signal are flushed."""
-    pending: deque[Delivery] = deque()
-    sent = 0
+    before an error are flushed. After a signal (a cancellation) the wait for acknowledgements is
+    short, and Unacknowledged is raised if some did not come."""
+    sending = _Sending(producer, topic, acknowledged)
     async with watch:
         try:
-            async for text in texts:
-                line = parse(text, sent + 1)
-                if check is not None and line.partition is not None:
-                    await check(line.partition)
-                watch.is_enqueuing = True
-                delivery = await producer.enqueue(
-                    topic,
-                    line.value,
-                    key=line.key,
-                    partition=line.partition,
-                    timestamp_ms=line.timestamp_ms,
-                    headers=line.headers,
-                )
-                watch.is_enqueuing = False
-                pending.append(delivery)
-                sent += 1
-                while pending and pending[0].done():
-                    acknowledged(pending.popleft().result())
-                on_sent(sent)
-        finally:
-            await producer.flush()
-            while pending:
-                acknowledged(await pending.popleft())
-    return sent
+            try:
+                async for text in texts:
+                    line = parse(text, sending.sent + 1)
+                    if check is not None and line.partition is not None:
+                        await check(line.partition)
+                    watch.is_enqueuing = True
+                    await sending.send(line)
+                    watch.is_enqueuing = False
+                    on_sent(sending.sent)
+            except Exception:
+                await sending.wait()
+                raise
+            await sending.wait()
+        except asyncio.CancelledError:
+            await _end(sending, watch)
+            raise
+    return sending.sent
+
+
+async def _end(sending: _Sending, watch: StallWatch) -> None:
+    # The record that waits for metadata or for space in the buffer will not be sent.
+    dropped = 1 if watch.is_enqueuing else 0
+    total = sending.sent + dropped
+    if sending.unacknowledged:
+        watch.say(
+            f"interrupted; waiting up to {INTERRUPTED_SECONDS:g} s for the acknowledgements of"
+            f" {count(sending.unacknowledged, 'record')}, a second signal ends the command at once"
+        )
+    lost = dropped + await sending.end(INTERRUPTED_SECONDS)
+    if lost:
+        raise Unacknowledged(
+            f"interrupted; {lost} of {count(total, 'record')} not acknowledged, so possibly lost"
+        )

@@ -28,7 +28,7 @@ class StallWatch:
     ) -> None:
         self._producer = producer
         self._explain = explain
-        self._say = say
+        self.say = say
         #: Whether the command waits for metadata or for space in the buffer.
         self.is_enqueuing = False
         self._task: asyncio.Future[None] | None = None
@@ -53,7 +53,7 @@ class StallWatch:
             if is_waiting and acknowledged == before:
                 reason = await self._explain()
                 if reason != last_said:
-                    self._say(reason)
+                    self.say(reason)
                 last_said = reason
             before = acknowledged if is_waiting else -1
 
