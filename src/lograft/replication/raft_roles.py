@@ -35,7 +35,8 @@ from lograft.replication.types import (
 if TYPE_CHECKING:
     from lograft.replication.raft_replica import RaftReplica
 
-#: A follower that had everything so short a time ago keeps up.
+#: A follower that had everything so short a time ago keeps up; one that was silent for longer
+#: does not.
 IN_SYNC_MS: Final = 10_000
 CODE_OF: Final = {
     Error.FENCED_EPOCH: ErrorCode.fenced_leader_epoch,
@@ -146,8 +147,13 @@ class RaftLeader:
         return found
 
     def _keeps_up(self, progress: Progress, now_ms: int) -> bool:
-        """What people are told as the ISR; nothing rests on it."""
+        """What people are told as the ISR; the commit rule does not rest on it. An idle follower
+        sends no fetch for the partition, but its polls arrive; a silent one is not in sync,
+        whatever it has on disk."""
         core = self._replica.core
+        alive_ms = self._replica.alive_ms.get(progress.key.node_id, NEVER_MS)
+        if now_ms - max(progress.heard_ms, alive_ms) > IN_SYNC_MS:
+            return False
         caught_up = now_ms - progress.caught_up_ms <= IN_SYNC_MS and progress.caught_up_ms >= 0
         return core.log.voters.has(progress.key) and (
             caught_up or progress.durable >= core.high_watermark
