@@ -39,7 +39,7 @@ SEED ?=
 KIND ?= all
 SECONDS_MAX ?= 60
 simulate: install  ## seeded faults, KIND=groups|cluster|node|raft|storage; SEED=n replays one
-	$(BIN)/python -m lograft.simulation $(if $(SEED),replay $(SEED),run --seconds $(SECONDS_MAX)) --kind $(KIND)
+	$(BIN)/python -m campaigns $(if $(SEED),replay $(SEED),run --seconds $(SECONDS_MAX)) --kind $(KIND)
 
 fuzz: install  ## hostile frames against every API and version, longer than in make test
 	LOGRAFT_FUZZ_SECONDS=$(SECONDS_MAX) $(BIN)/python -m pytest -q -m fuzz --timeout 0

@@ -4,7 +4,7 @@ from collections import Counter
 from collections.abc import Callable
 from time import process_time
 
-from lograft.simulation.run import RunReport
+from campaigns.run import RunReport
 
 
 def run_within(

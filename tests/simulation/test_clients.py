@@ -6,15 +6,15 @@ from typing import Any
 
 import pytest
 
+from campaigns.clients_run import run_clients
+from campaigns.cluster_plan import ClusterFault, draw_options
+from campaigns.run import run_with_clients
 from lograft.client.consuming.buffers import Fetched
 from lograft.client.producing.accumulator import PartitionQueue
 from lograft.client.producing.batches import Batch
 from lograft.client.producing.sender import Sender
 from lograft.client.producing.sequences import Sequences
 from lograft.model.types import NO_SEQUENCE
-from lograft.simulation.clients_run import run_clients
-from lograft.simulation.cluster_plan import ClusterFault, draw_options
-from lograft.simulation.run import run_with_clients
 from tests.simulation.budgets import run_within
 
 pytestmark = [pytest.mark.simulation, pytest.mark.usefixtures("quiet")]

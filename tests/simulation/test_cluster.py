@@ -1,18 +1,17 @@
 """Whole clusters under clients, administrators and faults; mutants; runs that failed once."""
 
 import os
-import subprocess
-import sys
 from collections import Counter
 from pathlib import Path
 
 import pytest
 
-from lograft.simulation.cluster_mutants import CLUSTER_MUTANTS, hunt_cluster
-from lograft.simulation.cluster_plan import ClusterFault, ClusterOptions
-from lograft.simulation.cluster_run import ClusterRun, run_cluster
-from lograft.simulation.run import run_file, run_whole_cluster
+from campaigns.cluster_mutants import CLUSTER_MUTANTS, hunt_cluster
+from campaigns.cluster_plan import ClusterFault, ClusterOptions
+from campaigns.cluster_run import ClusterRun, run_cluster
+from campaigns.run import run_file, run_whole_cluster
 from tests.simulation.budgets import run_within
+from tests.simulation.replays import trace_in_new_process
 
 pytestmark = [pytest.mark.simulation, pytest.mark.usefixtures("quiet")]
 
@@ -85,16 +84,7 @@ def test_what_failed_once_does_not_fail_again() -> None:
         assert not report.failed, f"{path.name}: {report.message}"
 
 
-def trace_in_new_process(seed: int, hash_seed: str) -> str:
-    done = subprocess.run(
-        [sys.executable, "-m", "lograft.simulation", "replay", str(seed), "--kind", "cluster"],
-        env={**os.environ, "PYTHONHASHSEED": hash_seed},
-        capture_output=True,
-        text=True,
-        check=True,
-    )
-    return done.stdout.splitlines()[0]
-
-
 def test_a_replay_has_the_same_trace() -> None:
-    assert len({trace_in_new_process(10, hash_seed) for hash_seed in ("1", "2", "3")}) == 1
+    assert (
+        len({trace_in_new_process("cluster", 10, hash_seed) for hash_seed in ("1", "2", "3")}) == 1
+    )

@@ -4,10 +4,10 @@ import os
 
 import pytest
 
-from lograft.simulation.groups.mutants import GROUP_MUTANTS, hunt_groups
-from lograft.simulation.groups.plan import ActorPlan, GroupsOptions, draw_options
-from lograft.simulation.groups.run import run_groups
-from lograft.simulation.run import run_with_groups
+from campaigns.groups.mutants import GROUP_MUTANTS, hunt_groups
+from campaigns.groups.plan import ActorPlan, GroupsOptions, draw_options
+from campaigns.groups.run import run_groups
+from campaigns.run import run_with_groups
 from tests.simulation.budgets import run_within
 
 pytestmark = [pytest.mark.simulation, pytest.mark.usefixtures("quiet")]

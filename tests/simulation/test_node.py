@@ -1,15 +1,13 @@
 """Whole nodes under clients and faults, judged by their histories."""
 
-import os
-import subprocess
-import sys
 from time import process_time
 
 import pytest
 
-from lograft.simulation.node import Fault, NodeOptions, run_node
-from lograft.simulation.node_mutants import NODE_MUTANTS, hunt_node
-from lograft.simulation.run import run_whole_node
+from campaigns.node import Fault, NodeOptions, run_node
+from campaigns.node_mutants import NODE_MUTANTS, hunt_node
+from campaigns.run import run_whole_node
+from tests.simulation.replays import trace_in_new_process
 
 pytestmark = [pytest.mark.simulation, pytest.mark.usefixtures("quiet")]
 
@@ -46,16 +44,5 @@ def test_each_missing_safeguard_is_noticed(name: str) -> None:
     assert hunt_node(name) is not None
 
 
-def trace_in_new_process(seed: int, hash_seed: str) -> str:
-    done = subprocess.run(
-        [sys.executable, "-m", "lograft.simulation", "replay", str(seed), "--kind", "node"],
-        env={**os.environ, "PYTHONHASHSEED": hash_seed},
-        capture_output=True,
-        text=True,
-        check=True,
-    )
-    return done.stdout.splitlines()[0]
-
-
 def test_a_replay_has_the_same_trace() -> None:
-    assert len({trace_in_new_process(6, hash_seed) for hash_seed in ("1", "2", "3")}) == 1
+    assert len({trace_in_new_process("node", 6, hash_seed) for hash_seed in ("1", "2", "3")}) == 1

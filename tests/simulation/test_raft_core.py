@@ -8,9 +8,9 @@ from time import process_time
 
 import pytest
 
+from campaigns.raft_mutants import RAFT_MUTANTS, hunt_raft
+from campaigns.raft_run import RaftOptions, options_of, run_raft
 from lograft.consensus.core import RaftCore
-from lograft.simulation.raft_mutants import RAFT_MUTANTS, hunt_raft
-from lograft.simulation.raft_run import RaftOptions, options_of, run_raft
 
 pytestmark = pytest.mark.simulation
 
@@ -69,7 +69,7 @@ def test_a_core_without_this_safeguard_is_caught(mutant: type[RaftCore]) -> None
 
 
 def trace_in_new_process(seed: int, hash_seed: str) -> str:
-    code = f"from lograft.simulation.raft_run import run_raft; print(run_raft({seed}).trace_hash)"
+    code = f"from campaigns.raft_run import run_raft; print(run_raft({seed}).trace_hash)"
     done = subprocess.run(
         [sys.executable, "-c", code],
         env={**os.environ, "PYTHONHASHSEED": hash_seed},

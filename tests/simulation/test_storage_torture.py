@@ -1,14 +1,12 @@
 """Thousands of crashes on one log, and proof that the torture would notice missing safeguards."""
 
-import os
-import subprocess
-import sys
 from time import process_time
 
 import pytest
 
-from lograft.simulation.mutants import MUTANTS, hunt
-from lograft.simulation.run import run_storage
+from campaigns.mutants import MUTANTS, hunt
+from campaigns.run import run_storage
+from tests.simulation.replays import trace_in_new_process
 
 pytestmark = pytest.mark.simulation
 
@@ -35,18 +33,7 @@ def test_each_missing_safeguard_is_noticed(name: str) -> None:
     assert hunt(name) is not None
 
 
-def trace_in_new_process(seed: int, hash_seed: str) -> str:
-    done = subprocess.run(
-        [sys.executable, "-m", "lograft.simulation", "replay", str(seed), "--kind", "storage"],
-        env={**os.environ, "PYTHONHASHSEED": hash_seed},
-        capture_output=True,
-        text=True,
-        check=True,
-    )
-    return done.stdout.splitlines()[0]
-
-
 def test_a_replay_has_the_same_trace() -> None:
-    traces = {trace_in_new_process(3, hash_seed) for hash_seed in ("0", "1", "99")}
+    traces = {trace_in_new_process("storage", 3, hash_seed) for hash_seed in ("0", "1", "99")}
     assert traces == {f"storage seed 3 trace {run_storage(3).trace_hash}"}
     assert run_storage(4).trace_hash != run_storage(3).trace_hash

@@ -1,11 +1,13 @@
 """Imports follow the tables of ARCHITECTURE.md, and the pure rooms stay pure."""
 
 import ast
+import tomllib
 from pathlib import Path
 
 import pytest
 
-SOURCE = Path(__file__).parents[2] / "src" / "lograft"
+ROOT = Path(__file__).parents[2]
+SOURCE = ROOT / "src" / "lograft"
 SOURCES = sorted(SOURCE.rglob("*.py"))
 
 ARCHITECTURE = Path(__file__).parents[2] / "ARCHITECTURE.md"
@@ -42,6 +44,10 @@ PURE = CORES
 IMPURE_MODULES = {"asyncio", "os", "socket", "time", "random", "threading", "ssl", "subprocess"}
 #: Only these rooms may touch the operating system; all else goes through model/seams.py.
 MAY_TOUCH_THE_SYSTEM = {"runtime", "net", "cli", "simulation", "testing", "node"}
+SHIPPED = {"lograft", "pyspark_lograft"}
+SHIPPED_FILES = sorted((ROOT / "src").rglob("*.py"))
+#: Packages of the repository that are not part of the wheel.
+NOT_SHIPPED = {"campaigns", "bench", "tools", "examples", "tests"}
 SYSTEM_MODULES = {"os", "time", "random", "threading", "socket", "shutil", "tempfile", "secrets"}
 
 
@@ -106,3 +112,15 @@ def test_the_world_is_reached_through_the_seams(file: Path) -> None:
         assert not roots & IMPURE_MODULES, f"{room}/ is pure: {sorted(roots & IMPURE_MODULES)}"
     if room not in MAY_TOUCH_THE_SYSTEM:
         assert not roots & SYSTEM_MODULES, f"use a seam instead of {sorted(roots & SYSTEM_MODULES)}"
+
+
+def test_the_wheel_holds_only_what_is_in_src() -> None:
+    settings = tomllib.loads((ROOT / "pyproject.toml").read_text())
+    assert settings["tool"]["setuptools"]["packages"]["find"] == {"where": ["src"]}
+    assert {file.parent.name for file in ROOT.glob("src/*/__init__.py")} == SHIPPED
+
+
+@pytest.mark.parametrize("file", SHIPPED_FILES, ids=lambda file: str(file.relative_to(ROOT)))
+def test_nothing_that_ships_imports_what_does_not(file: Path) -> None:
+    roots = {module.split(".")[0] for module in modules_imported(file)}
+    assert not roots & NOT_SHIPPED, f"the wheel has no {sorted(roots & NOT_SHIPPED)}"

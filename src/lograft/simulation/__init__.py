@@ -12,6 +12,7 @@ Invariants of the room:
 * a process that died (`SimulatedCrash`, `Process.kill`) never runs another callback and never
   touches the disk again.
 
-Entry points: `python -m lograft.simulation run|replay|mutants|report`, `storage_torture.torture`,
-`node.run_node`, `raft_run.run_raft`, `cluster_run.run_cluster`; for tests `lograft.testing`.
+Entry points: `cluster.SimulatedCluster`; for tests `lograft.testing`. Campaigns of many seeds, with
+their workloads, checkers and mutants, are in the package `campaigns` of the repository, which is
+not part of the wheel.
 """

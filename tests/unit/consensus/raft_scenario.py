@@ -19,6 +19,8 @@ begin_life 1 5 leader=1 · leave_life 1 7 · state
 
 from uuid import UUID
 
+from campaigns.raft_checks import RaftChecks
+from campaigns.raft_node import Entry, RaftNode, Snapshot
 from lograft.consensus.core import RaftCore
 from lograft.consensus.errors import CommittedAtRisk, NotLeading
 from lograft.consensus.messages import (
@@ -49,8 +51,6 @@ from lograft.consensus.types import (
     VoterSet,
 )
 from lograft.model.types import NO_NODE, Epoch, NodeId
-from lograft.simulation.raft_checks import RaftChecks
-from lograft.simulation.raft_node import Entry, RaftNode, Snapshot
 
 RUN_STEP_MS = 10
 

@@ -3,9 +3,9 @@ notice the missing safeguard itself. The real core goes through each unharmed.""
 
 import pytest
 
+from campaigns.raft_checks import RaftViolation
+from campaigns.raft_mutants import OldEpochCommitted, VoteNotPersisted
 from lograft.consensus.core import RaftCore
-from lograft.simulation.raft_checks import RaftViolation
-from lograft.simulation.raft_mutants import OldEpochCommitted, VoteNotPersisted
 from tests.unit.consensus.raft_scenario import ClusterScenario
 
 TWO_CANDIDATES = """

@@ -1,0 +1,14 @@
+"""Campaigns over the simulator: `python -m campaigns run | replay | mutants | report`.
+
+A campaign runs many seeds of one kind. Its workloads, fault plans and checkers are here, and the
+mutants that the checkers must catch, the ledger of seeds, the shrinking of failures and the report.
+The simulated world itself (loop, clock, disk, network, machines, cluster) is
+`lograft.simulation`, which ships with the package because `lograft.testing` needs it; nothing of
+this folder ships, and nothing in `src` imports it.
+
+Every random draw of a run comes from a named stream of its seed, and the fault plan is drawn
+before the run begins.
+
+Entry points: `run.KINDS`, one function per kind, over `storage_torture.torture`, `node.run_node`,
+`raft_run.run_raft`, `cluster_run.run_cluster`, `clients_run` and `groups.run`.
+"""

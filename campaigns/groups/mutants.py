@@ -1,0 +1,270 @@
+"""Safeguards of coordinators taken out one at a time: what watches and histories must give away."""
+
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import Any, Final, NamedTuple
+
+from campaigns.groups import guided
+from campaigns.groups.plan import Plan
+from campaigns.groups.run import run_groups
+from campaigns.mutants import Patch, hunt_by_runs
+from lograft.broker.coordinators import coordinator_runtime
+from lograft.broker.coordinators.coordinator_runtime import CoordinatorRuntime
+from lograft.broker.coordinators.coordinator_shard import Shard
+from lograft.broker.coordinators.marker_sender import MarkerSender
+from lograft.broker.coordinators.transaction_verification import TransactionVerification
+from lograft.coordination.classic_group import ClassicGroup
+from lograft.coordination.consumer_group import ConsumerGroup
+from lograft.coordination.errors import NotCoordinator
+from lograft.coordination.offset_table import OffsetTable
+from lograft.coordination.transaction import Transaction
+from lograft.coordination.transaction_shard import TransactionShard
+from lograft.coordination.types import Outcome
+from lograft.model.errors import ErrorCode
+from lograft.simulation.checkers import Violation
+from lograft.storage import producers
+from lograft.storage.log import Log
+from lograft.storage.transaction_index import TransactionIndex
+
+SEEDS_MAX: Final = 40
+
+
+# -- the mutants -----------------------------------------------------------------------------------
+
+
+def _nothing(*_: Any, **__: Any) -> None:
+    return None
+
+
+def _true(*_: Any, **__: Any) -> bool:
+    return True
+
+
+def _release_at_once(self: Shard[Any], replies: Any, effects: Any) -> None:
+    self._release(replies, effects)
+
+
+def _answer_at_the_end(self: Shard[Any]) -> None:
+    """KAFKA-20634: what was written in an epoch that is over counts as committed."""
+    for one in self._uncommitted:
+        self._release(one.replies, ())
+    _CLOSE(self)
+
+
+def _serve_unloaded(self: CoordinatorRuntime[Any], index: int) -> Shard[Any]:
+    shard = self._shards.get(index)
+    if shard is None:
+        raise NotCoordinator(f"this broker does not lead {self.topic}-{index}")
+    return shard
+
+
+def _any_member(self: ClassicGroup, member_id: str, instance_id: str | None) -> Any:
+    return self.members.get(member_id)
+
+
+def _forget_some(self: OffsetTable, group_id: str, topic: str, partition: int, value: Any) -> None:
+    """A replayed commit counts only if it is the first of its partition."""
+    if not self.holds(group_id, topic, partition):
+        _SET(self, group_id, topic, partition, value)
+
+
+def _fence_nobody(self: Any, now_ms: int) -> Outcome:
+    return Outcome()
+
+
+def _effects_at_once(self: Shard[Any], replies: Any, effects: Any) -> None:
+    self._release((), effects)
+    _WHEN_COMMITTED(self, replies, ())
+
+
+def _never_bump(self: Transaction, **kwargs: Any) -> Transaction:
+    prepared: Transaction = _PREPARED(self, **{**kwargs, "bumps_epoch": False})
+    return prepared
+
+
+def _same_identity(self: TransactionShard, transactional_id: str, found: Any, request: Any) -> Any:
+    return found.producer_id, max(found.epoch, 0)
+
+
+def _abort_with_its_epoch(self: TransactionShard, found: Transaction) -> Transaction:
+    return found.prepared(
+        commit=False,
+        bumps_epoch=False,
+        client_version=found.client_version,
+        next_producer_id=-1,
+        wall_ms=self.around.wall_ms(),
+    )
+
+
+def _all_stable(self: Log, high_watermark: Any) -> Any:
+    return high_watermark
+
+
+def _agree(
+    self: TransactionVerification, transactional_id: Any, producer: Any, partitions: Any, **_: Any
+) -> Any:
+    async def agreed() -> dict[Any, ErrorCode]:
+        return dict.fromkeys(partitions, ErrorCode.none)
+
+    return agreed()
+
+
+def _visible_at_once(
+    self: OffsetTable, producer_id: int, group_id: str, topic: str, partition: int, value: Any
+) -> None:
+    self.set(group_id, topic, partition, value)
+
+
+def _resume_nothing(self: TransactionShard, now_ms: int) -> Any:
+    return replace(_ON_LOADED(self, now_ms), effects=())
+
+
+def _never_due(self: Transaction, wall_ms: int) -> bool:
+    return False
+
+
+def _give_up(self: MarkerSender, unended: Any, partition: Any) -> None:
+    self._on_told(unended, partition)
+
+
+_WHEN_COMMITTED: Final[Any] = Shard._when_committed
+_PREPARED: Final[Any] = Transaction.prepared
+_ON_LOADED: Final[Any] = TransactionShard.on_loaded
+_CLOSE: Final[Any] = Shard.close
+_SET: Final[Any] = OffsetTable.set
+
+
+class GroupMutant(NamedTuple):
+    meaning: str
+    patches: list[Patch]
+    plan: Plan
+
+
+GROUP_MUTANTS: Final[dict[str, GroupMutant]] = {
+    "reply before commit": GroupMutant(
+        "coordinators answer as soon as their own log has the records",
+        [(Shard, "_when_committed", _release_at_once)],
+        guided.coordinators_die,
+    ),
+    "deposed coordinator answers": GroupMutant(
+        "a coordinator that loses its partition acknowledges what waits (KAFKA-20634)",
+        [(Shard, "close", _answer_at_the_end)],
+        guided.coordinators_cut_off,
+    ),
+    "load serves before replay is done": GroupMutant(
+        "a new coordinator answers from what it has replayed so far",
+        [
+            (CoordinatorRuntime, "_shard", _serve_unloaded),
+            # A slice at a time, so that there is something to be missed.
+            (coordinator_runtime, "LOAD_BYTES", 100),
+        ],
+        guided.coordinators_load_slowly,
+    ),
+    "later commits are not replayed": GroupMutant(
+        "of the offsets of a partition only the first is kept",
+        [(OffsetTable, "set", _forget_some)],
+        guided.coordinators_die,
+    ),
+    "stale generation accepted": GroupMutant(
+        "classic groups take commits of any generation",
+        [(ClassicGroup, "check_generation", _nothing)],
+        guided.classic_members_come_and_go,
+    ),
+    "unknown member accepted": GroupMutant(
+        "classic groups take commits of members that they have given up",
+        [
+            (ClassicGroup, "check_member", _any_member),
+            (ClassicGroup, "check_generation", _nothing),
+            (ClassicGroup, "commit_seen", _nothing),
+        ],
+        guided.twins,
+    ),
+    "stale member epoch accepted": GroupMutant(
+        "consumer groups take commits of any epoch, also of members that are gone",
+        [(ConsumerGroup, "check_commit", _nothing)],
+        guided.consumers_come_and_go,
+    ),
+    "handed over before it is revoked": GroupMutant(
+        "a partition goes to its next member while the last one still uses it",
+        [(ConsumerGroup, "is_free", _true)],
+        guided.consumers_come_and_go,
+    ),
+    "reset fences nobody": GroupMutant(
+        "members of a group that is reset go on where they were",
+        [(ClassicGroup, "fence_all", _fence_nobody), (ConsumerGroup, "fence_all", _fence_nobody)],
+        guided.resets,
+    ),
+    "no epoch bump": GroupMutant(
+        "the end of a transaction leaves the producer's epoch as it was",
+        [(Transaction, "prepared", _never_bump)],
+        guided.transfers,
+    ),
+    "zombie not fenced": GroupMutant(
+        "InitProducerId gives the identity that somebody has",
+        [
+            (TransactionShard, "_next_identity", _same_identity),
+            (TransactionShard, "_fenced", _abort_with_its_epoch),
+        ],
+        guided.transfer_twins,
+    ),
+    "verification skipped": GroupMutant(
+        "leaders take batches of transactions without asking their coordinator",
+        [(TransactionVerification, "verify", _agree)],
+        guided.transfers,
+    ),
+    "marker before PREPARE is committed": GroupMutant(
+        "partitions are told of an end that the coordinator's log may lose",
+        [(Shard, "_when_committed", _effects_at_once)],
+        guided.deaf_coordinators,
+    ),
+    "markers given up": GroupMutant(
+        "a marker that could not be written counts as written",
+        [(MarkerSender, "_try_later", _give_up)],
+        guided.transfer_leaders_die,
+    ),
+    "prepared transactions not resumed": GroupMutant(
+        "a new coordinator does not write the markers that the last one owed",
+        [(TransactionShard, "on_loaded", _resume_nothing)],
+        guided.transfer_coordinators_die,
+    ),
+    "transactions never time out": GroupMutant(
+        "what a dead producer began stays open",
+        [(Transaction, "timed_out", _never_due)],
+        guided.transfers_die,
+    ),
+    "LSO is HW": GroupMutant(
+        "readers of committed records get open transactions",
+        [(Log, "last_stable_offset", _all_stable)],
+        guided.transfers,
+    ),
+    "abort index skipped": GroupMutant(
+        "abort markers leave no trace in the index",
+        [(TransactionIndex, "append", _nothing)],
+        guided.transfers,
+    ),
+    "offsets visible before commit": GroupMutant(
+        "offsets in a transaction count at once",
+        [(OffsetTable, "set_pending", _visible_at_once)],
+        guided.copiers_die,
+    ),
+    "copiers of any generation": GroupMutant(
+        "offsets in a transaction are taken from members that are gone",
+        [(ConsumerGroup, "check_commit", _nothing)],
+        guided.copiers_die,
+    ),
+    "dedup window 4": GroupMutant(
+        "a partition remembers four batches of a producer",
+        [(producers, "BATCHES_KEPT", 4)],
+        guided.pipelines,
+    ),
+}
+
+
+def hunt_groups(name: str, *, seeds_max: int = SEEDS_MAX, first: int = 0) -> tuple[int, str] | None:
+    """How many seeds it takes to catch the mutant, and by what; None: it got away."""
+    mutant = GROUP_MUTANTS[name]
+
+    def run(seed: int) -> Sequence[Violation]:
+        return run_groups(seed, mutant.plan(seed)).violations
+
+    return hunt_by_runs(run, mutant.patches, range(first, first + seeds_max))

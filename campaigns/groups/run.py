@@ -1,0 +1,341 @@
+"""A whole cluster under groups, transactions, administrators and faults, from one seed.
+
+As `cluster_run.py`, with other clients. When everything is healed the groups have to come to rest:
+every partition has one owner (G4), and everything that was acknowledged is processed (L2).
+"""
+
+from collections.abc import Callable, Coroutine
+from dataclasses import dataclass
+from typing import Any, Final
+
+from campaigns.cluster_admin import ClusterAdmin
+from campaigns.cluster_checks import check_cluster
+from campaigns.cluster_producer import PipelinedProducer
+from campaigns.cluster_run import ClusterReport, ClusterRun
+from campaigns.groups import onlooker
+from campaigns.groups.actors import Behaviour, Cast
+from campaigns.groups.checks import GROUP_CHECKERS
+from campaigns.groups.late import LateClient, LateRequests
+from campaigns.groups.membership import (
+    Requester,
+    Surroundings,
+    TurnOver,
+    fetch_offset,
+)
+from campaigns.groups.plan import ActorPlan, GroupsOptions, draw_options
+from campaigns.groups.reading import GroupConsumer
+from campaigns.groups.transacting import Copier, Transfer
+from campaigns.groups.transaction_checks import TRANSACTION_CHECKERS
+from campaigns.groups.watch import GroupWatch
+from lograft.model.types import OFFSETS_TOPIC, TRANSACTIONS_TOPIC
+from lograft.simulation.checkers import Violation
+from lograft.simulation.client import NotSent
+from lograft.simulation.machine import Life, Machine
+from lograft.simulation.node_workload import (
+    FETCH_VERSIONS,
+    Consumer,
+    Reader,
+    TopicPlan,
+    read_partition,
+)
+from lograft.simulation.routing import ClusterClient
+
+INPUT: Final = "in"
+#: Where copiers write to, and what transfers move amounts in.
+OUTPUT: Final = "out"
+ACCOUNTS: Final = "accounts"
+PARTITIONS: Final = 2
+
+
+@dataclass(slots=True)
+class GroupsReport(ClusterReport):
+    options: GroupsOptions
+    commits: int = 0
+    #: Members were told what they have, and it was not what they had.
+    assignments: int = 0
+    late_requests: int = 0
+    #: Told to be committed.
+    transactions: int = 0
+
+
+class GroupsRun(ClusterRun):
+    options: GroupsOptions
+    report: GroupsReport
+
+    def __init__(self, seed: int, options: GroupsOptions | None = None) -> None:
+        super().__init__(seed, options or draw_options(seed))
+        self.report = GroupsReport(seed, self.options)
+        self._watch = GroupWatch(self, self.history, self.violated)
+        self._late = LateRequests(
+            self.client("late"),
+            self.client_hosts["late"],
+            history=self.history,
+            random=self.loop.streams.stream("late"),
+            permille=self.options.late_permille,
+        )
+        self.cast = Cast(self, self.options.actors, self._behaviour)
+        self._lives = 0
+
+    def plan_topics(self, brokers: int) -> list[TopicPlan]:
+        configs = {"min.insync.replicas": "2", "replication.mode": self.options.modes[0]}
+        if self.options.durable:
+            configs["flush.messages"] = "1"
+        others = {**configs, "replication.mode": self.options.modes[1]}
+        roles = {plan.role for plan in self.options.actors}
+        topics = [TopicPlan(INPUT, PARTITIONS, configs, 3)]
+        if "copier" in roles:
+            topics.append(TopicPlan(OUTPUT, PARTITIONS, others, 3))
+        if "transfer" in roles:
+            topics.append(TopicPlan(ACCOUNTS, PARTITIONS, others, 3))
+        return topics
+
+    def administered(self) -> list[TopicPlan]:
+        """The coordinators' topics as well."""
+        internal = [OFFSETS_TOPIC]
+        if len(self.topics) > 1:
+            internal.append(TRANSACTIONS_TOPIC)
+        return [*self.topics, *(TopicPlan(name, PARTITIONS, {}, 3) for name in internal)]
+
+    def look(self, nodes: list[int]) -> None:
+        super().look(nodes)
+        self._watch.look(nodes)
+
+    def check(self) -> list[Violation]:
+        checkers = (*TRANSACTION_CHECKERS, *GROUP_CHECKERS)
+        found = [each for checker in checkers for each in checker(self.history)]
+        return [*found, *check_cluster(self.history)]
+
+    def execute(self) -> GroupsReport:
+        super().execute()
+        report, operations = (
+            self.report,
+            self.history.operations("commit", "sync", "beat", "txn_end"),
+        )
+        report.commits = sum(each.f == "commit" and each.type == "ok" for each in operations)
+        report.assignments = sum(
+            each.type == "ok"
+            and each.answered.get("assigned") is not None
+            and each.answered["assigned"] != each.asked.get("owns")
+            for each in operations
+        )
+        report.transactions = sum(
+            each.f == "txn_end" and each.type == "ok" and each.asked["commit"]
+            for each in operations
+        )
+        report.late_requests = self._late.count
+        return report
+
+    # -- the world of the actors -------------------------------------------------------------------
+
+    def machine(self, name: str) -> Machine:
+        found = self.client_hosts.get(name)
+        if found is None:
+            found = self.client_hosts[name] = Machine(self.loop, self.network, name)
+        return found
+
+    def surroundings(self, proc: str, machine: Machine) -> Surroundings:
+        life = machine.life
+        assert life is not None, machine.host
+        self._lives += 1
+        client = LateClient(
+            life.runtime.transport,
+            self.bootstrap(),
+            client_id=f"a{self._lives}",
+            random=self.loop.streams.stream("clients"),
+            late=self._late,
+            is_over=lambda: machine.life is not life,
+        )
+        topics = {topic.name: topic for topic in self.topics}
+        return Surroundings(proc, client, self.history, self.random, topics)
+
+    def cut_off(self, name: str) -> None:
+        for node_id in self.hosts:
+            self.network.cut(f"n{node_id}", name)
+            self.network.cut(name, f"n{node_id}")
+
+    def mend(self, name: str) -> None:
+        for node_id in self.hosts:
+            self.network.mend(f"n{node_id}", name)
+            self.network.mend(name, f"n{node_id}")
+
+    def later(self, ms: int, act: Callable[[], None]) -> None:
+        self.loop.call_later_ns(ms * 1_000_000, act, context=self.network.kernel)
+
+    def _behaviour(self, around: Surroundings, plan: ActorPlan) -> Behaviour:
+        match plan.role:
+            case "copier":
+                subscribed = self._subscribed(plan)
+                return Copier(around, plan, subscribed, OUTPUT, self._late.learn)
+            case "transfer":
+                return Transfer(around, plan, ACCOUNTS, self._late.learn)
+            case _:
+                return GroupConsumer(around, plan, self._subscribed(plan))
+
+    def _subscribed(self, plan: ActorPlan) -> list[str]:
+        """Consumers of the new protocol read the copies as well."""
+        has_copies = any(topic.name == OUTPUT for topic in self.topics)
+        if plan.role == "member" and plan.protocol == "consumer" and has_copies:
+            return [INPUT, OUTPUT]
+        return [INPUT]
+
+    # -- clients -----------------------------------------------------------------------------------
+
+    def start_clients(self, life: Life, admin: ClusterAdmin) -> None:
+        def start(work: Coroutine[Any, Any, None], name: str) -> None:
+            life.run(work, name=name)
+
+        topic = self.topics[0]
+        machine = self.client_hosts["client"]
+        for partition in range(topic.partitions):
+            name = f"p{partition + 1}"
+            around = self.surroundings(name, machine)
+            producer = PipelinedProducer(
+                name,
+                around.cluster.partition(topic.name, partition),
+                topic,
+                partition,
+                history=self.history,
+                random=self.random,
+                start=start,
+                acks=-1,
+                idempotent=True,
+                pace_ms=self.options.pace_ms,
+            )
+            start(producer.run(), name)
+        for topic in self.topics:
+            for partition in range(topic.partitions):
+                self._start_reader(topic, partition, start)
+        start(admin.follow(self.options.steps), "admin")
+        self._start_onlookers(start)
+        self.cast.start()
+        self.loop.create_task(self.cast.follow(self.options.events), name="events")
+
+    def _start_onlookers(self, start: Callable[[Coroutine[Any, Any, None], str], None]) -> None:
+        machine, groups = self.client_hosts["client"], self._groups()
+        places = [(INPUT, index) for index in range(PARTITIONS)]
+        if groups:
+            around = self.surroundings("onlooker", machine)
+            start(onlooker.look_on(around, groups, places), "onlooker")
+        if self.options.resets:
+            around = self.surroundings("reset", machine)
+            start(onlooker.reset(around, self.options.resets, places), "reset")
+
+    def _groups(self) -> list[ActorPlan]:
+        """One of the members of each group."""
+        groups: dict[str, ActorPlan] = {}
+        for plan in self.options.actors:
+            if plan.group:
+                groups.setdefault(plan.group, plan)
+        return list(groups.values())
+
+    def _start_reader(
+        self,
+        topic: TopicPlan,
+        partition: int,
+        start: Callable[[Coroutine[Any, Any, None], str], None],
+    ) -> None:
+        """One who reads committed records; of the first partition everything, as well."""
+        for isolation_level in (1, 0) if partition == 0 else (1,):
+            name = f"r{isolation_level}-{topic.name}-{partition}"
+            reader = Consumer(
+                name,
+                self.client("client").partition(topic.name, partition),
+                topic,
+                partition,
+                history=self.history,
+                random=self.random,
+                isolation_level=isolation_level,
+            )
+            reader.pauses = (0.1, 0.5)
+            start(reader.run(), name)
+
+    # -- the end -----------------------------------------------------------------------------------
+
+    async def settle(self, client: ClusterClient) -> None:
+        self._late.permille = 0
+        self.cast.gather()
+        topics = {topic.name: topic for topic in self.topics}
+        around = Surroundings("settle", client, self.history, self.random, topics)
+        deadline_ns = self.deadline_ns()
+        groups = self._groups()
+        # Who copies comes first: others read the copies.
+        for plan in sorted(groups, key=lambda each: each.role != "copier"):
+            await self.until(deadline_ns, self._catch_up, around, plan, invariant="L2")
+            await self.until(deadline_ns, self._converge, plan, invariant="G4")
+        self.cast.dismiss()
+        self.client_hosts["late"].kill()
+        for plan in groups:
+            await self.until(self.deadline_ns(), self._last_offsets, around, plan, invariant="G6")
+        deadline_ns = self.deadline_ns()
+        for topic in self.topics:
+            for partition in range(topic.partitions):
+                await self.until(
+                    deadline_ns, self._read_committed, client, topic, partition, invariant="T6"
+                )
+
+    async def _catch_up(self, around: Surroundings, plan: ActorPlan) -> None:
+        """L2: the group has committed everything that was acknowledged."""
+        goals: dict[tuple[str, int], int] = {
+            (name, index): 0
+            for name in self._subscribed(plan)
+            for index in range(around.topics[name].partitions)
+        }
+        for send in self.history.operations("send"):
+            topic, _, index = send.asked["tp"].rpartition("-")
+            if send.type == "ok" and (topic, int(index)) in goals:
+                place = (topic, int(index))
+                goals[place] = max(goals[place], send.answered["offset"] + 1)
+        requester = Requester(around, plan)
+        for place, goal in goals.items():
+            try:
+                offset = await fetch_offset(requester, place)
+            except TurnOver:
+                raise NotSent(f"{plan.group}: no offsets") from None
+            if offset < goal:
+                raise NotSent(f"{plan.group} is at {offset} of {goal} in {place}")
+
+    async def _converge(self, plan: ActorPlan) -> None:
+        """G4: every partition has one owner."""
+        owned = sorted(
+            place
+            for actor in self.cast.everybody()
+            if actor.is_alive and actor.plan.group == plan.group and actor.membership is not None
+            for place in actor.membership.assigned
+        )
+        wanted = sorted(
+            (topic.name, index)
+            for topic in self.topics
+            if topic.name in self._subscribed(plan)
+            for index in range(topic.partitions)
+        )
+        if owned != wanted:
+            raise NotSent(f"{plan.group}: {owned} are owned, not {wanted}")
+
+    async def _last_offsets(self, around: Surroundings, plan: ActorPlan) -> None:
+        requester = Requester(around, plan)
+        offsets = []
+        try:
+            for name in self._subscribed(plan):
+                for index in range(around.topics[name].partitions):
+                    offset = await fetch_offset(requester, (name, index))
+                    offsets.append((f"{name}-{index}", offset))
+        except TurnOver:
+            raise NotSent(f"{plan.group}: no offsets") from None
+        self.history.record(
+            "settle", "probe", "settled", group=plan.group, offsets=offsets,
+            copies=plan.role == "copier",
+        )  # fmt: skip
+
+    async def _read_committed(
+        self, client: ClusterClient, topic: TopicPlan, partition: int
+    ) -> None:
+        """T6: no transaction is left open, whoever died in it."""
+        route = client.partition(topic.name, partition)
+        reader = Reader(route, topic, partition, max(FETCH_VERSIONS))
+        await read_partition(
+            reader, history=self.history, violated=self.violated, isolation_level=1
+        )
+
+
+def run_groups(seed: int, options: GroupsOptions | None = None) -> GroupsReport:
+    return GroupsRun(seed, options).execute()

@@ -1,0 +1,356 @@
+"""A transactional producer in either protocol, with what a client has to do to keep its promises.
+
+Protocol 1 tells the coordinator of every partition and group before it uses them, and keeps its
+epoch from one transaction to the next; protocol 2 lets the servers do that, and gets a new epoch
+with every end (KIP-890). A batch whose fate is unknown is sent again as it was; one that stays
+unknown ends the transaction, and in protocol 1 the epoch too.
+
+    init      asked {id}                                                       ok {pid, epoch}
+    send      asked {tp, uid, txn, id, pid, epoch, seq, …}                     ok {offset}
+    txn_end   asked {txn, id, commit, uids, offsets, reads}
+"""
+
+import asyncio
+from collections.abc import Callable
+from typing import Any, Final, TypeVar
+
+from campaigns.cluster_producer import TIMESTAMP_MS
+from campaigns.groups.coordinators import GROUP, TRANSACTION, CoordinatorRoute
+from campaigns.groups.membership import Membership, Place, Surroundings
+from campaigns.groups.plan import ActorPlan
+from lograft.model.errors import ErrorCode
+from lograft.simulation.client import RETRIABLE, NotSent, OutcomeUnknown
+from lograft.simulation.history import EventType
+from lograft.simulation.routing import PartitionRoute
+from lograft.wire.batches import Record, build_batch
+from lograft.wire.message import Message
+from lograft.wire.messages import produce as producing
+from lograft.wire.messages import txn_offset_commit as offsetting
+from lograft.wire.messages.add_offsets_to_txn import AddOffsetsToTxnRequest, AddOffsetsToTxnResponse
+from lograft.wire.messages.add_partitions_to_txn import (
+    AddPartitionsToTxnRequest,
+    AddPartitionsToTxnResponse,
+    AddPartitionsToTxnTopic,
+)
+from lograft.wire.messages.end_txn import EndTxnRequest, EndTxnResponse
+from lograft.wire.messages.init_producer_id import InitProducerIdRequest, InitProducerIdResponse
+
+R = TypeVar("R", bound=Message)
+
+TIMEOUT_MS: Final = 2_000
+TRANSACTION_TIMEOUT_MS: Final = 3_000
+ATTEMPTS: Final = 8
+PAUSES: Final = (0.02, 0.1, 0.3)
+#: API versions by protocol.
+PRODUCE: Final = {1: (7, 9, 11), 2: (12, 13)}
+OFFSETS: Final = {1: 3, 2: 5}
+END: Final = {1: 3, 2: 5}
+INIT: Final = {1: 4, 2: 5}
+ADD_PARTITIONS: Final = 3
+ADD_OFFSETS: Final = 3
+AGAIN: Final = RETRIABLE | {ErrorCode.concurrent_transactions}
+#: Somebody else has the transactional id, or the epoch is over.
+FENCED: Final = frozenset({
+    ErrorCode.invalid_producer_epoch, ErrorCode.producer_fenced,
+    ErrorCode.invalid_producer_id_mapping, ErrorCode.unknown_producer_id,
+})  # fmt: skip
+#: A first answer that says one of these says that nothing was committed.
+CERTAIN: Final = FENCED | {ErrorCode.invalid_txn_state, ErrorCode.transaction_abortable}
+
+
+class MustAbort(Exception):
+    """The transaction cannot be committed any more."""
+
+
+class SessionOver(Exception):
+    """The producer has to begin anew, with InitProducerId."""
+
+
+class TransactionalProducer:
+    def __init__(
+        self, around: Surroundings, plan: ActorPlan, learn: Callable[[str, int, int], None]
+    ) -> None:
+        """`learn` is told every identity that a producer gets."""
+        self._around = around
+        self._id = plan.name
+        self._version = plan.version
+        self._learn = learn
+        self._route = CoordinatorRoute(around.cluster, self._id, TRANSACTION)
+        self._groups: dict[str, CoordinatorRoute] = {}
+        self._partitions: dict[Place, PartitionRoute] = {}
+        self._producer_id = -1
+        self._epoch = -1
+        self._sequences: dict[Place, int] = {}
+        self._count = 0
+        self._is_unresolved = False
+        self._added: dict[object, None] = {}
+        self.txn = ""
+        self._uids: dict[str, list[str]] = {}
+        self._offsets: list[tuple[str, str, int]] = []
+        #: Transactions whose records this one has read.
+        self.reads: dict[str, None] = {}
+
+    @property
+    def is_ready(self) -> bool:
+        return self._producer_id >= 0
+
+    async def init(self, *, bump: bool = False) -> None:
+        """With `bump` the old identity is told: the epoch grows by one. Raises SessionOver."""
+        around = self._around
+        around.history.record(around.proc, "invoke", "init", id=self._id)
+        request = InitProducerIdRequest(
+            transactional_id=self._id,
+            transaction_timeout_ms=TRANSACTION_TIMEOUT_MS,
+            producer_id=self._producer_id if bump else -1,
+            producer_epoch=self._epoch if bump else -1,
+        )
+        self._producer_id = -1
+        try:
+            answer, _ = await self._ask(
+                self._route, request, INIT[self._version], InitProducerIdResponse
+            )
+        except MustAbort:
+            around.history.record(around.proc, "info", "init")
+            raise SessionOver from None
+        if answer.error_code:
+            around.history.record(around.proc, "info", "init", error=answer.error_code)
+            raise SessionOver
+        self._become(answer.producer_id, answer.producer_epoch)
+        around.history.record(
+            around.proc, "ok", "init", pid=answer.producer_id, epoch=answer.producer_epoch
+        )
+
+    def _become(self, producer_id: int, epoch: int) -> None:
+        self._producer_id, self._epoch = producer_id, epoch
+        self._sequences.clear()
+        self._learn(self._id, producer_id, epoch)
+
+    def begin(self) -> str:
+        """The name of the transaction: its records begin with it."""
+        self._count += 1
+        self.txn = f"{self._around.proc}#{self._count}"
+        self._is_unresolved = False
+        self._added.clear()
+        self._uids = {}
+        self._offsets = []
+        self.reads = {}
+        return self.txn
+
+    # -- inside of a transaction -------------------------------------------------------------------
+
+    async def send(self, place: Place, uids: list[str]) -> None:
+        """One batch. Raises MustAbort, SessionOver."""
+        topic, index = place
+        if self._version == 1 and place not in self._added:
+            await self._add_partition(place)
+        sequence = self._sequences.get(place, 0)
+        data = build_batch(
+            [
+                Record(number, TIMESTAMP_MS + self._count, None, uid.encode())
+                for number, uid in enumerate(uids)
+            ],
+            producer_id=self._producer_id,
+            producer_epoch=self._epoch,
+            base_sequence=sequence,
+            transactional=True,
+        )
+        plan = self._around.topics[topic]
+        partition = producing.PartitionProduceData(index=index, records=data)
+        request = producing.ProduceRequest(
+            transactional_id=self._id,
+            acks=-1,
+            timeout_ms=TIMEOUT_MS // 2,
+            topic_data=[
+                producing.TopicProduceData(
+                    name=topic, topic_id=plan.topic_id, partition_data=[partition]
+                )
+            ],
+        )
+        self._uids.setdefault(f"{topic}-{index}", []).extend(uids)
+        self._is_unresolved = True
+        offset = await self._send_until_known(place, request, uids, sequence)
+        self._sequences[place] = sequence + len(uids)
+        self._is_unresolved = False
+        assert offset >= 0, (place, uids)
+
+    async def _send_until_known(
+        self, place: Place, request: producing.ProduceRequest, uids: list[str], sequence: int
+    ) -> int:
+        around = self._around
+        route = self._partitions.get(place)
+        if route is None:
+            route = self._partitions[place] = around.cluster.partition(*place)
+        version = around.random.choice(PRODUCE[self._version])
+        for attempt in range(ATTEMPTS):
+            for number, uid in enumerate(uids):
+                around.history.record(
+                    uid, "invoke", "send", tp=f"{place[0]}-{place[1]}", uid=uid, acks=-1,
+                    txn=self.txn, id=self._id, pid=self._producer_id, epoch=self._epoch,
+                    seq=sequence + number, retry=attempt > 0,
+                )  # fmt: skip
+            try:
+                answer = await route.request(
+                    request, version, producing.ProduceResponse, timeout_ms=TIMEOUT_MS
+                )
+            except (NotSent, OutcomeUnknown) as error:
+                self._ended(uids, "fail" if isinstance(error, NotSent) else "info", str(error))
+                route.look_again()
+                await self._rest()
+                continue
+            result = answer.responses[0].partition_responses[0]
+            code = ErrorCode(result.error_code)
+            if code is ErrorCode.none:
+                for number, uid in enumerate(uids):
+                    offset = result.base_offset + number
+                    around.history.record(uid, "ok", "send", offset=offset)
+                return result.base_offset
+            self._ended(uids, "info", code.value)
+            if code in FENCED:
+                raise SessionOver
+            if code not in AGAIN:
+                raise MustAbort
+            route.look_again()
+            await self._rest()
+        raise MustAbort
+
+    def _ended(self, uids: list[str], kind: EventType, error: Any) -> None:
+        for uid in uids:
+            self._around.history.record(uid, kind, "send", error=error)
+
+    async def _add_partition(self, place: Place) -> None:
+        topic, index = place
+        request = AddPartitionsToTxnRequest(
+            v3_and_below_transactional_id=self._id,
+            v3_and_below_producer_id=self._producer_id,
+            v3_and_below_producer_epoch=self._epoch,
+            v3_and_below_topics=[AddPartitionsToTxnTopic(name=topic, partitions=[index])],
+        )
+        answer, _ = await self._ask(
+            self._route, request, ADD_PARTITIONS, AddPartitionsToTxnResponse
+        )
+        topics = answer.results_by_topic_v3_and_below
+        _heed(topics[0].results_by_partition[0].partition_error_code)
+        self._added[place] = None
+
+    async def commit_offsets(self, membership: Membership, offsets: dict[Place, int]) -> None:
+        """They count with the transaction. Raises MustAbort, SessionOver."""
+        group = membership.group
+        if self._version == 1 and group not in self._added:
+            adding = AddOffsetsToTxnRequest(
+                transactional_id=self._id, producer_id=self._producer_id,
+                producer_epoch=self._epoch, group_id=group,
+            )  # fmt: skip
+            added, _ = await self._ask(self._route, adding, ADD_OFFSETS, AddOffsetsToTxnResponse)
+            _heed(added.error_code)
+            self._added[group] = None
+        topics: dict[str, list[offsetting.TxnOffsetCommitRequestPartition]] = {}
+        for (topic, index), offset in offsets.items():
+            topics.setdefault(topic, []).append(
+                offsetting.TxnOffsetCommitRequestPartition(
+                    partition_index=index, committed_offset=offset
+                )
+            )
+        request = offsetting.TxnOffsetCommitRequest(
+            transactional_id=self._id,
+            group_id=group,
+            producer_id=self._producer_id,
+            producer_epoch=self._epoch,
+            generation_id=membership.epoch,
+            member_id=membership.member_id,
+            group_instance_id=membership.instance_id,
+            topics=[
+                offsetting.TxnOffsetCommitRequestTopic(name=name, partitions=partitions)
+                for name, partitions in topics.items()
+            ],
+        )
+        self._offsets += [
+            (group, f"{topic}-{index}", offset) for (topic, index), offset in offsets.items()
+        ]
+        route = self._groups.setdefault(group, CoordinatorRoute(self._around.cluster, group, GROUP))
+        answer, _ = await self._ask(
+            route, request, OFFSETS[self._version], offsetting.TxnOffsetCommitResponse
+        )
+        for each in answer.topics:
+            for partition in each.partitions:
+                _heed(partition.error_code)
+
+    # -- its end -----------------------------------------------------------------------------------
+
+    async def end(self, *, commit: bool) -> None:
+        """Returns when the transaction has ended as wanted. Raises SessionOver if it has not, or
+        nobody knows."""
+        around = self._around
+        around.history.record(
+            around.proc, "invoke", "txn_end", txn=self.txn, id=self._id, commit=commit,
+            uids=self._uids, offsets=self._offsets, reads=list(self.reads),
+        )  # fmt: skip
+        request = EndTxnRequest(
+            transactional_id=self._id,
+            producer_id=self._producer_id,
+            producer_epoch=self._epoch,
+            committed=commit,
+        )
+        try:
+            answer, is_first = await self._ask(
+                self._route, request, END[self._version], EndTxnResponse
+            )
+        except MustAbort:
+            around.history.record(around.proc, "info", "txn_end")
+            raise SessionOver from None
+        if answer.error_code:
+            is_certain = is_first and answer.error_code in CERTAIN
+            around.history.record(
+                around.proc, "fail" if is_certain else "info", "txn_end", error=answer.error_code
+            )
+            raise SessionOver
+        around.history.record(around.proc, "ok", "txn_end")
+        if self._version == 2:
+            self._become(answer.producer_id, answer.producer_epoch)
+        elif self._is_unresolved:
+            await self.init(bump=True)
+
+    # -- asking ------------------------------------------------------------------------------------
+
+    async def _ask(
+        self, route: CoordinatorRoute, message: Message, version: int, answer: type[R]
+    ) -> tuple[R, bool]:
+        """The answer, and whether it was to the first attempt that may have arrived. Tries again
+        while that may help; raises MustAbort when it does not."""
+        is_first = True
+        for _ in range(ATTEMPTS):
+            try:
+                found = await route.request(message, version, answer, timeout_ms=TIMEOUT_MS)
+            except (NotSent, OutcomeUnknown) as error:
+                is_first = is_first and isinstance(error, NotSent)
+                await self._rest()
+                continue
+            code = _code_of(found)
+            if code not in AGAIN:
+                return found, is_first
+            # What a coordinator had written when it was deposed may be committed yet.
+            is_first = is_first and code is ErrorCode.concurrent_transactions
+            route.heed(code)
+            await self._rest()
+        raise MustAbort
+
+    async def _rest(self) -> None:
+        await asyncio.sleep(self._around.random.choice(PAUSES))
+
+
+def _code_of(answer: Message) -> ErrorCode:
+    """The first error of an answer."""
+    if isinstance(answer, AddPartitionsToTxnResponse):
+        topic = answer.results_by_topic_v3_and_below[0]
+        return ErrorCode(topic.results_by_partition[0].partition_error_code)
+    if isinstance(answer, offsetting.TxnOffsetCommitResponse):
+        codes = [each.error_code for topic in answer.topics for each in topic.partitions]
+        return ErrorCode(next((code for code in codes if code), 0))
+    assert isinstance(answer, InitProducerIdResponse | EndTxnResponse | AddOffsetsToTxnResponse)
+    return ErrorCode(answer.error_code)
+
+
+def _heed(code: int) -> None:
+    if code in FENCED:
+        raise SessionOver
+    if code:
+        raise MustAbort

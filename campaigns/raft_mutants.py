@@ -1,0 +1,277 @@
+"""The Raft core with one safeguard taken out at a time: what the simulation must notice."""
+
+from typing import Any, Final
+
+from campaigns.raft_run import RaftOptions, run_raft
+from lograft.consensus.core import RaftCore
+from lograft.consensus.election import Election
+from lograft.consensus.errors import CommittedAtRisk
+from lograft.consensus.fetcher import Fetcher
+from lograft.consensus.leadership import Leadership
+from lograft.consensus.log_view import LogView
+from lograft.consensus.messages import (
+    BeginQuorumEpochRequest,
+    Error,
+    FetchRequest,
+    FetchResponse,
+    FetchSnapshotRequest,
+    FetchSnapshotResponse,
+    VoteRequest,
+)
+from lograft.consensus.roles import Role
+from lograft.consensus.types import Effects, HardState, LogEnd, LogSlice
+from lograft.consensus.voter_change import Stage
+from lograft.model.types import NO_NODE, NO_OFFSET, Epoch, Offset
+
+SEEDS_MAX: Final = 1_000
+
+
+class VoteNotPersisted(RaftCore):
+    """A vote is told, and forgotten by a crash."""
+
+    def _finish(self, now_ms: int) -> Effects:
+        effects = super()._finish(now_ms)
+        state = effects.persist
+        if state is None or state.voted_for in (None, self.me):
+            return effects
+        return effects._replace(persist=HardState(state.epoch, state.leader, None, state.life))
+
+
+class NothingHeldBack(RaftCore):
+    """Messages leave while the hard state they rest on is still being written."""
+
+    def _finish(self, now_ms: int) -> Effects:
+        effects = super()._finish(now_ms)
+        if effects.persist is not None:
+            sends, self._sends = tuple(self._sends), []
+            return Effects(persist=effects.persist, unlead=effects.unlead, send=sends)
+        return effects
+
+
+class VoteWithoutLogComparison(RaftCore):
+    """Whoever asks first gets the vote, whatever it has."""
+
+    def _grants(self, request: VoteRequest) -> bool:
+        everything = LogEnd(self.log.end.epoch, self.log.end.offset)
+        generous = VoteRequest(
+            sender=request.sender,
+            to=request.to,
+            epoch=request.epoch,
+            log_end=max(everything, request.log_end),
+            pre_vote=request.pre_vote,
+        )
+        return super()._grants(generous)
+
+
+class TwoVotesAnEpoch(RaftCore):
+    """The vote of an epoch can be given again."""
+
+    def _grants(self, request: VoteRequest) -> bool:
+        if request.pre_vote or self.role is not Role.VOTED:
+            return super()._grants(request)
+        return request.log_end >= self.log.end
+
+
+class PreVotesCount(RaftCore):
+    """Who would be elected thinks it is."""
+
+    def _count(self, election: Election, now_ms: int) -> None:
+        if election.pre_vote and election.is_won and len(self.voters.voters) > 1:
+            self._become_candidate(now_ms)
+            self.hard_state = HardState(self.epoch, NO_NODE, self.me, self.life)
+            self._become_leader(election, now_ms)
+        else:
+            super()._count(election, now_ms)
+
+
+class _CountsAnyEpoch(Leadership):
+    def committed(self, log: LogView) -> Offset:
+        start, self.epoch_start = self.epoch_start, NO_OFFSET if self.epoch_start < 0 else Offset(0)
+        try:
+            return super().committed(log)
+        finally:
+            self.epoch_start = start
+
+
+class OldEpochCommitted(RaftCore):
+    """Raft's figure 8: records of an older epoch are committed by counting."""
+
+    def _become_leader(self, election: Election, now_ms: int) -> None:
+        super()._become_leader(election, now_ms)
+        self.leadership = _CountsAnyEpoch(self.me, tuple(election.granting), self.settings, now_ms)
+
+
+class UnfsyncedCounts(RaftCore):
+    """A follower fetches from the end of what it wrote, not of what is on its disk."""
+
+    def _append(self, entries: LogSlice) -> None:
+        super()._append(entries)
+        self.log.durable = self.log.end.offset
+
+    def on_durable(self, offset: Offset, now_ms: int) -> Effects:
+        return super().on_durable(max(offset, self.log.durable), now_ms)
+
+
+class PageCacheTrusted(RaftCore):
+    """What a restarted replica finds in its log is taken for durable."""
+
+    def start(self, now_ms: int) -> Effects:
+        self.log.durable = self.log.end.offset
+        return super().start(now_ms)
+
+    def on_durable(self, offset: Offset, now_ms: int) -> Effects:
+        return super().on_durable(max(offset, self.log.durable), now_ms)
+
+
+class LeaderCountsUnfsynced(RaftCore):
+    """A leader counts itself before its own disk has the record."""
+
+    def on_appended(self, end: Offset, now_ms: int, **rest: Any) -> Effects:
+        effects = super().on_appended(end, now_ms, **rest)
+        self.log.durable = self.log.end.offset
+        return effects
+
+    def on_durable(self, offset: Offset, now_ms: int) -> Effects:
+        return super().on_durable(max(offset, self.log.durable), now_ms)
+
+
+class EpochOfFetchUnchecked(RaftCore):
+    """A leader believes fetches of other epochs, a follower the answers of other leaders."""
+
+    def _epoch_error(self, request: FetchRequest | FetchSnapshotRequest) -> Error:
+        return Error.NOT_LEADER if self.leadership is None else Error.NONE
+
+    def _fetcher_of(
+        self, response: FetchResponse | FetchSnapshotResponse, now_ms: int
+    ) -> Fetcher | None:
+        self._learn(response.epoch, response.leader, now_ms)
+        fetcher = self.fetcher
+        if fetcher is None or response.error is not Error.NONE or self.role is not Role.FOLLOWER:
+            return super()._fetcher_of(response, now_ms)
+        fetcher.on_answer(now_ms)
+        fetcher.on_heard(now_ms)
+        return fetcher
+
+
+class FollowsOlderEpoch(RaftCore):
+    """A leader of an epoch that is over is not fenced."""
+
+    def _on_begin_epoch(self, request: BeginQuorumEpochRequest, now_ms: int) -> None:
+        if request.epoch < self.epoch and self.role is not Role.LEADER:
+            self._leave_role()
+            self.role = Role.UNATTACHED
+            self.hard_state = HardState(request.epoch, NO_NODE, None, self.life)
+        super()._on_begin_epoch(request, now_ms)
+
+
+class LeadsOnAfterRestart(RaftCore):
+    """A restarted leader stands in the epoch that it led before."""
+
+    def _become_candidate(self, now_ms: int) -> None:
+        led = self.hard_state if self.leader == self.me.node_id else None
+        super()._become_candidate(now_ms)
+        if led is not None:
+            self.hard_state = HardState(led.epoch, NO_NODE, self.me, self.life)
+
+
+class SeveralChangesAtOnce(RaftCore):
+    """Voters change again before the last change is committed."""
+
+    def _may_change_voters(self) -> bool:
+        leadership = self._leading()
+        return (leadership.change is None or leadership.change.stage is Stage.COMMITTING) and (
+            NO_OFFSET < leadership.epoch_start < self.high_watermark
+        )
+
+
+class ChangeBeforeOwnCommit(RaftCore):
+    """A new leader changes the voters before anything of its epoch is committed."""
+
+    def _may_change_voters(self) -> bool:
+        return self._leading().change is None and self.log.voters_offset < self.high_watermark
+
+
+class CutTooDeep(RaftCore):
+    """A divergence is cut at the beginning of the epoch, below what is committed if need be."""
+
+    def _truncate(self, to: Offset) -> None:
+        deeper = self.log.start_of(self.log.end.epoch)
+        try:
+            super()._truncate(min(to, deeper) if deeper > self.log.start.offset else to)
+        except CommittedAtRisk:
+            self.log.truncate(to)
+            self._wish(truncate=to)
+
+
+class DivergenceUnseen(RaftCore):
+    """A follower's log is taken for a prefix of the leader's without comparing epochs."""
+
+    def _on_fetch(self, request: FetchRequest, now_ms: int) -> None:
+        if self.leadership is not None and request.log_end.offset > self.log.start.offset:
+            mine = min(request.log_end.offset, self.log.end.offset)
+            epochs = (Epoch(epoch) for epoch in range(self.epoch, -2, -1))
+            ends = (LogEnd(epoch, mine) for epoch in epochs)
+            agreed = next((end for end in ends if self.log.compare(end) is None), request.log_end)
+            request = FetchRequest(
+                sender=request.sender,
+                epoch=request.epoch,
+                log_end=agreed,
+                high_watermark=request.high_watermark,
+                wait_ms=request.wait_ms,
+                request_id=request.request_id,
+                life=request.life,
+            )
+        super()._on_fetch(request, now_ms)
+
+
+class WatermarkBelieved(RaftCore):
+    """A follower takes the leader's high watermark for its own before it has the records."""
+
+    def _on_fetch_response(self, response: FetchResponse, now_ms: int) -> None:
+        super()._on_fetch_response(response, now_ms)
+        if response.high_watermark > self.high_watermark and response.epoch == self.epoch:
+            self.high_watermark = response.high_watermark
+
+
+RAFT_MUTANTS: Final[tuple[type[RaftCore], ...]] = (
+    VoteNotPersisted,
+    NothingHeldBack,
+    VoteWithoutLogComparison,
+    TwoVotesAnEpoch,
+    PreVotesCount,
+    OldEpochCommitted,
+    UnfsyncedCounts,
+    PageCacheTrusted,
+    LeaderCountsUnfsynced,
+    EpochOfFetchUnchecked,
+    FollowsOlderEpoch,
+    LeadsOnAfterRestart,
+    SeveralChangesAtOnce,
+    ChangeBeforeOwnCommit,
+    CutTooDeep,
+    DivergenceUnseen,
+    WatermarkBelieved,
+)
+
+#: What a missing safeguard needs and seeds rarely choose: a power loss while a restarted replica
+#: still writes what it found.
+CHOSEN_OPTIONS: Final[dict[type[RaftCore], RaftOptions]] = {
+    PageCacheTrusted: RaftOptions(slow_disk=0.9, fault_interval_ms=120)
+}
+
+
+def hunt_raft(
+    mutant: type[RaftCore],
+    *,
+    seeds_max: int = SEEDS_MAX,
+    first: int = 0,
+    outcomes_only: bool = False,
+) -> tuple[int, str] | None:
+    """How many seeds it takes to catch the mutant, and what caught it; None: it got away."""
+    for count, seed in enumerate(range(first, first + seeds_max), start=1):
+        report = run_raft(
+            seed, CHOSEN_OPTIONS.get(mutant), core_type=mutant, outcomes_only=outcomes_only
+        )
+        if report.violation:
+            return count, report.violation
+    return None
