@@ -11,13 +11,13 @@ from lograft.model.seams import Disk
 from lograft.model.types import Offset
 from lograft.storage.cleaner import Cleaning, find_cleanable
 from lograft.storage.types import FixedLogConfig
+from lograft.testing.memory import MemoryDisk
 from lograft.wire.batches import iterate_headers
 from lograft.wire.record_frames import GROUPS
 from tests.golden.kafka_folders import Folder, unpack
 from tests.golden.test_kafka_metadata import messages_in, replayed
 from tests.unit.coordination.shard_driver import ShardDriver
 from tests.unit.storage.logs import NOW_MS, flush, open_log
-from tests.unit.storage.memory_disk import MemoryDisk
 
 OFFSETS = "__consumer_offsets-0/00000000000000000000.log"
 METADATA = "__cluster_metadata-0/00000000000000000000.log"

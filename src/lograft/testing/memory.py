@@ -34,8 +34,16 @@ class NoTrace(Trace):
 class MemoryDisk(SimulatedDisk):
     """What one life of a node sees of its platter."""
 
-    def __init__(self, platter: Platter, *, wall_ms: Callable[[], int]) -> None:
-        super().__init__(platter, random=Random(), trace=NoTrace(), wall_ms=wall_ms)
+    def __init__(
+        self,
+        platter: Platter | None = None,
+        *,
+        random: Random | None = None,
+        wall_ms: Callable[[], int] = lambda: 0,
+    ) -> None:
+        super().__init__(
+            platter or Platter(), random=random or Random(), trace=NoTrace(), wall_ms=wall_ms
+        )
 
     def open(self, path: str, *, create: bool = False) -> MemoryFile:
         if create:

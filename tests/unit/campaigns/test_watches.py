@@ -29,9 +29,9 @@ from lograft.simulation.history import History
 from lograft.simulation.platter import FolderNode, Link, Platter, Unlink
 from lograft.storage.producers import UNVERIFIED, ProducerStates
 from lograft.storage.types import Origin
+from lograft.testing.memory import MemoryDisk
 from lograft.wire.batches import Record, build_batch
 from tests.unit.storage.logs import NOW_MS, make_batch, make_marker, open_log
-from tests.unit.storage.memory_disk import MemoryDisk
 
 TOPIC = UUID(int=7)
 KEYS = [ReplicaKey(NodeId(i), UUID(int=i)) for i in (1, 2, 3, 4)]

@@ -12,7 +12,7 @@ from lograft.model.types import NO_EPOCH, Epoch, NodeId, Offset
 from lograft.runtime.randomness import SystemRandomness
 from lograft.storage.log import Log
 from lograft.storage.types import Origin
-from tests.unit.storage.memory_disk import MemoryDisk
+from lograft.testing.memory import MemoryDisk
 
 PATH = "data"
 VOTERS = VoterSet.of([ReplicaKey(NodeId(1)), ReplicaKey(NodeId(2))])

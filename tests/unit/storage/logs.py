@@ -9,9 +9,11 @@ from lograft.model.seams import Disk
 from lograft.model.types import Offset, TopicPartition
 from lograft.storage.log import Log
 from lograft.storage.types import FixedLogConfig, LogConfig, RecoveryPlan
+from lograft.testing.memory import MemoryDisk
 from lograft.wire.batches import Record, build_batch, iterate_headers, read_records
 
-DIRECTORY = "data/t-0"
+LOG_DIR = "data"
+DIRECTORY = f"{LOG_DIR}/t-0"
 NOW_MS = 1_700_000_000_000
 
 
@@ -54,6 +56,14 @@ def make_marker(
             )
         )
     )
+
+
+def make_disk() -> MemoryDisk:
+    """A disk whose log dir survives a power loss."""
+    disk = MemoryDisk()
+    disk.make_dir(LOG_DIR)
+    disk.fsync_dir("")
+    return disk
 
 
 def open_log(

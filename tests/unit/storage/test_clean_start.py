@@ -6,8 +6,8 @@ from lograft.model.types import NO_EPOCH, Offset
 from lograft.storage.errors import BatchCorruptBelowRecoveryPoint, LogCorrupt
 from lograft.storage.log import Log
 from lograft.storage.types import FixedLogConfig
+from lograft.testing.memory import MemoryDisk
 from tests.unit.storage.logs import DIRECTORY, NOW_MS, make_batch, open_log, read_all
-from tests.unit.storage.memory_disk import MemoryDisk
 
 SMALL = FixedLogConfig(segment_bytes=500, index_interval_bytes=100, retention_ms=60_000)
 RECORDS = 30

@@ -1,16 +1,24 @@
 import random
-from collections.abc import Callable
 
 import pytest
 
 from lograft.model.types import Offset
+from lograft.simulation.errors import SimulatedCrash
 from lograft.storage.cleaner import Cleanable, Cleaning, find_cleanable
 from lograft.storage.log import Log
 from lograft.storage.producers import UNVERIFIED
 from lograft.storage.types import FixedLogConfig, Origin
+from lograft.testing.memory import MemoryDisk
 from lograft.wire.batches import Record, build_batch, iterate_headers
-from tests.unit.storage.logs import NOW_MS, flush, make_batch, make_marker, open_log, read_all
-from tests.unit.storage.memory_disk import MemoryDisk, PowerLost
+from tests.unit.storage.logs import (
+    NOW_MS,
+    flush,
+    make_batch,
+    make_disk,
+    make_marker,
+    open_log,
+    read_all,
+)
 
 CONFIG = FixedLogConfig(
     segment_bytes=500,
@@ -291,7 +299,7 @@ def test_truncation_meanwhile_discards_the_result() -> None:
 
 
 def prepare() -> tuple[MemoryDisk, Log]:
-    disk = MemoryDisk()
+    disk = make_disk()
     log = open_log(disk, CONFIG)
     fill(log, 30)
     in_transaction(log, b"key-1", b"bad", 0)
@@ -316,28 +324,22 @@ def committed(log: Log) -> dict[bytes | None, bytes | None]:
 def test_a_stop_at_any_step_loses_nothing(lose: bool) -> None:
     disk, log = prepare()
     expected, end, durable = committed(log), log.end_offset, log.durable_offset
-    first = disk.steps
+    first = disk.operations
     clean_and_stop(log)
-    steps = disk.steps - first
+    steps = disk.operations - first
     assert steps > 30
     for step in range(1, steps + 1):
         disk, log = prepare()
-        disk.fail_at_step = disk.steps + step
-        _run(lambda log=log: clean_and_stop(log))  # type: ignore[misc]
-        disk.fail_at_step = None
+        disk.crash_after(step)
+        with pytest.raises(SimulatedCrash):
+            clean_and_stop(log)
+        disk = MemoryDisk(disk.platter)
         if lose:
-            disk.lose_power(random.Random(step))
+            disk.platter.power_lost(random.Random(step))
         log = open_log(disk, CONFIG, recovery_point=durable)
         assert log.end_offset == end, step
         assert committed(log) == expected, step
         assert not [n for n in disk.list_dir(log.directory) if n.endswith((".swap", ".cleaned"))]
-
-
-def _run(work: Callable[[], None]) -> None:
-    try:
-        work()
-    except PowerLost:
-        pass
 
 
 def test_what_may_become_a_producers_last_batch_again_stays() -> None:

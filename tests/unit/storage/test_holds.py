@@ -6,8 +6,8 @@ from lograft.model.types import Offset
 from lograft.storage.holds import OldSegment, count_unheld
 from lograft.storage.log import Log
 from lograft.storage.types import FixedLogConfig
+from lograft.testing.memory import MemoryDisk
 from tests.unit.storage.logs import NOW_MS, make_batch, open_log
-from tests.unit.storage.memory_disk import MemoryDisk
 
 UNLIMITED = -1
 

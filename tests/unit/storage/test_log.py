@@ -7,8 +7,8 @@ from crc32c import crc32c
 
 from lograft.model.errors import DiskFailed
 from lograft.model.types import NO_EPOCH, Offset
-from lograft.simulation.disk import SimulatedDisk
-from lograft.simulation.platter import Platter
+from lograft.simulation.disk import DiskFault, Operation, SimulatedDisk
+from lograft.simulation.platter import CAPACITY_BYTES, Platter
 from lograft.storage.errors import (
     BatchCorruptBelowRecoveryPoint,
     BeginsInsideBatch,
@@ -25,10 +25,10 @@ from lograft.storage.errors import (
 )
 from lograft.storage.log import Log
 from lograft.storage.types import AppendResult, FixedLogConfig, Origin
+from lograft.testing.memory import MemoryDisk, MemoryFile
 from lograft.wire.batches import Record, build_batch, patch, read_header, read_records
 from lograft.wire.compression import Codec
 from tests.unit.storage.logs import DIRECTORY, NOW_MS, flush, make_batch, open_log, read_all
-from tests.unit.storage.memory_disk import MemoryDisk
 
 SMALL = FixedLogConfig(segment_bytes=500, index_interval_bytes=100, file_delete_delay_ms=50)
 
@@ -322,7 +322,11 @@ def test_deleted_files_wait_for_their_delay() -> None:
 
 
 def flip(disk: MemoryDisk, name: str, position: int) -> None:
-    disk.names[f"{DIRECTORY}/{name}"].content[position] ^= 0x55
+    disk.platter.file(f"{DIRECTORY}/{name}").live[position] ^= 0x55
+
+
+def contents(disk: MemoryDisk) -> dict[str, bytes]:
+    return {path: bytes(node.live) for path, node in disk.platter.files()}
 
 
 def test_damage_below_the_recovery_point_is_never_cut() -> None:
@@ -332,11 +336,11 @@ def test_damage_below_the_recovery_point_is_never_cut() -> None:
     flush(log)
     fill(log, 10)
     flip(disk, "00000000000000000000.log", 200)
-    before = {name: bytes(inode.content) for name, inode in disk.names.items()}
+    before = contents(disk)
     with pytest.raises(BatchCorruptBelowRecoveryPoint) as caught:
         open_log(disk, recovery_point=10)
     assert caught.value.offset < 10
-    assert {name: bytes(inode.content) for name, inode in disk.names.items()} == before
+    assert contents(disk) == before
 
 
 def test_damage_above_the_recovery_point_is_cut() -> None:
@@ -354,8 +358,8 @@ def test_missing_fsynced_records_are_told() -> None:
     disk = MemoryDisk()
     log = open_log(disk)
     fill(log, 20)
-    inode = disk.names[f"{DIRECTORY}/00000000000000000000.log"]
-    del inode.content[len(inode.content) // 2 :]
+    content = disk.platter.file(f"{DIRECTORY}/00000000000000000000.log").live
+    del content[len(content) // 2 :]
     with pytest.raises(BatchCorruptBelowRecoveryPoint):
         open_log(disk, recovery_point=20)
 
@@ -367,12 +371,12 @@ def test_damaged_derived_files_change_no_answer(suffix: str, damage: str) -> Non
     log = open_log(disk, SMALL)
     fill(log, 40)
     log.close(clean=True)
-    for name in list(disk.names):
-        if not name.endswith(suffix):
+    for path, node in list(disk.platter.files()):
+        if not path.endswith(suffix):
             continue
-        content = disk.names[name].content
+        content = node.live
         if damage == "missing":
-            del disk.names[name]
+            disk.unlink(path)
         elif damage == "empty":
             content.clear()
         elif damage == "odd size":
@@ -397,7 +401,7 @@ def test_a_damaged_epoch_file_is_made_anew() -> None:
     expected = log.epochs.entries
     log.close(clean=True)
     for clean in (True, False):
-        disk.names[f"{DIRECTORY}/leader-epoch-checkpoint"].content[:] = b"nonsense"
+        disk.platter.file(f"{DIRECTORY}/leader-epoch-checkpoint").live[:] = b"nonsense"
         assert open_log(disk, SMALL, clean=clean).epochs.entries == expected
 
 
@@ -408,11 +412,11 @@ def test_a_failed_write_is_final() -> None:
     disk = MemoryDisk()
     log = open_log(disk)
     append(log)
-    disk.error = OSError(28, "No space left on device")
+    disk.platter.capacity_bytes = disk.platter.used_bytes
     with pytest.raises(DiskFailed) as caught:
         append(log)
     assert caught.value.log_dir == "data"
-    disk.error = None
+    disk.platter.capacity_bytes = CAPACITY_BYTES
     with pytest.raises(DiskFailed):
         append(log)
     assert log.failed
@@ -426,8 +430,25 @@ def test_a_closed_log_takes_nothing() -> None:
         append(log)
 
 
+class CountingDisk(MemoryDisk):
+    """Counts opened files, and reads of files and folders."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.opens = 0
+        self.reads = 0
+
+    def open(self, path: str, *, create: bool = False) -> MemoryFile:
+        self.opens += 1
+        return super().open(path, create=create)
+
+    def begin(self, operation: Operation, path: str, *fields: int | str) -> DiskFault | None:
+        self.reads += operation == "read"
+        return super().begin(operation, path, *fields)
+
+
 def test_opening_after_a_clean_stop_reads_little() -> None:
-    disk = MemoryDisk()
+    disk = CountingDisk()
     log = open_log(disk, FixedLogConfig(segment_bytes=2000, index_interval_bytes=100))
     fill(log, 300)
     log.close(clean=True)
@@ -435,7 +456,7 @@ def test_opening_after_a_clean_stop_reads_little() -> None:
     log = open_log(disk, log.config, clean=True)
     assert log.end_offset == 300
     assert disk.opens <= 6
-    assert disk.reads <= 8
+    assert disk.reads <= 11
 
 
 def test_a_flush_overtaken_by_a_truncation_does_not_count() -> None:
@@ -462,8 +483,8 @@ def test_a_roll_during_a_flush_stays_on_the_list() -> None:
     log.mark_durable(plan)
     assert log.durable_offset == 1
     flush(log)
-    inode = disk.names[f"{DIRECTORY}/00000000000000000000.log"]
-    assert inode.durable == bytes(inode.content)
+    node = disk.platter.file(f"{DIRECTORY}/00000000000000000000.log")
+    assert node.durable == node.live
 
 
 def test_max_timestamp_is_of_visible_records() -> None:

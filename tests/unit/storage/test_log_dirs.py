@@ -9,10 +9,17 @@ from lograft.storage import log_dirs
 from lograft.storage.errors import InvalidCheckpoint
 from lograft.storage.log_dirs import MetaProperties
 from lograft.storage.types import EpochEntry
-from tests.unit.storage.memory_disk import MemoryDisk
+from lograft.testing.memory import MemoryDisk
 
 TP = TopicPartition("my-topic", 3)
 ID = UUID(int=0x1234567890ABCDEF)
+
+
+def make_disk() -> MemoryDisk:
+    disk = MemoryDisk()
+    disk.make_dir("d")
+    disk.make_dir("e")
+    return disk
 
 
 def put(disk: MemoryDisk, path: str, text: str) -> None:
@@ -20,7 +27,7 @@ def put(disk: MemoryDisk, path: str, text: str) -> None:
 
 
 def test_checkpoints_read_as_written_in_kafkas_form() -> None:
-    disk = MemoryDisk()
+    disk = make_disk()
     path = f"d/{log_dirs.RECOVERY_POINTS}"
     assert log_dirs.read_checkpoint(disk, path) == {}
     log_dirs.write_checkpoint(disk, path, {TP: 17, TopicPartition("b", 0): 0})
@@ -35,7 +42,7 @@ def test_checkpoints_read_as_written_in_kafkas_form() -> None:
     "text", ["\n", "0", "1\n0\n", "0\n2\na 0 1\n", "0\n1\na 0\n", "0\n1\na x 1\n", "zero\n0\n"]
 )
 def test_damaged_checkpoints_are_named(text: str) -> None:
-    disk = MemoryDisk()
+    disk = make_disk()
     put(disk, "d/c", text)
     with pytest.raises(InvalidCheckpoint, match="d/c"):
         log_dirs.read_checkpoint(disk, "d/c")
@@ -53,7 +60,7 @@ def test_a_checkpoint_that_kafka_left_empty_has_no_entries() -> None:
 
 @given(st.binary(max_size=60))
 def test_garbage_in_any_file_is_named(garbage: bytes) -> None:
-    disk = MemoryDisk()
+    disk = make_disk()
     for name in (log_dirs.META_PROPERTIES, log_dirs.PARTITION_METADATA, log_dirs.LEADER_EPOCHS):
         disk.open(f"d/{name}", create=True).append(garbage)
     for read in (
@@ -68,7 +75,7 @@ def test_garbage_in_any_file_is_named(garbage: bytes) -> None:
 
 
 def test_meta_properties() -> None:
-    disk = MemoryDisk()
+    disk = make_disk()
     assert log_dirs.read_meta_properties(disk, "d") is None
     meta = MetaProperties(node_id=4, cluster_id="abc", directory_id=ID)
     log_dirs.write_meta_properties(disk, "d", meta)
@@ -79,7 +86,7 @@ def test_meta_properties() -> None:
 
 
 def test_partition_metadata() -> None:
-    disk = MemoryDisk()
+    disk = make_disk()
     assert log_dirs.read_partition_metadata(disk, "d") is None
     log_dirs.write_partition_metadata(disk, "d", ID)
     assert disk.read("d/partition.metadata").startswith(b"version: 0\ntopic_id: ")
@@ -87,7 +94,7 @@ def test_partition_metadata() -> None:
 
 
 def test_clean_shutdown_is_taken_once() -> None:
-    disk = MemoryDisk()
+    disk = make_disk()
     assert log_dirs.take_clean_shutdown(disk, "d") is None
     log_dirs.write_clean_shutdown(disk, "d", 42)
     assert log_dirs.take_clean_shutdown(disk, "d") == 42

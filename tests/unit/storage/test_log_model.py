@@ -8,13 +8,22 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
 
 from lograft.model.types import Offset
+from lograft.simulation.errors import SimulatedCrash
 from lograft.storage.log import Log
 from lograft.storage.markers import read_marker
 from lograft.storage.producers import UNVERIFIED, ProducerBatch, ProducerStates
 from lograft.storage.types import AbortedTransaction, FixedLogConfig, Origin
+from lograft.testing.memory import MemoryDisk
 from lograft.wire.batches import iterate_headers
-from tests.unit.storage.logs import NOW_MS, flush, make_batch, make_marker, open_log, read_all
-from tests.unit.storage.memory_disk import MemoryDisk, PowerLost
+from tests.unit.storage.logs import (
+    NOW_MS,
+    flush,
+    make_batch,
+    make_disk,
+    make_marker,
+    open_log,
+    read_all,
+)
 
 CONFIG = FixedLogConfig(
     segment_bytes=600, index_interval_bytes=100, retention_ms=1000, file_delete_delay_ms=0
@@ -68,7 +77,7 @@ def replay(history: list[Entry]) -> tuple[ProducerStates, list[AbortedTransactio
 class LogMachine(RuleBasedStateMachine):
     def __init__(self) -> None:
         super().__init__()
-        self.disk = MemoryDisk()
+        self.disk = make_disk()
         self.log: Log
         self.history: list[Entry] = []
         self.epoch = 0
@@ -250,16 +259,20 @@ class LogMachine(RuleBasedStateMachine):
     def lose_power(self, seed: int) -> None:
         self.restart_after_power_loss(seed, durable=self.log.durable_offset)
 
+    def start_after_power_loss(self, chance: random.Random) -> None:
+        self.disk.platter.power_lost(chance)
+        self.disk = MemoryDisk(self.disk.platter, random=chance)
+
     def restart_after_power_loss(self, seed: int, durable: int) -> None:
         chance = random.Random(seed)
-        self.disk.lose_power(chance)
+        self.start_after_power_loss(chance)
         while chance.random() < 0.3:  # and once more while it recovers
-            self.disk.fail_at_step = self.disk.steps + chance.randrange(1, 20)
+            self.disk.crash_after(chance.randrange(1, 20))
             try:
                 self.open(clean=False)
-            except PowerLost:
+            except SimulatedCrash:
                 pass
-            self.disk.lose_power(chance)
+            self.start_after_power_loss(chance)
         self.open(clean=False)
         end = self.log.end_offset
         assert end >= durable
@@ -276,7 +289,7 @@ class LogMachine(RuleBasedStateMachine):
     )
     def lose_power_during(self, seed: int, steps: int, work: str, share: float) -> None:
         durable = int(self.log.durable_offset)
-        self.disk.fail_at_step = self.disk.steps + steps
+        self.disk.crash_after(steps)
         to = self.pick_cut(share) if work == "truncate" else self.pick(share)
         try:
             match work:
@@ -301,7 +314,7 @@ class LogMachine(RuleBasedStateMachine):
                     flush(self.log)
                 case _:
                     self.log.close(clean=True)
-        except PowerLost:
+        except SimulatedCrash:
             pass
         self.restart_after_power_loss(seed, durable)
         self.epoch += 1

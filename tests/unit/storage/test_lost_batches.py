@@ -7,8 +7,8 @@ import pytest
 from lograft.broker.logs.log_loading import check_nothing_lost
 from lograft.model.errors import DiskFailed
 from lograft.storage.log import Log
+from lograft.testing.memory import MemoryDisk
 from tests.unit.storage.logs import NOW_MS, make_batch, open_log
-from tests.unit.storage.memory_disk import MemoryDisk
 
 
 def damaged(change: Callable[[Log], None]) -> Log:

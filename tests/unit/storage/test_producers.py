@@ -14,8 +14,8 @@ from lograft.storage.log import Log
 from lograft.storage.producer_snapshots import decode_snapshot, encode_snapshot
 from lograft.storage.producers import UNVERIFIED, ProducerStates, Verification
 from lograft.storage.types import AppendResult, FixedLogConfig, Origin, TransactionEnd
+from lograft.testing.memory import MemoryDisk
 from tests.unit.storage.logs import NOW_MS, make_batch, make_marker, open_log
-from tests.unit.storage.memory_disk import MemoryDisk
 
 
 @pytest.fixture

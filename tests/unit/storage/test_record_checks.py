@@ -16,6 +16,7 @@ from lograft.storage.validation import (
     AppendRules,
     check_records,
 )
+from lograft.testing.memory import MemoryDisk
 from lograft.wire.batches import (
     HEADER,
     HEADER_SIZE,
@@ -27,7 +28,6 @@ from lograft.wire.batches import (
 )
 from lograft.wire.compression import Codec, compress
 from tests.unit.storage.logs import make_batch, open_log, read_all
-from tests.unit.storage.memory_disk import MemoryDisk
 
 NOW_MS = 1_767_225_600_000
 COMPACTED = AppendRules(FixedLogConfig(cleanup_compact=True, cleanup_delete=False))

@@ -10,10 +10,10 @@ from lograft.model.types import Epoch, Offset
 from lograft.storage.log import Log
 from lograft.storage.types import TimestampAndOffset
 from lograft.storage.validation import LOOKED_AT_MAX
+from lograft.testing.memory import MemoryDisk
 from lograft.wire.batches import CRC_START, HEADER_SIZE
 from lograft.wire.compression import Codec
 from tests.unit.storage.logs import NOW_MS, make_batch, open_log
-from tests.unit.storage.memory_disk import MemoryDisk
 
 
 def garbage() -> memoryview:
