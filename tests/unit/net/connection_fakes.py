@@ -11,20 +11,7 @@ from lograft.net.connection import Connection, FlowLimits
 from lograft.net.frame_memory import FrameBudget
 from lograft.net.repeated_warnings import RepeatedWarnings
 from lograft.runtime.tasks import GroupSpawn
-
-
-class FakeClock:
-    def __init__(self) -> None:
-        self.now_ms = 1_000
-
-    def mono_ms(self) -> int:
-        return self.now_ms
-
-    def mono_ns(self) -> int:
-        return self.now_ms * 1_000_000
-
-    def wall_ms(self) -> int:
-        return self.now_ms
+from tests.support.clocks import FakeClock
 
 
 class FakeChannel:

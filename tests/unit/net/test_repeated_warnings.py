@@ -5,7 +5,7 @@ import logging
 import pytest
 
 from lograft.net.repeated_warnings import RepeatedWarnings
-from tests.unit.net.connection_fakes import FakeClock
+from tests.support.clocks import FakeClock
 
 
 def test_the_first_warnings_are_logged_and_the_others_counted(

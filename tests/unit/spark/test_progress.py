@@ -10,20 +10,10 @@ from lograft.spark.cluster import Cluster
 from lograft.spark.offsets import Offsets
 from lograft.spark.options import read_options
 from lograft.spark.progress import Progress
+from tests.support.clocks import FakeClock
 
 WHERE = TopicPartition("t", 0)
 WALL_MS = 1_000_000
-
-
-class StandInClock:
-    def __init__(self) -> None:
-        self.passed_ms = 0
-
-    def mono_ms(self) -> int:
-        return self.passed_ms
-
-    def wall_ms(self) -> int:
-        return WALL_MS + self.passed_ms
 
 
 class StandInCluster:
@@ -43,7 +33,7 @@ class StandInCluster:
 
 class Telling:
     def __init__(self, *, may_hold: bool = True, **options: str) -> None:
-        self.clock = StandInClock()
+        self.clock = FakeClock(now_ms=0, wall_offset_ms=WALL_MS)
         self.cluster = StandInCluster(may_hold=may_hold)
         given = {"kafka.bootstrap.servers": "h:1", "subscribe": "t", **options}
         clock: Any = self.clock
@@ -61,7 +51,7 @@ def test_progress_is_told_once() -> None:
     telling.renew()
     for offset in (0, 0, 5, 5):
         telling.tell(offset)
-        telling.clock.passed_ms += 10**9
+        telling.clock.now_ms += 10**9
         telling.renew()
     assert telling.cluster.told == [("g", 0, None), ("g", 5, None)]
     assert telling.cluster.checked == []
@@ -76,10 +66,10 @@ def test_without_a_group_nobody_is_told() -> None:
 def test_a_hold_is_renewed_while_nothing_is_read() -> None:
     telling = Telling(progressGroup="g", retentionHold="30s")
     telling.tell(7)
-    telling.clock.passed_ms = 9_999
+    telling.clock.now_ms = 9_999
     telling.tell(7)
     assert telling.cluster.told == [("g", 7, WALL_MS + 30_000)]
-    telling.clock.passed_ms = 10_000
+    telling.clock.now_ms = 10_000
     telling.renew()
     assert telling.cluster.told[1:] == [("g", 7, WALL_MS + 40_000)]
     assert telling.cluster.checked == [{"t"}], "once for each topic"

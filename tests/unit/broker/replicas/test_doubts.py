@@ -5,30 +5,17 @@ import asyncio
 from lograft.broker.replicas.doubts import DOUBT_MS_MAX, NOTICE_MS, PEACE_MS, Doubts
 from lograft.model.types import NodeId
 from lograft.simulation.loop import SimulatedLoop
+from lograft.simulation.machine import SimulatedClock
 from lograft.simulation.policies import policy_of
 from lograft.simulation.trace import Streams
 
 NODE = NodeId(2)
 
 
-class LoopClock:
-    def __init__(self, loop: SimulatedLoop) -> None:
-        self._loop = loop
-
-    def mono_ms(self) -> int:
-        return self._loop.now_ns // 1_000_000
-
-    def mono_ns(self) -> int:
-        return self._loop.now_ns
-
-    def wall_ms(self) -> int:
-        return self.mono_ms()
-
-
 def make() -> tuple[SimulatedLoop, Doubts]:
     streams = Streams(1)
     loop = SimulatedLoop(streams=streams, policy=policy_of("fifo", streams.stream("schedule")))
-    return loop, Doubts(LoopClock(loop))
+    return loop, Doubts(SimulatedClock(loop))
 
 
 def waited_ms(loop: SimulatedLoop, doubts: Doubts) -> int:

@@ -29,24 +29,11 @@ from lograft.wire.messages.fetch import (
     FetchResponse,
     PartitionData,
 )
+from tests.support.clocks import FakeClock
 from tests.unit.broker.bench import make_config
 
 TOPIC = UUID(int=1)
 SESSION = 77
-
-
-class FakeClock:
-    def __init__(self) -> None:
-        self.now_ms = 0
-
-    def mono_ms(self) -> int:
-        return self.now_ms
-
-    def mono_ns(self) -> int:
-        return self.now_ms * 1_000_000
-
-    def wall_ms(self) -> int:
-        return self.now_ms
 
 
 class FakePeers:
@@ -120,7 +107,7 @@ class FakeFollowed:
 
 class Bench:
     def __init__(self, tasks: asyncio.TaskGroup) -> None:
-        self.peers, self.clock = FakePeers(), FakeClock()
+        self.peers, self.clock = FakePeers(), FakeClock(now_ms=0)
         self.gone: list[NodeId] = []
         metadata = ClusterMetadata(make_config())
         self.fetcher = ReplicaFetcher(

@@ -11,23 +11,7 @@ from lograft.client.metadata import Partition, Topic
 from lograft.client.producing.accumulator import Accumulator
 from lograft.client.producing.settings import ProducerSettings
 from lograft.runtime.randomness import SystemRandomness
-
-
-class StandingClock:
-    """Time goes on when a test says so."""
-
-    def __init__(self) -> None:
-        self.now_ms = 1_000
-
-    def mono_ms(self) -> int:
-        return self.now_ms
-
-    def mono_ns(self) -> int:
-        return self.now_ms * 1_000_000
-
-    def wall_ms(self) -> int:
-        return self.now_ms
-
+from tests.support.clocks import FakeClock
 
 TOPIC = Topic("t", UUID(int=1), False, tuple(Partition(index, 1, 0) for index in range(3)))
 
@@ -43,7 +27,7 @@ def drawn(accumulator: Accumulator) -> set[int]:
 
 def test_partitions_that_nothing_is_taken_from_are_left_out() -> None:
     async def scenario() -> None:
-        clock = StandingClock()
+        clock = FakeClock()
         settings = ProducerSettings.read(
             {"bootstrap.servers": "h:1", "partitioner.availability.timeout.ms": 500}
         )
@@ -65,7 +49,7 @@ def test_partitions_that_nothing_is_taken_from_are_left_out() -> None:
 
 def test_without_that_setting_longer_queues_only_come_up_less_often() -> None:
     async def scenario() -> None:
-        clock = StandingClock()
+        clock = FakeClock()
         settings = ProducerSettings.read({"bootstrap.servers": "h:1"})
         accumulator = Accumulator(settings, clock, SystemRandomness())
         accumulator.append(accumulator.topic("t").partition(1), 0, None, b"v", ())
@@ -86,7 +70,7 @@ def test_records_get_room_in_the_order_in_which_they_came(
         settings = ProducerSettings.read(
             {"bootstrap.servers": "h:1", "buffer.memory": 1_200, "batch.size": 200}
         )
-        accumulator = Accumulator(settings, StandingClock(), SystemRandomness())
+        accumulator = Accumulator(settings, FakeClock(), SystemRandomness())
         queue = accumulator.topic("t").partition(0)
         served: list[int] = []
 
@@ -118,7 +102,7 @@ def test_all_whom_the_room_suffices_for_are_served_in_one_go() -> None:
 
     async def scenario() -> None:
         settings = ProducerSettings.read({"bootstrap.servers": "h:1", "buffer.memory": 1_200})
-        accumulator = Accumulator(settings, StandingClock(), SystemRandomness())
+        accumulator = Accumulator(settings, FakeClock(), SystemRandomness())
         queue = accumulator.topic("t").partition(0)
 
         def put() -> None:
