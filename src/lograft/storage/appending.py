@@ -1,5 +1,12 @@
 """The checks and the book-keeping of appends: what `Log.append_as_leader` and
-`append_as_follower` do with each batch."""
+`append_as_follower` do with each batch.
+
+`append_one` takes the header as the plain tuple that `unpack_header` returns, and its arguments by
+position, because it runs once per batch. A NamedTuple made of that tuple and read by its names
+costs 0.4 µs on top of 3.6 µs for a plain batch, 0.5 µs on top of 4.6 µs for one with a producer id
+(`python -m bench.micro.append_path --against SRC`, where SRC is a checkout that does so; 12 pairs
+of runs, Python 3.11). Keyword arguments would cost another 0.04 µs.
+"""
 
 from typing import TYPE_CHECKING, Final
 
@@ -18,6 +25,7 @@ from lograft.storage.errors import (
 )
 from lograft.storage.markers import read_marker
 from lograft.storage.producers import ProducerBatch, Verification
+from lograft.storage.segment import HeaderFields
 from lograft.storage.types import AppendResult, Origin, TransactionEnd
 from lograft.storage.validation import (
     RECORDS_MAX,
@@ -66,14 +74,15 @@ def append_several(
 def append_one(
     log: "Log",
     batch: memoryview,
-    fields: tuple[int, ...],
+    fields: HeaderFields,
     leader_epoch: int,
     now_ms: int,
     origin: Origin,
     checked_by: AppendRules | None = None,
     verification: Verification | None = None,
 ) -> AppendResult:
-    """`checked_by`: the rules by which a worker has looked at the records already.
+    """`fields`: the header of the batch, as `unpack_header` returns it (see the head of this file).
+    `checked_by`: the rules by which a worker has looked at the records already.
     `verification`: what the coordinator of the batch's transaction was asked with."""
     (
         base_offset,
@@ -175,10 +184,8 @@ def append_one(
             batch, attributes, producer_id, producer_epoch, base_sequence, base, last_offset,
             timestamp, now_ms,
         )  # fmt: skip
-    log.end_offset = end = Offset(last_offset + 1)
-    return new_tuple(
-        AppendResult, (base, end, log_append_time_ms, log.log_start_offset, timestamp, False)
-    )
+    end, start = log.end_offset, log.log_start_offset
+    return new_tuple(AppendResult, (base, end, log_append_time_ms, start, timestamp, False))
 
 
 def _repeat(log: "Log", known: ProducerBatch) -> AppendResult:
@@ -216,7 +223,6 @@ def append_followed(log: "Log", batches: memoryview, now_ms: int) -> AppendResul
                 part, fields[5], fields[9], fields[10], fields[11], base, last_offset,
                 timestamp, now_ms,
             )  # fmt: skip
-        log.end_offset = Offset(last_offset + 1)
         first_base = base if first_base < 0 else first_base
         newest = max(newest, timestamp)
     return AppendResult(Offset(first_base), log.end_offset, -1, log.log_start_offset, newest)

@@ -111,8 +111,7 @@ class Log:
         self._opened: deque[Segment] = deque()
         self.epochs = LeaderEpochs()
         self.producers = ProducerStates()
-        #: Invariant: log_start_offset <= durable_offset <= end_offset, but for a start that
-        #: DeleteRecords has moved into what is not fsynced yet.
+        #: Set by the methods under "offsets" and by `write` only, where their invariant stands.
         self.log_start_offset = Offset(0)
         self.durable_offset = Offset(0)
         self.end_offset = Offset(0)
@@ -229,6 +228,62 @@ class Log:
         self._opened = deque(s for s in self._opened if s not in old)
         self.set_segments([*self.segments[:first], new, *self.segments[first + len(old) :]])
 
+    # ── offsets ──────────────────────────────────────────────────────────────────────────────
+    #
+    # The only writers of the three offsets (a tidy test looks). Once the log is open,
+    #
+    #     0 <= log_start_offset <= end_offset   and   0 <= durable_offset <= end_offset.
+    #
+    # The log start and the durable offset have no order between them: DeleteRecords and retention
+    # move the start up to the high watermark, which replication may carry past what is fsynced
+    # here, and a truncation lowers the durable offset before it touches a file. Only `write` moves
+    # the end up, only a truncation or a new beginning moves it down.
+
+    def _set_offsets(self, *, start: Offset, durable: Offset, end: Offset) -> None:
+        assert 0 <= start <= end, (start, end)
+        assert 0 <= durable <= end, (durable, end)
+        self.log_start_offset, self.durable_offset, self.end_offset = start, durable, end
+
+    def on_scanned(self, end: Offset) -> None:
+        """Recovery has found good batches up to `end`. The log is not open yet: its start and its
+        durable offset come with `on_loaded`."""
+        assert not self.durable_offset, (end, self.durable_offset)
+        self.end_offset = end
+
+    def on_loaded(self, start: Offset) -> None:
+        """Everything that the files hold was found, and is on disk. Records below `start` were
+        deleted; if the end is lower, power loss has taken what was deleted too."""
+        end = self.end_offset
+        self._set_offsets(start=min(start, end), durable=end, end=end)
+
+    def on_emptied(self, offset: Offset) -> None:
+        """The log holds nothing and goes on at `offset`."""
+        self._set_offsets(start=offset, durable=offset, end=offset)
+
+    def on_truncated(self, end: Offset, *, last_end: Offset) -> None:
+        """Everything from `end` on was cut away; the last batch that is left ends at `last_end`."""
+        assert end <= self.end_offset, (end, self.end_offset)
+        self._set_offsets(
+            start=min(self.log_start_offset, end),
+            durable=min(self.durable_offset, last_end),
+            end=end,
+        )
+
+    def on_durable(self, upto: Offset) -> None:
+        """Everything below `upto` was fsynced."""
+        if upto > self.durable_offset:
+            self._set_offsets(start=self.log_start_offset, durable=upto, end=self.end_offset)
+
+    def lower_durable(self, to: Offset) -> None:
+        """What is written from `to` on is not fsynced: a truncation is about to begin."""
+        if to < self.durable_offset:
+            self._set_offsets(start=self.log_start_offset, durable=to, end=self.end_offset)
+
+    def raise_start(self, to: Offset) -> None:
+        """Records below `to` are gone for readers."""
+        if to > self.log_start_offset:
+            self._set_offsets(start=to, durable=self.durable_offset, end=self.end_offset)
+
     # ── appending ────────────────────────────────────────────────────────────────────────────
 
     def append_as_leader(
@@ -269,7 +324,9 @@ class Log:
         return appending.append_followed(self, batches, now_ms)
 
     def write(self, batch: memoryview, last_offset: int, timestamp: int, now_ms: int) -> None:
-        """Puts one checked batch at the end of the active segment, or of a new one."""
+        """Puts one checked batch at the end of the active segment, or of a new one, and moves the
+        end of the log behind it."""
+        assert last_offset >= self.end_offset, (last_offset, self.end_offset)
         segment = self.segments[-1]
         rules = self.rules
         try:
@@ -283,6 +340,8 @@ class Log:
             segment.append(batch, last_offset, timestamp, rules.index_interval_bytes)
         except OSError as error:
             raise self.disk_failed(error) from error
+        # The end only grows here, which keeps the invariant of the offsets.
+        self.end_offset = Offset(last_offset + 1)
 
     # ── rolling ──────────────────────────────────────────────────────────────────────────────
 
@@ -510,8 +569,7 @@ class Log:
         self.check_open()
         if to > self.end_offset:
             raise OffsetOutOfRange(to, log_start=self.log_start_offset, end=self.end_offset)
-        if to > self.log_start_offset:
-            self.log_start_offset = to
+        self.raise_start(to)
 
     def plan_removal(
         self, now_ms: int, high_watermark: Offset, *, held: Offset | None = None
@@ -563,7 +621,7 @@ class Log:
         """`plan.run()` has returned."""
         if plan.truncations != self.truncations:
             return
-        self.durable_offset = max(self.durable_offset, plan.upto)
+        self.on_durable(plan.upto)
         # By number, not by file: the active one may have been rolled while the plan ran.
         self.unflushed_files = [f for f in self.unflushed_files if f[0] > plan.unflushed_last]
         self.epochs_written = max(self.epochs_written, plan.epoch_changes)
@@ -575,7 +633,7 @@ class Log:
         self.directory = copy.directory
         self.set_segments(copy.segments)
         self._opened = copy._opened
-        self.durable_offset = self.end_offset
+        self.on_durable(self.end_offset)
         self.unflushed_files = copy.unflushed_files
         self._unflushed_count = copy._unflushed_count
         self.directory_changed = True

@@ -61,11 +61,10 @@ def load(log: "Log", plan: RecoveryPlan, now_ms: int) -> None:
         _begin(log, names, plan.log_start, now_ms)
         return
     log.set_segments([Segment(disk, directory, base, fresh=False) for base in bases])
-    log.log_start_offset = Offset(max(plan.log_start, bases[0]))
     epochs_known = _load_epochs(log)
     if not plan.clean or not _load_clean(log, plan, epochs_known):
         _recover(log, plan, epochs_known)
-    log.log_start_offset = Offset(min(log.log_start_offset, log.end_offset))
+    log.on_loaded(Offset(max(plan.log_start, bases[0])))
     log.epochs.truncate_start(bases[0])
     log.active.created_ms = now_ms
 
@@ -81,7 +80,7 @@ def _begin(log: "Log", names: list[str], start: Offset, now_ms: int) -> None:
     log.begin_segment(start, now_ms)
     log.disk.fsync_dir(log.directory)
     log.directory_changed = False
-    log.log_start_offset = log.end_offset = log.durable_offset = start
+    log.on_emptied(start)
 
 
 def _load_epochs(log: "Log") -> bool:
@@ -100,7 +99,7 @@ def _load_clean(log: "Log", plan: RecoveryPlan, epochs_known: bool) -> bool:
     """False if the last segment is not what a clean stop leaves: then all is checked."""
     active = log.active
     try:
-        log.end_offset = Offset(active.resume())
+        log.on_scanned(Offset(active.resume()))
         if log.end_offset < plan.recovery_point:
             raise LogCorrupt(f"{active.path} ends before {plan.recovery_point}, which was flushed")
         if not epochs_known:
@@ -112,7 +111,6 @@ def _load_clean(log: "Log", plan: RecoveryPlan, epochs_known: bool) -> bool:
             [Segment(log.disk, log.directory, s.base_offset, fresh=False) for s in log.segments]
         )
         return False
-    log.durable_offset = log.end_offset
     return True
 
 
@@ -225,7 +223,7 @@ def _recover(log: "Log", plan: RecoveryPlan, epochs_known: bool) -> None:
     # last flush: its log is durable, its indexes and the snapshot at its end may not be.
     first = max(bisect_right([s.base_offset for s in log.segments], recovery_point - 1) - 1, 0)
     scan_base = log.segments[first].base_offset
-    log.end_offset = Offset(scan_base)
+    log.on_scanned(Offset(scan_base))
     epochs_before = log.epochs.entries if epochs_known else None
     if epochs_known:
         log.epochs.truncate_end(scan_base)
@@ -262,7 +260,6 @@ def _recover(log: "Log", plan: RecoveryPlan, epochs_known: bool) -> None:
         log.epochs_written = log.epochs.changes
     else:
         _apply(log, first, cut, snapshots)
-    log.durable_offset = log.end_offset
 
 
 def _loses_whole_batches(log: "Log", cut: _Cut) -> bool:
@@ -346,7 +343,7 @@ def _take_in(
         aborted = replay_batch(log.producers, fields, control)
         if aborted is not None:
             segment.transactions.append(aborted)
-    log.end_offset = Offset(last_offset + 1)
+    log.on_scanned(Offset(last_offset + 1))
 
 
 def _apply(log: "Log", first: int, cut: _Cut, snapshots: dict[int, bytes]) -> None:

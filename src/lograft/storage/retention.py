@@ -86,7 +86,7 @@ def plan_removal(
     base = rest[0].base_offset
     removal = Removal(log, doomed, base, now_ms + log.config.file_delete_delay_ms)
     log.set_segments(rest)
-    log.log_start_offset = Offset(max(log.log_start_offset, base))
+    log.raise_start(Offset(base))
     log.is_removing = True
     return removal
 

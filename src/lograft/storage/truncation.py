@@ -38,12 +38,10 @@ def truncate(log: "Log", to: Offset) -> None:
     active.file.fsync()
     last_end = Offset(active.resume())
     active.forget_recent(end)
-    log.end_offset = end
+    log.on_truncated(end, last_end=last_end)
     log.epochs.truncate_end(end)
-    log.log_start_offset = Offset(min(log.log_start_offset, end))
     log.directory_changed = True
     recovery.rebuild_producers(log, upto=end)
-    log.durable_offset = min(log.durable_offset, last_end)
 
 
 def truncation_floor(log: "Log", to: Offset) -> Offset:
@@ -86,12 +84,12 @@ def restart_at(log: "Log", offset: Offset, now_ms: int) -> None:
     log.disk.fsync_dir(log.directory)
     log.directory_changed = False
     log.producers.clear()
-    log.end_offset = log.durable_offset = log.log_start_offset = offset
+    log.on_emptied(offset)
 
 
 def _lower_recovery_point(log: "Log", to: Offset) -> None:
     if to < log.durable_offset:
-        log.durable_offset = to
+        log.lower_durable(to)
         if log.lower_recovery_point is not None:
             log.lower_recovery_point(to)
 

@@ -50,6 +50,47 @@ def fill(log: Log, count: int = 30, *, step_ms: int = 10) -> None:
         append(log, make_batch([b"value-%d" % i], timestamp=NOW_MS + i * step_ms))
 
 
+# ── offsets ──────────────────────────────────────────────────────────────────────────────────
+
+
+def offsets(log: Log) -> tuple[Offset, Offset, Offset]:
+    return log.log_start_offset, log.durable_offset, log.end_offset
+
+
+def test_the_log_start_may_pass_what_is_durable() -> None:
+    log = open_log(MemoryDisk())
+    fill(log, 10)
+    flush(log)
+    fill(log, 10)
+    log.advance_start(Offset(15))
+    assert offsets(log) == (15, 10, 20)
+    log.lower_durable(Offset(3))
+    log.lower_durable(Offset(7))
+    assert offsets(log) == (15, 3, 20)
+    log.truncate(Offset(12))
+    assert offsets(log) == (12, 3, 12)
+    log.truncate_fully_and_start_at(Offset(40))
+    assert offsets(log) == (40, 40, 40)
+
+
+def test_offsets_outside_their_order_are_a_bug() -> None:
+    log = open_log(MemoryDisk())
+    fill(log, 10)
+    before = offsets(log)
+    breaks: list[Callable[[], None]] = [
+        lambda: log.on_durable(Offset(11)),
+        lambda: log.raise_start(Offset(11)),
+        lambda: log.lower_durable(Offset(-1)),
+        lambda: log.on_truncated(Offset(11), last_end=Offset(11)),
+        lambda: log.on_emptied(Offset(-1)),
+        lambda: log.write(make_batch(), 9, NOW_MS, NOW_MS),
+    ]
+    for break_it in breaks:
+        with pytest.raises(AssertionError):
+            break_it()
+        assert offsets(log) == before
+
+
 # ── what a leader refuses ────────────────────────────────────────────────────────────────────
 
 

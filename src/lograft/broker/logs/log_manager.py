@@ -356,7 +356,7 @@ class LogManager:
         log, directory = _log_of(partition), partition.directory
         assert directory is not None
         async with directory.surgery:
-            log.durable_offset = min(log.durable_offset, floor)
+            log.lower_durable(floor)
             partition.during_cut = KeptOffsets(
                 log.durable_offset, Offset(min(log.log_start_offset, to))
             )
