@@ -100,7 +100,7 @@ class PartitionWatch:
                 newest = broker.image
             for partition in broker.partitions:
                 log = partition.log
-                if log is None or partition.deleted or partition.offline:
+                if log is None or partition.is_deleted or partition.offline:
                     continue
                 self._compare_producers(node_id, partition, log)
                 leader = partition.leader
@@ -156,7 +156,7 @@ class PartitionWatch:
             log.end_offset,
             log.durable_offset,
             epoch,
-            partition.during_cut is not None,
+            partition.kept_offsets is not None,
             partition,
         )
         if key not in self.names:

@@ -32,6 +32,17 @@ def test_only_the_log_sets_its_offsets() -> None:
     assert not found, f"call a method of Log, which asserts what holds between them: {found}"
 
 
+def test_only_the_partition_sets_its_attributes() -> None:
+    found = [
+        f"{file.relative_to(SOURCE)}:{attribute.lineno} {ast.unparse(attribute)}"
+        for file in SOURCE.rglob("*.py")
+        if file != SOURCE / "broker" / "partitions" / "partition.py"
+        for attribute in assigned_attributes(file.read_text())
+        if owner_of(attribute).split(".")[-1] == "partition"
+    ]
+    assert not found, f"call a method of Partition that says what happened: {found}"
+
+
 def test_assignments_are_found_in_every_form() -> None:
     text = "a.x = b.y.z = 1\nc.x += 1\nd.x: int = 2\n(e.x, f.x) = g.x, h.x\ndel i.x\n"
     found = sorted(owner_of(attribute) for attribute in assigned_attributes(text))

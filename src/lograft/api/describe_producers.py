@@ -83,6 +83,6 @@ def _log_of(broker: Broker, topic: str, index: int) -> Log:
         raise NotLeader(f"this broker has no replica of {topic}-{index}")
     if partition.offline:
         raise PartitionOffline(partition.offline)
-    if partition.log is None or partition.during_cut is not None:
+    if partition.log is None or partition.kept_offsets is not None:
         raise NotLeader(f"{topic}-{index} is not open now")
     return partition.log

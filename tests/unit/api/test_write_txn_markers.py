@@ -151,9 +151,9 @@ def test_a_partition_that_cannot_take_it_now_says_so() -> None:
         assert await write(bench, marker_of(("a", 0))) == [ErrorCode.not_leader_or_follower]
         # Back, but not ready to take anything yet, as a leader in raft mode may be.
         set_leader(partition, 1, epoch=7)
-        partition.serves = False
+        partition.pause_appends()
         assert await write(bench, marker_of(("a", 0))) == [ErrorCode.not_leader_or_follower]
-        partition.serves = True
+        partition.on_ready()
         assert await write(bench, marker_of(("a", 0))) == [0]
 
     run(scenario)

@@ -98,9 +98,9 @@ class FakePartition:
     last_stable_offset: int = 10
     topic_id: UUID = TOPIC
     index: int = 0
-    deleted: bool = False
+    is_deleted: bool = False
     offline: str = ""
-    during_cut: Any = None
+    kept_offsets: Any = None
     flush_before_ack: bool = False
     is_usable: bool = True
     topic_partition: TopicPartition = field(default_factory=lambda: TopicPartition("t", 0))

@@ -255,7 +255,7 @@ class CoordinatorRuntime(Generic[C]):
             shard.close()
             LOGGER.info("%s: not coordinated here any more", partition.topic_partition)
         leader = partition.leader
-        if leader is None or not partition.serves or partition.deleted or partition.offline:
+        if leader is None or not partition.serves or partition.is_deleted or partition.offline:
             return
         core = self._kind.make_core(index, leader.leader_epoch)
         shard = Shard(partition, core, clock=self._runtime.clock, settings=self._settings)

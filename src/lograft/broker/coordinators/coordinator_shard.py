@@ -128,7 +128,7 @@ class Shard(Generic[C]):
             partition is self.partition
             and leader is not None
             and leader.leader_epoch == self.leader_epoch
-            and not partition.deleted
+            and not partition.is_deleted
             and not partition.offline
         )
 

@@ -48,9 +48,9 @@ class Checkpoints(NamedTuple):
         for partition, log in logs:
             topic_partition = log.topic_partition
             taken.high_watermarks[topic_partition] = partition.high_watermark
-            if partition.during_cut is not None:
-                taken.recovery_points[topic_partition] = partition.during_cut.recovery_point
-                taken.log_starts[topic_partition] = partition.during_cut.log_start
+            if partition.kept_offsets is not None:
+                taken.recovery_points[topic_partition] = partition.kept_offsets.recovery_point
+                taken.log_starts[topic_partition] = partition.kept_offsets.log_start
                 continue
             taken.recovery_points[topic_partition] = log.durable_offset
             # Where the files begin is plain from their names.

@@ -110,7 +110,7 @@ class LogCleaner:
             return False
         except DiskFailed as error:
             # A topic that was deleted meanwhile has no folder any more: that is no failure.
-            if not partition.deleted:
+            if not partition.is_deleted:
                 directory.fail(error)
             return False
         except LograftError as error:

@@ -241,7 +241,7 @@ class LogManager:
             return False
         self.partitions[partition] = None
         opened.directory.log_count += 1
-        partition.directory = opened.directory
+        partition.assign_directory(opened.directory)
         if isinstance(opened.result, LograftError):
             partition.on_offline(str(opened.result))
         elif opened.directory.offline:
@@ -357,8 +357,8 @@ class LogManager:
         assert directory is not None
         async with directory.surgery:
             log.lower_durable(floor)
-            partition.during_cut = KeptOffsets(
-                log.durable_offset, Offset(min(log.log_start_offset, to))
+            partition.begin_cut(
+                KeptOffsets(log.durable_offset, Offset(min(log.log_start_offset, to)))
             )
             try:
                 await self.write_checkpoints(directory)
@@ -367,7 +367,7 @@ class LogManager:
                 directory.fail(error)
                 raise
             finally:
-                partition.during_cut = None
+                partition.end_cut()
                 directory.changes += 1
 
     def _mark_clean(self, path: str, broker_epoch: int) -> None:
@@ -416,7 +416,7 @@ class LogManager:
             partition.on_offline("no log dir is online")
             return
         directory.log_count += 1
-        partition.directory = directory
+        partition.assign_directory(directory)
         self._queue(directory, Make(partition))
 
     def _choose(self, directory_id: UUID | None) -> LogDirectory | None:
@@ -465,7 +465,7 @@ class LogManager:
                     await self._set_doomed_aside(directory, [w for w in batch if type(w) is Doom])
                 else:
                     await self._make_logs(
-                        directory, [w.partition for w in batch if not w.partition.deleted]
+                        directory, [w.partition for w in batch if not w.partition.is_deleted]
                     )
             except DiskFailed as error:
                 directory.fail(error)
@@ -516,7 +516,7 @@ class LogManager:
         if isinstance(result, LograftError):
             LOGGER.error("no log for %s: %s", partition.topic_partition, result)
             partition.on_offline(str(result))
-        elif partition.deleted:
+        elif partition.is_deleted:
             # Before all that waits: the topic may have been created again, and its new log must
             # not find the old folder.
             self._work[directory].insert(0, Doom(partition, result))

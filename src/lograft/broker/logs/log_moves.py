@@ -149,7 +149,7 @@ class LogMoves:
 
     async def _copy_and_swap(self, move: Move) -> bool:
         partition, target = move.partition, move.target
-        while partition.during_cut is not None:
+        while partition.kept_offsets is not None:
             await asyncio.sleep(PAUSE_MS / 1000)
         log = partition.log
         if log is None or not partition.is_usable:
@@ -237,7 +237,7 @@ class LogMoves:
             if not _may_go_on(partition):
                 return False
             move.is_arriving = True
-            partition.hold(KeptOffsets(log.durable_offset, log.log_start_offset))
+            partition.begin_move(KeptOffsets(log.durable_offset, log.log_start_offset))
             try:
                 if not await self._copy_rest(log, future):
                     return False
@@ -256,7 +256,7 @@ class LogMoves:
             finally:
                 move.is_arriving = False
                 target.kept.pop(name, None)
-                partition.release()
+                partition.end_move()
         return True
 
     async def _copy_rest(self, log: Log, future: Log) -> bool:
@@ -279,7 +279,7 @@ class LogMoves:
             target.cleaner_offsets[name] = source.cleaner_offsets.pop(name)
         source.changes += 1
         target.changes += 1
-        partition.directory = target
+        partition.on_moved(target)
         self._logs.on_partition_opened(partition, target)
 
 

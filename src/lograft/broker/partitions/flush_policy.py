@@ -72,7 +72,7 @@ class FlushPolicy:
     def _request(self) -> None:
         self.cancel()
         partition = self._partition
-        if partition.directory is not None and not partition.deleted:
+        if partition.directory is not None and not partition.is_deleted:
             partition.directory.flusher.request(partition)
 
     def cancel(self) -> None:

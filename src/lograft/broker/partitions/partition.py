@@ -6,7 +6,9 @@ What must wait is named `wait_…`.
 A partition is in the table as soon as the metadata image names it, before its files exist: until
 a worker has opened the log, requests get PartitionOpening and wait for it (`wait_open`). What the
 metadata says (`assignment`) becomes a role (`leader`, `follower` or neither) once the log is open,
-not being cut, and this broker's registration is known to itself (`host.acts`).
+not being cut, and this broker's registration is known to itself (`host.acts`). Who may use the log
+is its `state`, which moves by the table of `lifecycle.py`. Other files call methods that say what
+happened and set none of its attributes (a tidy test looks).
 """
 
 import asyncio
@@ -24,6 +26,7 @@ from lograft.broker.errors import (
     UnknownLeaderEpoch,
 )
 from lograft.broker.partitions.flush_policy import FlushPolicy
+from lograft.broker.partitions.lifecycle import HELD, Cause, PartitionState, next_state
 from lograft.broker.partitions.log_directory import LogDirectory
 from lograft.broker.partitions.waiting import LongPoll, OffsetWaits
 from lograft.model.errors import DiskFailed, ErrorCode, LograftError
@@ -56,6 +59,9 @@ from lograft.storage.validation import AppendRules
 
 #: Looked up once: acknowledgements are many.
 NO_ERROR: Final = ErrorCode.none
+#: Likewise, for every append and read.
+ONLINE: Final = PartitionState.ONLINE
+OFFLINE: Final = PartitionState.OFFLINE
 
 
 class KeptOffsets(NamedTuple):
@@ -139,22 +145,22 @@ class Partition:
         "_uncommitted_bytes",
         "assignment",
         "config",
-        "deleted",
         "directory",
-        "during_cut",
         "fetch_waits",
         "flushing",
         "follower",
         "following",
         "index",
+        "is_ready",
         "is_switchable",
+        "kept_offsets",
         "leader",
         "log",
         "me",
         "offline",
         "replica",
         "rule",
-        "serves",
+        "state",
         "topic",
         "topic_id",
         "watchers",
@@ -178,14 +184,15 @@ class Partition:
         self._host = host
         #: What the metadata says; the role may be a step behind.
         self.assignment = NO_ASSIGNMENT
-        self.deleted = False
-        #: Why nothing can be read or written here any more; empty while all is well.
+        self.state = PartitionState.OPENING
+        #: Why it is offline; empty if it never was.
         self.offline = ""
         #: None while a worker opens it.
         self.log: Log | None = None
         self.directory: LogDirectory | None = None
-        #: What the checkpoints shall say while a worker cuts the log and owns it alone.
-        self.during_cut: KeptOffsets | None = None
+        #: What the checkpoints say while a worker uses the log alone: always in the states HELD,
+        #: and until the worker is done where the partition has failed or was deleted meanwhile.
+        self.kept_offsets: KeptOffsets | None = None
         #: Who decides; None until the log is open. Its roles stand beside it for speed, and `rule`
         #: is the one whose high watermark counts.
         self.replica: PartitionReplica | None = None
@@ -194,8 +201,8 @@ class Partition:
         self.rule: Watermarked = Resting(Offset(0))
         #: Whether the replica can be in raft mode; it is made so when it first has to.
         self.is_switchable = False
-        #: False while a leader may not append for clients yet.
-        self.serves = True
+        #: False while a leader in raft mode may not append for clients (yet): the role's affair.
+        self.is_ready = True
         #: Who fetches for it; the host's affair.
         self.following: PartitionFetches | None = None
         #: Consumers: told when more is committed.
@@ -231,7 +238,7 @@ class Partition:
     @property
     def is_opening(self) -> bool:
         """It will lead as soon as its log is there: waiting is better than refusing."""
-        if self.offline or self.deleted:
+        if self.state is OFFLINE or self.state is PartitionState.DELETED:
             return False
         if self.leader is not None and not self.serves:
             return True
@@ -244,12 +251,16 @@ class Partition:
     @property
     def is_usable(self) -> bool:
         """Whether flushes, retention and compaction may use the log."""
-        return (
-            self.log is not None
-            and not self.offline
-            and not self.deleted
-            and self.during_cut is None
-        )
+        return self.state is ONLINE
+
+    @property
+    def is_deleted(self) -> bool:
+        return self.state is PartitionState.DELETED
+
+    @property
+    def serves(self) -> bool:
+        """Whether appends may be made here now, if it leads."""
+        return self.is_ready and self.state is ONLINE
 
     @property
     def flush_before_ack(self) -> bool:
@@ -260,11 +271,20 @@ class Partition:
 
     # The life of the partition: told by the metadata image and by the log manager.
 
+    def _move(self, cause: Cause) -> None:
+        """The only writer of the state; raises IllegalTransition."""
+        self.state = next_state(self.state, cause)
+
+    def assign_directory(self, directory: LogDirectory) -> None:
+        """Its log lies there, or will once a worker has made it."""
+        assert self.log is None, self
+        self.directory = directory
+
     def on_opened(
         self, log: Log, directory: LogDirectory, *, high_watermark: Offset = NO_OFFSET
     ) -> None:
         """`high_watermark` as checkpointed; NO_OFFSET: it never was."""
-        assert self.log is None, self
+        self._move(Cause.OPENED)
         # The settings may have changed while a worker opened it.
         log.config = self.config
         self.log = log
@@ -284,7 +304,12 @@ class Partition:
     def take_role(self) -> None:
         """Follows the assignment, as soon as that can be done."""
         replica = self.replica
-        if replica is None or self.during_cut is not None or self.deleted or not self._host.acts:
+        if (
+            replica is None
+            or self.kept_offsets is not None
+            or self.is_deleted
+            or not self._host.acts
+        ):
             return
         if self.assignment.mode is not ReplicationMode.isr and not self.is_switchable:
             replica = self.replica = self._host.make_switchable(self, replica)
@@ -331,29 +356,67 @@ class Partition:
             self.replica.on_registered(broker_epoch)
         self.take_role()
 
-    def hold(self, kept: KeptOffsets) -> None:
-        """The log moves to another log dir: writers wait, nobody else changes it."""
-        self.during_cut = kept
-        self.serves = False
+    def overlay_leader(self, leader: NodeId, leader_epoch: Epoch, *, is_ready: bool) -> None:
+        """What the replicas have elected in raft mode is newer than what the metadata says."""
+        self.assignment = self.assignment._replace(leader=leader, leader_epoch=leader_epoch)
+        self.is_ready = is_ready
 
-    def release(self) -> None:
-        """It lies where it shall lie, and is on disk there."""
-        self.during_cut = None
-        self.serves = True
-        if self.log is not None and not self.offline and not self.deleted:
+    def on_ready(self) -> None:
+        """A leader of its role may append for clients."""
+        self.is_ready = True
+
+    def pause_appends(self) -> None:
+        """The leader hands over: producers wait until there is another, or `on_ready`."""
+        self.is_ready = False
+
+    def start_following(self, following: PartitionFetches) -> None:
+        self.following = following
+
+    def stop_following(self) -> None:
+        self.following = None
+
+    def begin_move(self, kept: KeptOffsets) -> None:
+        """The log moves to another log dir: writers wait, nobody else changes it."""
+        self._move(Cause.MOVE_BEGUN)
+        self.kept_offsets = kept
+
+    def on_moved(self, directory: LogDirectory) -> None:
+        """Its log goes on in the files of another log dir."""
+        assert self.kept_offsets is not None, self
+        self.directory = directory
+
+    def end_move(self) -> None:
+        """The log lies in one of the two log dirs, and is on disk there."""
+        self._move(Cause.MOVE_ENDED)
+        self._forget_kept()
+        if self.state is ONLINE:
             self.on_durable()
         self.on_cut()
-        self._tell_opened()
         if self.following is not None:
             self.following.consider()
 
+    def begin_cut(self, kept: KeptOffsets) -> None:
+        """The end of the log is to be cut away: nothing else may change the log until then."""
+        self._move(Cause.CUT_BEGUN)
+        self.kept_offsets = kept
+
+    def end_cut(self) -> None:
+        """The worker is done with the log, or will not cut it; `on_cut` follows."""
+        self._move(Cause.CUT_ENDED)
+        self._forget_kept()
+
+    def _forget_kept(self) -> None:
+        if self.state not in HELD:
+            self.kept_offsets = None
+
     def on_cut(self) -> None:
         """A worker is done with the log: what the metadata said meanwhile counts now."""
-        if not self.offline and not self.deleted:
+        if self.state is ONLINE:
             self.take_role()
             if self.flush_before_ack:
                 # A flush that was asked for meanwhile was not done.
                 self.request_flush()
+            self._tell_opened()
 
     def on_config_changed(self, config: TopicConfig) -> None:
         self.config = config
@@ -367,7 +430,7 @@ class Partition:
             self.flushing.request()
 
     def on_deleted(self) -> None:
-        self.deleted = True
+        self._move(Cause.DELETED)
         self.leader = self.follower = None
         self.flushing.cancel()
         self._dismiss(lambda: NotLeader(f"{self.topic_partition} was deleted"))
@@ -375,6 +438,9 @@ class Partition:
 
     def on_offline(self, reason: str) -> None:
         """Its log dir failed, or its log could not be opened: final until a restart."""
+        self._move(Cause.FAILED)
+        if self.is_deleted:
+            return
         self.offline = reason
         self.flushing.cancel()
         self._dismiss(lambda: PartitionOffline(reason))
@@ -419,24 +485,29 @@ class Partition:
     def leader_log(self) -> Log:
         """The log, if this node may serve it as its leader."""
         log = self.log
-        if self.leader is None or log is None or self.offline:
+        if self.leader is None or log is None or self.state is OFFLINE:
             raise self._why_not_leading()
         return log
 
     def _why_not_leading(self) -> LograftError:
-        if self.offline and self.leader_id == self.me:
+        if self.state is OFFLINE and self.leader_id == self.me:
             return PartitionOffline(self.offline)
         if self.is_opening and self.leader_id == self.me:
             return PartitionOpening(f"{self.topic_partition} is being opened")
         return NotLeader(f"{self.topic_partition} is led by {self.leader_id}")
 
+    def _why_not_appending(self) -> LograftError:
+        if self.leader is None or self.state not in HELD | {ONLINE}:
+            return self._why_not_leading()
+        return PartitionOpening(f"{self.topic_partition} has a leader that is not ready")
+
     def serving_log(self) -> Log:
         """The log, if this node may serve it as leader or follower."""
         if self.follower is None:
             return self.leader_log()
-        if self.offline:
+        if self.state is OFFLINE:
             raise PartitionOffline(self.offline)
-        if self.during_cut is not None or self.log is None:
+        if self.kept_offsets is not None or self.log is None:
             raise NotLeader(f"{self.topic_partition} is being cut to its leader's log")
         return self.log
 
@@ -459,12 +530,11 @@ class Partition:
     ) -> AppendResult:
         """Writes to the page cache and moves the high watermark as the commit rule allows. Raises
         NeedsWorker where the log does."""
-        log = self.leader_log()
-        directory, leader = self.directory, self.leader
+        log, directory, leader = self.log, self.directory, self.leader
+        if leader is None or self.state is not ONLINE or not self.is_ready:
+            raise self._why_not_appending()
+        assert log is not None
         assert directory is not None
-        assert leader is not None
-        if not self.serves:
-            raise PartitionOpening(f"{self.topic_partition} has a new leader that is not ready")
         try:
             result = log.append_as_leader(
                 batches,
@@ -613,7 +683,7 @@ class Partition:
     def tell_committed(self) -> None:
         """The high watermark moved."""
         count, self._uncommitted_bytes = self._uncommitted_bytes, 0
-        if not self.serves and self.leader is not None and self.leader.knows_latest:
+        if not self.is_ready and self.leader is not None and self.leader.knows_latest:
             # A leader that had to commit something of its own first has done so.
             self._host.role_changed(self)
             self._tell_opened()

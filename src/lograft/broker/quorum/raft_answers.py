@@ -186,7 +186,7 @@ def end_to_wire(answer: core.EndQuorumEpochResponse, known: Answerer) -> end.End
 def fetch_to_wire(
     answer: core.FetchResponse, known: Answerer, *, log_start: Offset
 ) -> fetch.FetchResponse:
-    partition = fetch.PartitionData(
+    data = fetch.PartitionData(
         partition_index=0,
         error_code=CODE_OF[answer.error],
         high_watermark=answer.high_watermark,
@@ -196,18 +196,18 @@ def fetch_to_wire(
         records=b"",
     )
     if answer.diverging is not None:
-        partition.diverging_epoch = fetch.EpochEndOffset(
+        data.diverging_epoch = fetch.EpochEndOffset(
             epoch=answer.diverging.epoch, end_offset=answer.diverging.offset
         )
     if answer.snapshot is not None:
-        partition.snapshot_id = fetch.SnapshotId(
+        data.snapshot_id = fetch.SnapshotId(
             end_offset=answer.snapshot.end_offset, epoch=answer.snapshot.epoch
         )
     if answer.entries is not None:
         assert isinstance(answer.entries.data, bytes)
-        partition.records = answer.entries.data
+        data.records = answer.entries.data
     topic = fetch.FetchableTopicResponse(
-        topic=METADATA_TOPIC, topic_id=METADATA_TOPIC_ID, partitions=[partition]
+        topic=METADATA_TOPIC, topic_id=METADATA_TOPIC_ID, partitions=[data]
     )
     response = fetch.FetchResponse(responses=[topic])
     response.node_endpoints = known.endpoints(fetch.NodeEndpoint)

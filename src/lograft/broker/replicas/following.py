@@ -104,7 +104,7 @@ class Following:
         )
 
     def next_fetch(self, now_ms: int) -> FollowerFetch | None:
-        if self.is_over or self.partition.during_cut is not None:
+        if self.is_over or self.partition.kept_offsets is not None:
             return None
         return self.role.next_fetch(now_ms)
 
@@ -113,7 +113,7 @@ class Following:
         """Whether only the disk keeps the partition from its next fetch."""
         if self.is_over or self.partition.offline:
             return False
-        return self.partition.during_cut is not None or self.role.waits_for_flush
+        return self.partition.kept_offsets is not None or self.role.waits_for_flush
 
     @property
     def heard_ms(self) -> int:
@@ -198,7 +198,7 @@ class Following:
         """From now on, not only from when the worker begins: no new role may write meanwhile."""
         log = self.partition.log
         assert log is not None
-        self.partition.during_cut = KeptOffsets(log.durable_offset, log.log_start_offset)
+        self.partition.begin_cut(KeptOffsets(log.durable_offset, log.log_start_offset))
 
     async def _begin_inside(self, base: Offset, records: bytearray) -> None:
         """The leader's log begins inside a batch. The own one, empty so far, takes it whole, and
@@ -212,7 +212,7 @@ class Following:
             LOGGER.warning("%s did not begin at %d: %s", self._name, base, error)
             return
         finally:
-            partition.during_cut = None
+            partition.end_cut()
         self._append(memoryview(records), now_ms=self._clock.mono_ms())
         if partition.log is not None and partition.log.end_offset >= log_start:
             partition.advance_log_start(log_start)
@@ -234,7 +234,7 @@ class Following:
             LOGGER.warning("%s was not cut to %d: %s", self._name, to, error)
             return
         finally:
-            partition.during_cut = None
+            partition.end_cut()
         # The role could not change while the log was being cut.
         LOGGER.info("%s: cut to offset %d, where it parts from its leader's", self._name, to)
         self._do(self.role.on_log_cut())

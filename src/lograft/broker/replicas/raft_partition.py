@@ -63,7 +63,7 @@ class RaftPartition:
         self.journal.write(self.key, state, self._on_persisted)
 
     def _on_persisted(self, state: HardState) -> None:
-        if self.partition.deleted or self.partition.offline:
+        if self.partition.is_deleted or self.partition.offline:
             return
         if self.modes.on_persisted(state):
             self.partition.take_role()
@@ -128,13 +128,11 @@ class RaftPartition:
         """What the replicas have elected is newer than what the metadata says."""
         raft, partition = self.modes.raft, self.partition
         if raft is None:
-            partition.serves = True
+            partition.on_ready()
             return
         core = raft.core
-        partition.assignment = partition.assignment._replace(
-            leader=core.leader, leader_epoch=core.epoch
-        )
-        partition.serves = raft.leader is None or raft.leader.is_serving
+        is_ready = raft.leader is None or raft.leader.is_serving
+        partition.overlay_leader(core.leader, core.epoch, is_ready=is_ready)
 
     def fetch_ready(self) -> None:
         following = self.partition.following
@@ -162,18 +160,18 @@ class RaftPartition:
             return
         raft.hand_over(successor)
         if raft.successor is not None:
-            self.partition.serves = False
+            self.partition.pause_appends()
             self._host.spawn(self._give_up_hand_over(raft), name="hand-over")
 
     async def _give_up_hand_over(self, raft: RaftReplica) -> None:
         await asyncio.sleep(HAND_OVER_MS / 1000)
-        if raft.successor is not None and self.modes.raft is raft and not self.partition.deleted:
+        if raft.successor is not None and self.modes.raft is raft and not self.partition.is_deleted:
             raft.successor = None
             self.partition.tell_committed()
 
     def tick(self) -> None:
-        raft = self.modes.raft
-        if raft is not None and not self.partition.deleted and self.partition.during_cut is None:
+        raft, partition = self.modes.raft, self.partition
+        if raft is not None and not partition.is_deleted and partition.kept_offsets is None:
             raft.tick()
 
 

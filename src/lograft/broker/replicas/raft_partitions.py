@@ -126,7 +126,7 @@ class RaftPartitions:
     def hand_over(self) -> None:
         """Before a stop: others lead what is led here."""
         for port in list(self._ports.values()):
-            if port.modes.raft is not None and not port.partition.deleted:
+            if port.modes.raft is not None and not port.partition.is_deleted:
                 port.modes.raft.resign()
 
     def stop(self) -> None:
@@ -199,7 +199,7 @@ class RaftPartitions:
         if not partition.is_switchable:
             return
         port = self._ports.get(TopicIdPartition(partition.topic_id, partition.index))
-        if port is not None and not partition.deleted and not partition.offline:
+        if port is not None and not partition.is_deleted and not partition.offline:
             port.overlay()
             self.reports.consider(port)
 
@@ -207,7 +207,7 @@ class RaftPartitions:
         """A process is gone: those that followed it elect another leader now."""
         for port in list(self._ports.values()):
             raft = port.modes.raft
-            if raft is not None and not port.partition.deleted:
+            if raft is not None and not port.partition.is_deleted:
                 raft.on_unreachable(node_id)
 
     # ── time ─────────────────────────────────────────────────────────────────────────────────
@@ -250,7 +250,7 @@ class RaftPartitions:
     def _tick_one(self, port: RaftPartition, now_ms: int) -> None:
         port.deadline_ms = None
         raft = port.modes.raft
-        if raft is None or port.partition.deleted or port.partition.offline:
+        if raft is None or port.partition.is_deleted or port.partition.offline:
             return
         when_ms = raft.deadline_ms
         if when_ms is not None and when_ms <= now_ms:

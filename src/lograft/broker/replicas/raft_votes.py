@@ -103,7 +103,7 @@ class RaftVotes:
         for port, request in items:
             data = answers.get((port.partition.topic, port.partition.index))
             replica = port.modes.raft
-            if data is None or replica is None or port.partition.deleted:
+            if data is None or replica is None or port.partition.is_deleted:
                 continue
             replica.step(_answer_from(request, to, data))
 

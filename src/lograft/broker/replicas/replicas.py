@@ -188,7 +188,7 @@ class Replicas:
 
     def role_changed(self, partition: Partition) -> None:
         self.raft.on_role(partition)
-        is_out = bool(partition.deleted or partition.offline)
+        is_out = bool(partition.is_deleted or partition.offline)
         if partition.leader is not None and not is_out and len(partition.assignment.replicas) > 1:
             self._led[partition] = None
         else:
@@ -198,14 +198,14 @@ class Replicas:
         if following is not None and following.role is not role:
             assert isinstance(following, Following)
             self._fetcher(following.role.leader).unfollow(following)
-            partition.following = None
+            partition.stop_following()
         if role is None:
             self._unstarted.pop(partition, None)
         elif self._around is None:
             self._unstarted[partition] = None
         elif partition.following is None:
             fetcher = self._fetcher(role.leader)
-            partition.following = Following(
+            following = Following(
                 partition,
                 role,
                 fetcher,
@@ -214,7 +214,8 @@ class Replicas:
                 spawn=self._runtime.spawn,
                 on_lost=self._on_lost,
             )
-            fetcher.follow(partition.following)
+            partition.start_following(following)
+            fetcher.follow(following)
         if self.on_role is not None:
             self.on_role(partition)
 

@@ -4,12 +4,15 @@ import pytest
 
 from lograft.broker.errors import (
     FencedLeaderEpoch,
+    IllegalTransition,
     NotLeader,
     PartitionOffline,
+    PartitionOpening,
     UnknownLeaderEpoch,
     WaitTimedOut,
 )
-from lograft.broker.partitions.partition import Partition
+from lograft.broker.partitions.lifecycle import PartitionState
+from lograft.broker.partitions.partition import KeptOffsets, Partition
 from lograft.broker.partitions.waiting import wait_any
 from lograft.model.errors import DiskFailed
 from lograft.model.types import Offset
@@ -191,5 +194,51 @@ def test_settings_change_while_in_use() -> None:
         partition.on_config_changed(bench.broker.topic_config("a"))
         append(bench, partition, b"z")
         assert partition.high_watermark == 3
+
+    run(scenario)
+
+
+def test_a_log_that_moves_takes_no_appends_whatever_its_role_says() -> None:
+    async def scenario(bench: Bench) -> None:
+        (partition,) = await bench.create_topic("a")
+        append(bench, partition, b"x")
+        partition.begin_move(KeptOffsets(Offset(0), Offset(0)))
+        # As a partition that can be in raft mode says with every change of its role.
+        partition.on_ready()
+        assert partition.is_opening
+        with pytest.raises(PartitionOpening):
+            append(bench, partition, b"y")
+        partition.read(Offset(0), bytes_max=1, bound=Offset(1), at_least_one=True)
+        partition.end_move()
+        assert append(bench, partition, b"y").base_offset == 1
+
+    run(scenario)
+
+
+def test_a_cut_that_ends_during_a_move_leaves_the_log_held() -> None:
+    async def scenario(bench: Bench) -> None:
+        (partition,) = await bench.create_topic("a")
+        partition.begin_move(KeptOffsets(Offset(0), Offset(0)))
+        partition.begin_cut(KeptOffsets(Offset(0), Offset(0)))
+        partition.end_cut()
+        assert partition.state is PartitionState.MOVING
+        assert partition.kept_offsets is not None
+        partition.end_move()
+        assert partition.is_usable
+
+    run(scenario)
+
+
+def test_what_was_under_way_ends_after_a_deletion() -> None:
+    async def scenario(bench: Bench) -> None:
+        (partition,) = await bench.create_topic("a")
+        partition.begin_cut(KeptOffsets(Offset(0), Offset(0)))
+        partition.on_deleted()
+        partition.on_offline("the disk is gone")
+        partition.end_cut()
+        assert partition.is_deleted
+        assert partition.kept_offsets is None
+        with pytest.raises(IllegalTransition, match=r"deleted does not end by move begun"):
+            partition.begin_move(KeptOffsets(Offset(0), Offset(0)))
 
     run(scenario)

@@ -1,0 +1,92 @@
+"""The life cycle of a partition on this broker: its states, and what leads from one to the next.
+
+                      ┌──────────── cut begun ────────────▶ TRUNCATING ◀── move ended ──┐
+    OPENING ─opened─▶ ONLINE ◀────── cut ended ───────────────┘                         │
+                      ▲  └── move begun ─▶ MOVING ── cut begun ─▶ MOVING_BEFORE_CUT ────┤
+                      └───── move ended ─────┘ ◀──────────── cut ended ─────────────────┘
+
+    each of them ── failed ──▶ OFFLINE          each of them, and OFFLINE ── deleted ──▶ DELETED
+
+The states say who may use the log. Which role the replica has (leader, follower or neither) is
+another matter, decided by the replica: a leader stays a leader while its log moves.
+"""
+
+from enum import Enum
+from typing import Final
+
+from lograft.broker.errors import IllegalTransition
+
+
+class PartitionState(Enum):
+    #: A worker opens the log, or will.
+    OPENING = "opening"
+    ONLINE = "online"
+    #: A worker cuts the log and owns it alone, or will as soon as it can.
+    TRUNCATING = "truncating"
+    #: The log changes its log dir: leaders read but do not append, nothing else changes it.
+    MOVING = "moving"
+    #: The follower has to cut the log; the worker waits for the end of the move.
+    MOVING_BEFORE_CUT = "moving before a cut"
+    #: Its log dir failed, or its log could not be opened: until a restart.
+    OFFLINE = "offline"
+    #: Its topic was deleted, or this broker is no replica any more.
+    DELETED = "deleted"
+
+
+class Cause(Enum):
+    OPENED = "opened"
+    CUT_BEGUN = "cut begun"
+    CUT_ENDED = "cut ended"
+    MOVE_BEGUN = "move begun"
+    MOVE_ENDED = "move ended"
+    FAILED = "failed"
+    DELETED = "deleted"
+
+
+NEXT_STATE: Final[dict[tuple[PartitionState, Cause], PartitionState]] = {
+    (PartitionState.OPENING, Cause.OPENED): PartitionState.ONLINE,
+    (PartitionState.OPENING, Cause.FAILED): PartitionState.OFFLINE,
+    (PartitionState.OPENING, Cause.DELETED): PartitionState.DELETED,
+    (PartitionState.ONLINE, Cause.CUT_BEGUN): PartitionState.TRUNCATING,
+    # The follower and the log manager both end a cut; one that takes no records has no worker.
+    (PartitionState.ONLINE, Cause.CUT_ENDED): PartitionState.ONLINE,
+    (PartitionState.ONLINE, Cause.MOVE_BEGUN): PartitionState.MOVING,
+    (PartitionState.ONLINE, Cause.FAILED): PartitionState.OFFLINE,
+    (PartitionState.ONLINE, Cause.DELETED): PartitionState.DELETED,
+    # The follower asks for the cut, the log manager begins it.
+    (PartitionState.TRUNCATING, Cause.CUT_BEGUN): PartitionState.TRUNCATING,
+    (PartitionState.TRUNCATING, Cause.CUT_ENDED): PartitionState.ONLINE,
+    (PartitionState.TRUNCATING, Cause.FAILED): PartitionState.OFFLINE,
+    (PartitionState.TRUNCATING, Cause.DELETED): PartitionState.DELETED,
+    (PartitionState.MOVING, Cause.CUT_BEGUN): PartitionState.MOVING_BEFORE_CUT,
+    (PartitionState.MOVING, Cause.MOVE_ENDED): PartitionState.ONLINE,
+    (PartitionState.MOVING, Cause.FAILED): PartitionState.OFFLINE,
+    (PartitionState.MOVING, Cause.DELETED): PartitionState.DELETED,
+    (PartitionState.MOVING_BEFORE_CUT, Cause.CUT_ENDED): PartitionState.MOVING,
+    (PartitionState.MOVING_BEFORE_CUT, Cause.MOVE_ENDED): PartitionState.TRUNCATING,
+    (PartitionState.MOVING_BEFORE_CUT, Cause.FAILED): PartitionState.OFFLINE,
+    (PartitionState.MOVING_BEFORE_CUT, Cause.DELETED): PartitionState.DELETED,
+    # What was under way when the log dir failed or the topic was deleted comes to its end.
+    (PartitionState.OFFLINE, Cause.CUT_BEGUN): PartitionState.OFFLINE,
+    (PartitionState.OFFLINE, Cause.CUT_ENDED): PartitionState.OFFLINE,
+    (PartitionState.OFFLINE, Cause.MOVE_ENDED): PartitionState.OFFLINE,
+    # A log that could not be opened, and then its log dir.
+    (PartitionState.OFFLINE, Cause.FAILED): PartitionState.OFFLINE,
+    (PartitionState.OFFLINE, Cause.DELETED): PartitionState.DELETED,
+    (PartitionState.DELETED, Cause.CUT_BEGUN): PartitionState.DELETED,
+    (PartitionState.DELETED, Cause.CUT_ENDED): PartitionState.DELETED,
+    (PartitionState.DELETED, Cause.MOVE_ENDED): PartitionState.DELETED,
+    (PartitionState.DELETED, Cause.FAILED): PartitionState.DELETED,
+}
+
+#: A worker uses the log alone: `Partition.kept_offsets` is set.
+HELD: Final = frozenset(
+    {PartitionState.TRUNCATING, PartitionState.MOVING, PartitionState.MOVING_BEFORE_CUT}
+)
+
+
+def next_state(state: PartitionState, cause: Cause) -> PartitionState:
+    try:
+        return NEXT_STATE[state, cause]
+    except KeyError:
+        raise IllegalTransition(f"{state.value} does not end by {cause.value}") from None
