@@ -2,10 +2,11 @@
 
 A module named like its API (`create_topics` for CreateTopics) has
 
-    API: Final = Api(key=19, versions=range(2, 8))
+    API: Final = Api(key=19, versions=range(2, 8), needs=each_item(CLUSTER_CREATE, TOPIC_CREATE))
     def handle(context: Context, request: CreateTopicsRequest) -> CreateTopicsResponse: ...
 
-and is served, and advertised, on the listeners that the protocol gives the API. `handle` may be
+and is served, and advertised, on the listeners that the protocol gives the API. `needs` names the
+operations and resources that its requests need (`types`, `authorization`). `handle` may be
 `async def`, or a plain function that answers at once when it can and returns a coroutine when it
 must wait: a plain answer costs no task. It may have
 

@@ -6,13 +6,19 @@ v4: TRANSACTION_ABORTABLE. Producers of transaction protocol v2 leave this to Tx
 
 from typing import Final
 
-from lograft.api.context import Api, Context, Resource, authorize
-from lograft.api.operations import READ, WRITE
+from lograft.api.context import Api, Context
 from lograft.api.producer_fencing import told
+from lograft.api.types import group_of, transactional_id_of, whole_request
 from lograft.model.errors import ErrorCode, LograftError
+from lograft.security.authorization import GROUP_READ, TRANSACTIONAL_ID_WRITE
 from lograft.wire.messages.add_offsets_to_txn import AddOffsetsToTxnRequest, AddOffsetsToTxnResponse
 
-API: Final = Api(key=25, versions=range(5))
+API: Final = Api(
+    key=25,
+    versions=range(5),
+    needs=whole_request(TRANSACTIONAL_ID_WRITE, names=transactional_id_of)
+    + whole_request(GROUP_READ, names=group_of),
+)
 
 FENCED_SINCE: Final = 2
 
@@ -21,10 +27,6 @@ async def handle(context: Context, request: AddOffsetsToTxnRequest) -> AddOffset
     transactional_id, broker = request.transactional_id, context.broker
     if not transactional_id:
         return AddOffsetsToTxnResponse(error_code=ErrorCode.invalid_request)
-    if not authorize(context, WRITE, Resource.transactional_id, transactional_id):
-        return AddOffsetsToTxnResponse(error_code=ErrorCode.transactional_id_authorization_failed)
-    if not authorize(context, READ, Resource.group, request.group_id):
-        return AddOffsetsToTxnResponse(error_code=ErrorCode.group_authorization_failed)
     partitions = {broker.groups.topic: (broker.groups.partition_of(request.group_id),)}
     try:
         await broker.transactions.ask(

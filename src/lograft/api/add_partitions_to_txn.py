@@ -9,14 +9,16 @@ what a producer of transaction protocol v2 has just sent them. v5: TRANSACTION_A
 from collections.abc import Awaitable, Callable, Coroutine, Sequence
 from typing import Any, Final, TypeAlias, cast
 
-from lograft.api.context import Api, Context, Resource, authorize
-from lograft.api.operations import CLUSTER_ACTION, WRITE
+from lograft.api.authorization import NO_NAMES, find_denied, is_allowed
+from lograft.api.context import Api, Context
 from lograft.api.producer_fencing import told
+from lograft.api.types import each_item, whole_request
 from lograft.coordination.transaction import EPOCH_BUMP_SINCE, partitions_of
 from lograft.coordination.transaction_shard import TransactionShard
 from lograft.coordination.types import Outcome, Ticket
 from lograft.model.errors import ErrorCode, LograftError
 from lograft.model.types import INTERNAL_TOPICS
+from lograft.security.authorization import CLUSTER_ACTION, TOPIC_WRITE, TRANSACTIONAL_ID_WRITE
 from lograft.wire.message import Message
 from lograft.wire.messages.add_partitions_to_txn import (
     AddPartitionsToTxnPartitionResult,
@@ -28,12 +30,21 @@ from lograft.wire.messages.add_partitions_to_txn import (
     AddPartitionsToTxnTransaction,
 )
 
-API: Final = Api(key=24, versions=range(6))
+
+def is_from_broker(request: AddPartitionsToTxnRequest) -> bool:
+    return bool(request.transactions)
+
+
+API: Final = Api(
+    key=24,
+    versions=range(6),
+    needs=whole_request(CLUSTER_ACTION, when=is_from_broker)
+    + each_item(TRANSACTIONAL_ID_WRITE, TOPIC_WRITE),
+)
 
 FENCED_SINCE: Final = 2
 BROKERS_SINCE: Final = 4
 ABORTABLE_SINCE: Final = 5
-CLUSTER_NAME: Final = "kafka-cluster"
 
 Result: TypeAlias = AddPartitionsToTxnResult
 #: What a partition is told.
@@ -45,8 +56,6 @@ def handle(
 ) -> AddPartitionsToTxnResponse | Coroutine[Any, Any, AddPartitionsToTxnResponse]:
     version = context.api_version
     if version >= BROKERS_SINCE:
-        if not authorize(context, CLUSTER_ACTION, Resource.cluster, CLUSTER_NAME):
-            return error_response(request, ErrorCode.cluster_authorization_failed, "")
         asked = request.transactions
         # Everything is decided when this returns: the questions of other producers may come.
         context.lets_next = True
@@ -79,7 +88,7 @@ def _ask(
     version, transactional_id = context.api_version, transaction.transactional_id
     if not transactional_id:
         return _result(transaction, _always(ErrorCode.invalid_request))
-    if not authorize(context, WRITE, Resource.transactional_id, transactional_id):
+    if not is_allowed(context, TRANSACTIONAL_ID_WRITE, transactional_id):
         code = ErrorCode.transactional_id_authorization_failed
         return _result(transaction, _always(code))
     unfit = _unfit(context, transaction)
@@ -119,15 +128,18 @@ def _unfit(
     """The partitions that the producer may not write to, or that are not there."""
     image = context.broker.image
     found: dict[tuple[str, int], ErrorCode] = {}
+    is_broker = context.api_version >= BROKERS_SINCE
+    denied = (
+        NO_NAMES
+        if is_broker
+        else find_denied(context, TOPIC_WRITE, (topic.name for topic in transaction.topics))
+    )
     for topic in transaction.topics:
         known = image.topic(topic.name)
         # Producers write no offsets of groups themselves: coordinators do it for them.
-        is_allowed = context.api_version >= BROKERS_SINCE or (
-            topic.name not in INTERNAL_TOPICS
-            and authorize(context, WRITE, Resource.topic, topic.name)
-        )
+        is_writable = is_broker or (topic.name not in INTERNAL_TOPICS and topic.name not in denied)
         for index in topic.partitions:
-            if not is_allowed:
+            if not is_writable:
                 found[topic.name, index] = ErrorCode.topic_authorization_failed
             elif known is None or index not in known.partitions:
                 found[topic.name, index] = ErrorCode.unknown_topic_or_partition

@@ -8,13 +8,15 @@ from typing import Final
 
 from lograft.api.context import Api, Context
 from lograft.api.quorum import is_of_other_cluster, refusal, voter_endpoints
+from lograft.api.types import whole_request
 from lograft.consensus.messages import AddVoterRequest
 from lograft.consensus.types import ReplicaKey, Voter
 from lograft.model.errors import ErrorCode, InvalidInput
 from lograft.model.types import ZERO_UUID, NodeId
+from lograft.security.authorization import CLUSTER_ALTER
 from lograft.wire.messages.add_raft_voter import AddRaftVoterRequest, AddRaftVoterResponse
 
-API: Final = Api(key=80, versions=range(2))
+API: Final = Api(key=80, versions=range(2), needs=whole_request(CLUSTER_ALTER))
 
 
 async def handle(context: Context, request: AddRaftVoterRequest) -> AddRaftVoterResponse:

@@ -7,7 +7,9 @@ enforced would be a false promise.
 from typing import Final
 
 from lograft.api.context import Api, Context
+from lograft.api.types import whole_request
 from lograft.model.errors import ErrorCode
+from lograft.security.authorization import CLUSTER_ALTER_CONFIGS
 from lograft.wire.messages.alter_client_quotas import (
     AlterClientQuotasRequest,
     AlterClientQuotasResponse,
@@ -15,7 +17,7 @@ from lograft.wire.messages.alter_client_quotas import (
     AlterClientQuotasResponseEntryData,
 )
 
-API: Final = Api(key=49, versions=range(2))
+API: Final = Api(key=49, versions=range(2), needs=whole_request(CLUSTER_ALTER_CONFIGS))
 
 REASON: Final = "Client quotas are not supported by this release of Lograft."
 

@@ -8,6 +8,7 @@ from lograft.api.context import Api, Context
 from lograft.api.decisions import decide
 from lograft.api.forwarding import forward, must_forward
 from lograft.api.own_resources import answer_each, check_broker_values, check_may_alter
+from lograft.api.types import each_item
 from lograft.metadata.configs import (
     alter_configs,
     replaced_values,
@@ -15,6 +16,11 @@ from lograft.metadata.configs import (
 )
 from lograft.metadata.types import ResourceType
 from lograft.model.errors import ErrorCode
+from lograft.security.authorization import (
+    CLUSTER_ALTER_CONFIGS,
+    GROUP_ALTER_CONFIGS,
+    TOPIC_ALTER_CONFIGS,
+)
 from lograft.wire.messages.alter_configs import (
     AlterConfigsRequest,
     AlterConfigsResource,
@@ -22,7 +28,11 @@ from lograft.wire.messages.alter_configs import (
     AlterConfigsResponse,
 )
 
-API: Final = Api(key=33, versions=range(3))
+API: Final = Api(
+    key=33,
+    versions=range(3),
+    needs=each_item(TOPIC_ALTER_CONFIGS, CLUSTER_ALTER_CONFIGS, GROUP_ALTER_CONFIGS),
+)
 
 
 async def handle(context: Context, request: AlterConfigsRequest) -> AlterConfigsResponse:

@@ -8,11 +8,13 @@ from typing import Final
 from lograft.api.context import Api, Context
 from lograft.api.decisions import decide
 from lograft.api.errors import code_of
+from lograft.api.types import whole_request
 from lograft.metadata.alter_partition import alter_partition
 from lograft.model.errors import LograftError
+from lograft.security.authorization import CLUSTER_ACTION
 from lograft.wire.messages.alter_partition import AlterPartitionRequest, AlterPartitionResponse
 
-API: Final = Api(key=56, versions=range(2, 4))
+API: Final = Api(key=56, versions=range(2, 4), needs=whole_request(CLUSTER_ACTION))
 
 
 async def handle(context: Context, request: AlterPartitionRequest) -> AlterPartitionResponse:

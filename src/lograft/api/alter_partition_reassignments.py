@@ -9,14 +9,16 @@ from typing import Final
 from lograft.api.context import Api, Context
 from lograft.api.decisions import decide
 from lograft.api.errors import code_of
+from lograft.api.types import whole_request
 from lograft.metadata.reassignment import alter_reassignments
 from lograft.model.errors import LograftError
+from lograft.security.authorization import CLUSTER_ALTER
 from lograft.wire.messages.alter_partition_reassignments import (
     AlterPartitionReassignmentsRequest,
     AlterPartitionReassignmentsResponse,
 )
 
-API: Final = Api(key=45, versions=range(2))
+API: Final = Api(key=45, versions=range(2), needs=whole_request(CLUSTER_ALTER))
 
 
 async def handle(

@@ -10,10 +10,12 @@ from typing import Final
 
 from lograft.api.context import Api, Context
 from lograft.api.errors import code_of
+from lograft.api.types import whole_request
 from lograft.broker.broker import Broker
 from lograft.broker.errors import ReplicaNotMovable
 from lograft.model.errors import ErrorCode
 from lograft.model.types import TopicPartition
+from lograft.security.authorization import CLUSTER_ALTER
 from lograft.wire.messages.alter_replica_log_dirs import (
     AlterReplicaLogDirPartitionResult,
     AlterReplicaLogDirsRequest,
@@ -22,7 +24,7 @@ from lograft.wire.messages.alter_replica_log_dirs import (
 )
 
 LOGGER: Final = logging.getLogger(__name__)
-API: Final = Api(key=34, versions=range(1, 3))
+API: Final = Api(key=34, versions=range(1, 3), needs=whole_request(CLUSTER_ALTER))
 
 
 def handle(context: Context, request: AlterReplicaLogDirsRequest) -> AlterReplicaLogDirsResponse:

@@ -6,14 +6,16 @@ Every user of the request gets one result, as in Kafka.
 from typing import Final
 
 from lograft.api.context import Api, Context
+from lograft.api.types import whole_request
 from lograft.model.errors import ErrorCode
+from lograft.security.authorization import CLUSTER_ALTER
 from lograft.wire.messages.alter_user_scram_credentials import (
     AlterUserScramCredentialsRequest,
     AlterUserScramCredentialsResponse,
     AlterUserScramCredentialsResult,
 )
 
-API: Final = Api(key=51, versions=range(1))
+API: Final = Api(key=51, versions=range(1), needs=whole_request(CLUSTER_ALTER))
 
 REASON: Final = (
     "SCRAM credentials cannot be changed: this release of Lograft has no SASL authentication."

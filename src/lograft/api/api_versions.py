@@ -14,6 +14,7 @@ import re
 from typing import Final
 
 from lograft.api.context import Api, Context
+from lograft.api.types import NOTHING
 from lograft.broker.broker import Broker
 from lograft.metadata.features import SUPPORTED, effective_levels
 from lograft.model.errors import ErrorCode
@@ -26,7 +27,7 @@ from lograft.wire.messages.api_versions import (
     SupportedFeatureKey,
 )
 
-API: Final = Api(key=18, versions=range(5))
+API: Final = Api(key=18, versions=range(5), needs=NOTHING)
 
 PRODUCE_KEY: Final = 0
 #: GetTelemetrySubscriptions and PushTelemetry.

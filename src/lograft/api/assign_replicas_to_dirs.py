@@ -7,9 +7,11 @@ from typing import Final
 from lograft.api.context import Api, Context
 from lograft.api.decisions import decide
 from lograft.api.errors import code_of
+from lograft.api.types import whole_request
 from lograft.metadata.directories import assign_directories
 from lograft.model.errors import LograftError
 from lograft.model.types import TopicIdPartition
+from lograft.security.authorization import CLUSTER_ACTION
 from lograft.wire.messages.assign_replicas_to_dirs import (
     AssignReplicasToDirsRequest,
     AssignReplicasToDirsResponse,
@@ -18,7 +20,7 @@ from lograft.wire.messages.assign_replicas_to_dirs import (
     AssignReplicasToDirsResponseTopicData,
 )
 
-API: Final = Api(key=73, versions=range(1))
+API: Final = Api(key=73, versions=range(1), needs=whole_request(CLUSTER_ACTION))
 
 
 async def handle(

@@ -6,15 +6,17 @@ from typing import Final
 
 from lograft.api.context import Api, Context
 from lograft.api.quorum import is_of_other_cluster, leader_of, learn_leader
+from lograft.api.types import whole_request
 from lograft.broker.quorum.raft_answers import begin_from_wire, begin_to_wire
 from lograft.consensus import messages as core
 from lograft.model.errors import ErrorCode
+from lograft.security.authorization import CLUSTER_ACTION
 from lograft.wire.messages.begin_quorum_epoch import (
     BeginQuorumEpochRequest,
     BeginQuorumEpochResponse,
 )
 
-API: Final = Api(key=53, versions=range(2))
+API: Final = Api(key=53, versions=range(2), needs=whole_request(CLUSTER_ACTION))
 
 
 async def handle(context: Context, request: BeginQuorumEpochRequest) -> BeginQuorumEpochResponse:

@@ -6,10 +6,12 @@ from typing import Final
 from lograft.api.context import Api, Context
 from lograft.api.decisions import controller_of
 from lograft.api.errors import code_of
+from lograft.api.types import whole_request
 from lograft.model.errors import LograftError
+from lograft.security.authorization import CLUSTER_ACTION
 from lograft.wire.messages.broker_heartbeat import BrokerHeartbeatRequest, BrokerHeartbeatResponse
 
-API: Final = Api(key=63, versions=range(3))
+API: Final = Api(key=63, versions=range(3), needs=whole_request(CLUSTER_ACTION))
 
 
 async def handle(context: Context, request: BrokerHeartbeatRequest) -> BrokerHeartbeatResponse:

@@ -6,8 +6,10 @@ from typing import Final
 from lograft.api.context import Api, Context
 from lograft.api.decisions import controller_of
 from lograft.api.errors import code_of
+from lograft.api.types import whole_request
 from lograft.broker.errors import NotController
 from lograft.model.errors import LograftError
+from lograft.security.authorization import CLUSTER_ACTION
 from lograft.wire.messages.broker_registration import (
     BrokerRegistrationRequest,
     BrokerRegistrationResponse,
@@ -15,7 +17,7 @@ from lograft.wire.messages.broker_registration import (
 
 LOGGER: Final = logging.getLogger(__name__)
 
-API: Final = Api(key=62, versions=range(5))
+API: Final = Api(key=62, versions=range(5), needs=whole_request(CLUSTER_ACTION))
 
 
 async def handle(

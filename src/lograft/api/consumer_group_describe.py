@@ -6,38 +6,46 @@ member speaks.
 
 from typing import Final
 
+from lograft.api.authorization import authorized_operations, find_denied
 from lograft.api.consumer_group_heartbeat import check_enabled
-from lograft.api.context import Api, Context, Resource, authorize
+from lograft.api.context import Api, Context
 from lograft.api.errors import code_of
-from lograft.api.operations import DESCRIBE, GROUP_OPERATIONS
+from lograft.api.types import each_item
 from lograft.coordination.consumer_describe import describe
 from lograft.model.errors import ErrorCode, LograftError
+from lograft.security.authorization import GROUP_DESCRIBE, TOPIC_DESCRIBE, ResourceType
 from lograft.wire.messages.consumer_group_describe import (
     ConsumerGroupDescribeRequest,
     ConsumerGroupDescribeResponse,
     DescribedGroup,
 )
 
-API: Final = Api(key=69, versions=range(2))
+API: Final = Api(key=69, versions=range(2), needs=each_item(GROUP_DESCRIBE, TOPIC_DESCRIBE))
 
 
 async def handle(
     context: Context, request: ConsumerGroupDescribeRequest
 ) -> ConsumerGroupDescribeResponse:
     check_enabled(context)
-    groups = [await _describe(context, group_id) for group_id in request.group_ids]
+    denied = find_denied(context, GROUP_DESCRIBE, filter(None, request.group_ids))
+    groups = [
+        DescribedGroup(group_id=group_id, error_code=ErrorCode.group_authorization_failed)
+        if group_id in denied
+        else await _describe(context, group_id)
+        for group_id in request.group_ids
+    ]
     if request.include_authorized_operations:
         for group in groups:
             if not group.error_code:
-                group.authorized_operations = GROUP_OPERATIONS
+                group.authorized_operations = authorized_operations(
+                    context, ResourceType.group, group.group_id
+                )
     return ConsumerGroupDescribeResponse(groups=groups)
 
 
 async def _describe(context: Context, group_id: str) -> DescribedGroup:
     if not group_id:
         return DescribedGroup(group_id=group_id, error_code=ErrorCode.invalid_group_id)
-    if not authorize(context, DESCRIBE, Resource.group, group_id):
-        return DescribedGroup(group_id=group_id, error_code=ErrorCode.group_authorization_failed)
     try:
         found: DescribedGroup = await context.broker.groups.ask(
             group_id, lambda shard, ticket, now_ms: describe(shard.consumer, group_id, ticket)
@@ -46,7 +54,7 @@ async def _describe(context: Context, group_id: str) -> DescribedGroup:
         return DescribedGroup(
             group_id=group_id, error_code=code_of(error), error_message=str(error)
         )
-    if not all(authorize(context, DESCRIBE, Resource.topic, name) for name in _topics(found)):
+    if find_denied(context, TOPIC_DESCRIBE, _topics(found)):
         return DescribedGroup(
             group_id=group_id,
             error_code=ErrorCode.topic_authorization_failed,

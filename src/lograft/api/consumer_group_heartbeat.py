@@ -4,27 +4,37 @@ Answered at once where nothing changes; a change is answered when it is committe
 and members bring their own id.
 """
 
-from collections.abc import Awaitable, Coroutine
+from collections.abc import Awaitable, Coroutine, Iterable
 from typing import Any, Final
 
-from lograft.api.context import Api, Context, Resource, authorize
+from lograft.api.context import Api, Context
 from lograft.api.join_group import client_of
-from lograft.api.operations import DESCRIBE, READ
+from lograft.api.types import group_of, whole_request
 from lograft.coordination.consumer_heartbeat import heartbeat
 from lograft.metadata.errors import Refused
 from lograft.metadata.types import GROUP_VERSION
 from lograft.model.errors import ErrorCode
+from lograft.security.authorization import GROUP_READ, TOPIC_DESCRIBE
 from lograft.wire.message import Message
 from lograft.wire.messages.consumer_group_heartbeat import ConsumerGroupHeartbeatRequest
 
-API: Final = Api(key=68, versions=range(2))
+
+def _subscribed_topics(request: ConsumerGroupHeartbeatRequest) -> Iterable[str]:
+    return request.subscribed_topic_names or ()
+
+
+API: Final = Api(
+    key=68,
+    versions=range(2),
+    needs=whole_request(GROUP_READ, names=group_of)
+    + whole_request(TOPIC_DESCRIBE, names=_subscribed_topics),
+)
 
 
 def handle(
     context: Context, request: ConsumerGroupHeartbeatRequest
 ) -> Message | Coroutine[Any, Any, Message]:
     check_enabled(context)
-    _check_access(context, request)
     if context.broker.image.claims and request.subscribed_topic_names:
         return _claim_first(context, request)
     return _ask(context, request)
@@ -48,16 +58,6 @@ def _ask(
         lambda shard, ticket, now_ms: heartbeat(shard.consumer, request, client, ticket, now_ms),
     )
     return found if isinstance(found, Message) else _wait(found)
-
-
-def _check_access(context: Context, request: ConsumerGroupHeartbeatRequest) -> None:
-    if not authorize(context, READ, Resource.group, request.group_id):
-        raise Refused(
-            ErrorCode.group_authorization_failed, f"no access to group {request.group_id}"
-        )
-    for name in request.subscribed_topic_names or ():
-        if not authorize(context, DESCRIBE, Resource.topic, name):
-            raise Refused(ErrorCode.topic_authorization_failed, f"no access to topic {name}")
 
 
 def check_enabled(context: Context) -> None:

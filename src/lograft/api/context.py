@@ -1,12 +1,12 @@
 """Who asks, through which listener, in which version: what a handler knows beside the request."""
 
 from collections.abc import Callable
-from enum import IntEnum
 from typing import TYPE_CHECKING, Final
 
 from lograft.api.types import Api
 from lograft.model.exchange import Answer, Parked
 from lograft.model.seams import Address
+from lograft.security.authorization import Authorizer
 from lograft.wire.apis import ApiSpec
 from lograft.wire.message import Message
 
@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from lograft.api.router import Router
     from lograft.broker.broker import Broker
 
-__all__ = ["ANONYMOUS", "Api", "Context", "ParkedResponse", "Resource", "authorize"]
+__all__ = ["ANONYMOUS", "Api", "Context", "ParkedResponse"]
 
 #: The principal of a listener that does not ask who you are.
 ANONYMOUS: Final = "User:ANONYMOUS"
@@ -38,6 +38,7 @@ class Context:
     __slots__ = (
         "api_key",
         "api_version",
+        "authorizer",
         "broker",
         "client_id",
         "is_forwarded",
@@ -65,6 +66,7 @@ class Context:
         principal: str,
         served: tuple[ApiSpec, ...],
         software: ClientSoftware,
+        authorizer: Authorizer | None = None,
         router: "Router | None" = None,
         when_closed: Callable[[Callable[[], None]], None] | None = None,
     ) -> None:
@@ -80,6 +82,9 @@ class Context:
         #: What this listener serves.
         self.served = served
         self.software = software
+        #: Decides what the principal may do (`api/authorization.py` asks it). None: everything is
+        #: allowed.
+        self.authorizer = authorizer
         #: For requests that carry others inside, and those that the controller decides.
         self.router = router
         #: Sets what is called when the connection ends; the last one that was set counts. None:
@@ -100,20 +105,3 @@ class ParkedResponse(Parked):
 
     #: Makes the answer of the response; given by the router.
     frame: Callable[[Message], Answer]
-
-
-class Resource(IntEnum):
-    """What an operation is done to. The numbers are those of Kafka's ACLs."""
-
-    topic = 2
-    group = 3
-    cluster = 4
-    transactional_id = 5
-    delegation_token = 6
-    user = 7
-
-
-def authorize(context: Context, operation: int, resource: Resource, name: str) -> bool:
-    """Whether the principal may do that (`operations` has the numbers). No authorizer yet: all
-    may do everything."""
-    return True

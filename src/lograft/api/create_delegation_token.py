@@ -7,13 +7,15 @@ authenticates clients, so the answer is that of Kafka's PLAINTEXT listeners. v3:
 from typing import Final
 
 from lograft.api.context import Api, Context
+from lograft.api.types import each_item
 from lograft.model.errors import ErrorCode
+from lograft.security.authorization import USER_CREATE_TOKENS
 from lograft.wire.messages.create_delegation_token import (
     CreateDelegationTokenRequest,
     CreateDelegationTokenResponse,
 )
 
-API: Final = Api(key=38, versions=range(1, 4))
+API: Final = Api(key=38, versions=range(1, 4), needs=each_item(USER_CREATE_TOKENS))
 
 NO_TIMESTAMP: Final = -1
 

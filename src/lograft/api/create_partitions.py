@@ -2,21 +2,38 @@
 
 from typing import Final
 
+from lograft.api.authorization import denied, find_denied
 from lograft.api.context import Api, Context
 from lograft.api.decisions import decide
 from lograft.api.errors import code_of
+from lograft.api.types import each_item
 from lograft.metadata.partitions import create_partitions
 from lograft.model.errors import ErrorCode, LograftError
+from lograft.security.authorization import TOPIC_ALTER
 from lograft.wire.messages.create_partitions import (
     CreatePartitionsRequest,
     CreatePartitionsResponse,
     CreatePartitionsTopicResult,
 )
 
-API: Final = Api(key=37, versions=range(4))
+API: Final = Api(key=37, versions=range(4), needs=each_item(TOPIC_ALTER))
 
 
 async def handle(context: Context, request: CreatePartitionsRequest) -> CreatePartitionsResponse:
+    kept = find_denied(context, TOPIC_ALTER, (topic.name for topic in request.topics))
+    request.topics = [topic for topic in request.topics if topic.name not in kept]
+    response = await _create(context, request)
+    for name in kept:
+        error = denied(TOPIC_ALTER, name)
+        response.results.append(
+            CreatePartitionsTopicResult(
+                name=name, error_code=error.code, error_message=error.message
+            )
+        )
+    return response
+
+
+async def _create(context: Context, request: CreatePartitionsRequest) -> CreatePartitionsResponse:
     try:
         return await decide(
             context,

@@ -6,21 +6,43 @@ answer. v7: topic ids.
 
 from typing import Final
 
+from lograft.api.authorization import denied, find_denied
 from lograft.api.context import Api, Context
 from lograft.api.decisions import decide
 from lograft.api.errors import code_of
+from lograft.api.types import each_item
 from lograft.metadata.topics import create_topics
 from lograft.model.errors import ErrorCode, LograftError
+from lograft.security.authorization import CLUSTER_CREATE, TOPIC_CREATE, TOPIC_DESCRIBE_CONFIGS
 from lograft.wire.messages.create_topics import (
     CreatableTopicResult,
     CreateTopicsRequest,
     CreateTopicsResponse,
 )
 
-API: Final = Api(key=19, versions=range(2, 8))
+API: Final = Api(
+    key=19,
+    versions=range(2, 8),
+    needs=each_item(CLUSTER_CREATE, TOPIC_CREATE, TOPIC_DESCRIBE_CONFIGS),
+)
 
 
 async def handle(context: Context, request: CreateTopicsRequest) -> CreateTopicsResponse:
+    names = [topic.name for topic in request.topics]
+    kept_out = find_denied(context, TOPIC_CREATE, names, unless=CLUSTER_CREATE)
+    asked = request.topics
+    request.topics = [topic for topic in asked if topic.name not in kept_out]
+    response = await _create(context, request)
+    _hide_configs(context, response)
+    for name in kept_out:
+        error = denied(TOPIC_CREATE, name)
+        response.topics.append(
+            CreatableTopicResult(name=name, error_code=error.code, error_message=error.message)
+        )
+    return response
+
+
+async def _create(context: Context, request: CreateTopicsRequest) -> CreateTopicsResponse:
     try:
         return await decide(
             context,
@@ -34,6 +56,17 @@ async def handle(context: Context, request: CreateTopicsRequest) -> CreateTopics
         )
     except LograftError as error:
         return error_response(request, code_of(error), str(error))
+
+
+def _hide_configs(context: Context, response: CreateTopicsResponse) -> None:
+    """Settings of new topics are for principals that may describe them (KIP-525)."""
+    created = [topic for topic in response.topics if not topic.error_code]
+    hidden = find_denied(context, TOPIC_DESCRIBE_CONFIGS, (topic.name for topic in created))
+    for topic in created:
+        if topic.name in hidden:
+            topic.topic_config_error_code = ErrorCode.topic_authorization_failed
+            topic.num_partitions = topic.replication_factor = -1
+            topic.configs = []
 
 
 def error_response(

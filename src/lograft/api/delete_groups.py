@@ -3,12 +3,13 @@
 from collections.abc import Awaitable
 from typing import Final
 
-from lograft.api.context import Api, Context, Resource, authorize
+from lograft.api.authorization import denied, find_denied
+from lograft.api.context import Api, Context
 from lograft.api.errors import code_of
-from lograft.api.operations import DELETE
+from lograft.api.types import each_item
 from lograft.coordination.group_listing import delete_group
-from lograft.metadata.errors import Refused
 from lograft.model.errors import ErrorCode, LograftError
+from lograft.security.authorization import GROUP_DELETE
 from lograft.wire.message import Message
 from lograft.wire.messages.delete_groups import (
     DeletableGroupResult,
@@ -16,12 +17,18 @@ from lograft.wire.messages.delete_groups import (
     DeleteGroupsResponse,
 )
 
-API: Final = Api(key=42, versions=range(3))
+API: Final = Api(key=42, versions=range(3), needs=each_item(GROUP_DELETE))
 
 
 async def handle(context: Context, request: DeleteGroupsRequest) -> DeleteGroupsResponse:
     # All are written before the first commit is waited for.
-    begun = [_begin(context, group_id) for group_id in dict.fromkeys(request.groups_names)]
+    kept = find_denied(context, GROUP_DELETE, request.groups_names)
+    begun = [
+        (group_id, denied(GROUP_DELETE, group_id))
+        if group_id in kept
+        else _begin(context, group_id)
+        for group_id in dict.fromkeys(request.groups_names)
+    ]
     return DeleteGroupsResponse(results=[await _finish(*one) for one in begun])
 
 
@@ -40,8 +47,6 @@ def _begin(
     context: Context, group_id: str
 ) -> tuple[str, Message | Awaitable[Message] | LograftError]:
     try:
-        if not authorize(context, DELETE, Resource.group, group_id):
-            raise Refused(ErrorCode.group_authorization_failed, f"no access to group {group_id}")
         return group_id, context.broker.groups.ask_now(
             group_id, lambda shard, ticket, _: delete_group(shard, ticket, group_id)
         )

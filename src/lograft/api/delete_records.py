@@ -8,13 +8,16 @@ deleted them, or with REQUEST_TIMED_OUT; the low watermark is the lowest start o
 from collections.abc import Coroutine
 from typing import Any, Final, NamedTuple
 
+from lograft.api.authorization import denied, find_denied
 from lograft.api.context import Api, Context
 from lograft.api.errors import code_of
+from lograft.api.types import each_item
 from lograft.broker.broker import Broker
 from lograft.broker.errors import InvalidTopic, RecordsNotDeletable
 from lograft.broker.partitions.partition import Partition
 from lograft.model.errors import ErrorCode, LograftError
 from lograft.model.types import INTERNAL_TOPICS, NO_OFFSET, Offset
+from lograft.security.authorization import TOPIC_DELETE
 from lograft.storage.errors import OffsetOutOfRange
 from lograft.wire.messages.delete_records import (
     DeleteRecordsPartition,
@@ -24,7 +27,7 @@ from lograft.wire.messages.delete_records import (
     DeleteRecordsTopicResult,
 )
 
-API: Final = Api(key=21, versions=range(3))
+API: Final = Api(key=21, versions=range(3), needs=each_item(TOPIC_DELETE))
 
 HIGH_WATERMARK: Final = -1
 
@@ -40,13 +43,16 @@ class Pending(NamedTuple):
 def handle(
     context: Context, request: DeleteRecordsRequest
 ) -> DeleteRecordsResponse | Coroutine[Any, Any, DeleteRecordsResponse]:
+    kept = find_denied(context, TOPIC_DELETE, (topic.name for topic in request.topics))
     pending: list[Pending] = []
     response = DeleteRecordsResponse(
         topics=[
             DeleteRecordsTopicResult(
                 name=topic.name,
                 partitions=[
-                    _delete(context.broker, topic.name, asked, pending)
+                    _refused(asked, denied(TOPIC_DELETE, topic.name))
+                    if topic.name in kept
+                    else _delete(context.broker, topic.name, asked, pending)
                     for asked in topic.partitions
                 ],
             )
@@ -74,6 +80,14 @@ def error_response(
             )
             for topic in request.topics
         ]
+    )
+
+
+def _refused(asked: DeleteRecordsPartition, error: LograftError) -> DeleteRecordsPartitionResult:
+    return DeleteRecordsPartitionResult(
+        partition_index=asked.partition_index,
+        low_watermark=NO_OFFSET,
+        error_code=code_of(error),
     )
 
 

@@ -6,11 +6,16 @@ v5: error sentences.
 
 from typing import Final
 
+from lograft.api.authorization import denied, find_denied
 from lograft.api.context import Api, Context
 from lograft.api.decisions import decide
 from lograft.api.errors import code_of
+from lograft.api.types import each_item
+from lograft.metadata.image import MetadataImage
 from lograft.metadata.topics import delete_topics
+from lograft.metadata.types import Outcome
 from lograft.model.errors import ErrorCode, LograftError
+from lograft.security.authorization import TOPIC_DELETE, TOPIC_DESCRIBE
 from lograft.wire.messages.delete_topics import (
     DeletableTopicResult,
     DeleteTopicsRequest,
@@ -18,18 +23,61 @@ from lograft.wire.messages.delete_topics import (
     DeleteTopicState,
 )
 
-API: Final = Api(key=20, versions=range(1, 7))
+API: Final = Api(key=20, versions=range(1, 7), needs=each_item(TOPIC_DELETE, TOPIC_DESCRIBE))
 
 
 async def handle(context: Context, request: DeleteTopicsRequest) -> DeleteTopicsResponse:
     try:
         return await decide(
             context,
-            lambda image: delete_topics(image, request, config=context.broker.config),
+            lambda image: _delete(context, image, request),
             timeout_ms=request.timeout_ms,
         )
     except LograftError as error:
         return error_response(request, code_of(error), str(error))
+
+
+def _delete(
+    context: Context, image: MetadataImage, request: DeleteTopicsRequest
+) -> Outcome[DeleteTopicsResponse]:
+    """Permissions belong to names: ids are looked up in the image that decides."""
+    config = context.broker.config
+    if context.authorizer is None:
+        return delete_topics(image, request, config=config)
+    wanted = request.topics or [DeleteTopicState(name=name) for name in request.topic_names]
+    named = [(topic, _name_of(image, topic)) for topic in wanted]
+    kept = find_denied(context, TOPIC_DELETE, (name for _, name in named if name))
+    visible = kept - find_denied(context, TOPIC_DESCRIBE, kept)
+    allowed = [topic for topic, name in named if name not in kept]
+    outcome = delete_topics(
+        image,
+        DeleteTopicsRequest(
+            topics=allowed if request.topics else [],
+            topic_names=[] if request.topics else [topic.name or "" for topic in allowed],
+            timeout_ms=request.timeout_ms,
+        ),
+        config=config,
+    )
+    for topic, name in named:
+        if name in kept:
+            error = denied(TOPIC_DELETE, name if topic.name or name in visible else "")
+            outcome.reply.responses.append(
+                DeletableTopicResult(
+                    name=topic.name or (name if name in visible else None),
+                    topic_id=topic.topic_id,
+                    error_code=error.code,
+                    error_message=error.message,
+                )
+            )
+    return outcome
+
+
+def _name_of(image: MetadataImage, topic: DeleteTopicState) -> str:
+    """Empty for an id that no topic has."""
+    if topic.name is not None:
+        return topic.name
+    known = image.topics.get(topic.topic_id)
+    return "" if known is None else known.name
 
 
 def error_response(

@@ -3,10 +3,12 @@
 from typing import Final
 
 from lograft.api.context import Api, Context
+from lograft.api.types import whole_request
 from lograft.model.errors import ErrorCode
+from lograft.security.authorization import CLUSTER_DESCRIBE
 from lograft.wire.messages.describe_acls import DescribeAclsRequest, DescribeAclsResponse
 
-API: Final = Api(key=29, versions=range(1, 4))
+API: Final = Api(key=29, versions=range(1, 4), needs=whole_request(CLUSTER_DESCRIBE))
 
 NO_AUTHORIZER: Final = "No authorizer is configured on this node."
 

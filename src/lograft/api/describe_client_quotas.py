@@ -7,9 +7,11 @@ from Apache Kafka.
 from typing import Final
 
 from lograft.api.context import Api, Context
+from lograft.api.types import whole_request
 from lograft.metadata.client_quotas import QuotaFilter, select_quotas
 from lograft.metadata.errors import Refused
 from lograft.model.errors import ErrorCode
+from lograft.security.authorization import CLUSTER_DESCRIBE_CONFIGS
 from lograft.wire.messages.describe_client_quotas import (
     DescribeClientQuotasRequest,
     DescribeClientQuotasResponse,
@@ -18,7 +20,7 @@ from lograft.wire.messages.describe_client_quotas import (
     ValueData,
 )
 
-API: Final = Api(key=48, versions=range(2))
+API: Final = Api(key=48, versions=range(2), needs=whole_request(CLUSTER_DESCRIBE_CONFIGS))
 
 
 def handle(context: Context, request: DescribeClientQuotasRequest) -> DescribeClientQuotasResponse:

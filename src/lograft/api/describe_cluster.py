@@ -7,19 +7,21 @@ for `lograft doctor`: what the metadata contain that is not enforced.
 
 from typing import Final
 
+from lograft.api.authorization import cluster_operations
 from lograft.api.context import Api, Context
 from lograft.api.metadata import any_broker
-from lograft.api.operations import CLUSTER_OPERATIONS
+from lograft.api.types import each_item
 from lograft.broker.broker import Broker
 from lograft.metadata.unenforced_state import describe_unenforced
 from lograft.model.errors import ErrorCode
+from lograft.security.authorization import CLUSTER_DESCRIBE
 from lograft.wire.messages.describe_cluster import (
     DescribeClusterBroker,
     DescribeClusterRequest,
     DescribeClusterResponse,
 )
 
-API: Final = Api(key=60, versions=range(3))
+API: Final = Api(key=60, versions=range(3), needs=each_item(CLUSTER_DESCRIBE))
 
 BROKERS: Final = 1
 CONTROLLERS: Final = 2
@@ -53,7 +55,7 @@ def handle(context: Context, request: DescribeClusterRequest) -> DescribeCluster
         alive = [known.broker_id for known in response.brokers if not known.is_fenced]
         response.controller_id = any_broker(broker, alive)
     if request.include_cluster_authorized_operations:
-        response.cluster_authorized_operations = CLUSTER_OPERATIONS
+        response.cluster_authorized_operations = cluster_operations(context)
     return response
 
 

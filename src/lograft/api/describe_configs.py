@@ -10,7 +10,8 @@ from collections.abc import Callable, Iterable
 from typing import Final
 
 from lograft.api.context import Api, Context
-from lograft.api.own_resources import check_is_own
+from lograft.api.own_resources import check_is_own, check_may_describe
+from lograft.api.types import each_item
 from lograft.broker.broker import Broker
 from lograft.metadata.errors import Refused
 from lograft.metadata.names import check_topic_name
@@ -32,6 +33,11 @@ from lograft.model.settings.resolution import (
     describe_topic,
     topic_documentation,
 )
+from lograft.security.authorization import (
+    CLUSTER_DESCRIBE_CONFIGS,
+    GROUP_DESCRIBE_CONFIGS,
+    TOPIC_DESCRIBE_CONFIGS,
+)
 from lograft.wire.messages.describe_configs import (
     DescribeConfigsRequest,
     DescribeConfigsResource,
@@ -41,7 +47,11 @@ from lograft.wire.messages.describe_configs import (
     DescribeConfigsSynonym,
 )
 
-API: Final = Api(key=32, versions=range(1, 5))
+API: Final = Api(
+    key=32,
+    versions=range(1, 5),
+    needs=each_item(TOPIC_DESCRIBE_CONFIGS, CLUSTER_DESCRIBE_CONFIGS, GROUP_DESCRIBE_CONFIGS),
+)
 _LEVELS: Final = {
     ConfigSource.DYNAMIC_BROKER: "of this broker",
     ConfigSource.DYNAMIC_DEFAULT_BROKER: "of all brokers",
@@ -67,6 +77,7 @@ def handle(context: Context, request: DescribeConfigsRequest) -> DescribeConfigs
             error_message=None,
         )
         try:
+            check_may_describe(context, resource.resource_type, resource.resource_name)
             check_is_own(context, resource.resource_type, resource.resource_name)
             entries = _describe(context.broker, resource)
             result.configs = [_shown(entry, resource, request) for entry in entries]

@@ -6,30 +6,40 @@ before it is a group in state Dead.
 
 from typing import Final
 
-from lograft.api.context import Api, Context, Resource, authorize
+from lograft.api.authorization import authorized_operations, find_denied
+from lograft.api.context import Api, Context
 from lograft.api.errors import code_of
-from lograft.api.operations import DESCRIBE, GROUP_OPERATIONS
+from lograft.api.types import each_item
 from lograft.coordination.group_listing import describe_group
 from lograft.model.errors import ErrorCode, LograftError
+from lograft.security.authorization import GROUP_DESCRIBE, ResourceType
 from lograft.wire.messages.describe_groups import (
     DescribedGroup,
     DescribeGroupsRequest,
     DescribeGroupsResponse,
 )
 
-API: Final = Api(key=15, versions=range(7))
+API: Final = Api(key=15, versions=range(7), needs=each_item(GROUP_DESCRIBE))
 
 NOT_FOUND_SINCE: Final = 6
 
 
 async def handle(context: Context, request: DescribeGroupsRequest) -> DescribeGroupsResponse:
-    described = [await _describe(context, group_id) for group_id in dict.fromkeys(request.groups)]
+    denied = find_denied(context, GROUP_DESCRIBE, request.groups)
+    described = [
+        DescribedGroup(group_id=group_id, error_code=ErrorCode.group_authorization_failed)
+        if group_id in denied
+        else await _describe(context, group_id)
+        for group_id in dict.fromkeys(request.groups)
+    ]
     for group in described:
         if group.error_code == ErrorCode.group_id_not_found:
             if context.api_version < NOT_FOUND_SINCE:
                 group.error_code, group.error_message = ErrorCode.none, None
         elif request.include_authorized_operations and not group.error_code:
-            group.authorized_operations = GROUP_OPERATIONS
+            group.authorized_operations = authorized_operations(
+                context, ResourceType.group, group.group_id
+            )
     return DescribeGroupsResponse(groups=described)
 
 
@@ -42,8 +52,6 @@ def error_response(
 
 
 async def _describe(context: Context, group_id: str) -> DescribedGroup:
-    if not authorize(context, DESCRIBE, Resource.group, group_id):
-        return DescribedGroup(group_id=group_id, error_code=ErrorCode.group_authorization_failed)
     try:
         group: DescribedGroup = await context.broker.groups.ask(
             group_id, lambda shard, ticket, _: describe_group(shard, ticket, group_id)

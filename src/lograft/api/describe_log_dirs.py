@@ -9,10 +9,12 @@ error for the whole answer. v4: total and usable bytes of the volume. v5: cordon
 from typing import Final
 
 from lograft.api.context import Api, Context
+from lograft.api.types import whole_request
 from lograft.broker.broker import Broker
 from lograft.broker.logs.log_manager import is_cordoned
 from lograft.broker.partitions.log_directory import LogDirectory
 from lograft.model.errors import ErrorCode
+from lograft.security.authorization import CLUSTER_DESCRIBE
 from lograft.wire.messages.describe_log_dirs import (
     DescribeLogDirsPartition,
     DescribeLogDirsRequest,
@@ -21,7 +23,7 @@ from lograft.wire.messages.describe_log_dirs import (
     DescribeLogDirsTopic,
 )
 
-API: Final = Api(key=35, versions=range(1, 6))
+API: Final = Api(key=35, versions=range(1, 6), needs=whole_request(CLUSTER_DESCRIBE))
 
 
 def handle(context: Context, request: DescribeLogDirsRequest) -> DescribeLogDirsResponse:

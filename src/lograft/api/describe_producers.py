@@ -5,12 +5,15 @@ Leader and followers answer alike: an operator who looks for a transaction that 
 
 from typing import Final
 
+from lograft.api.authorization import denied, find_denied
 from lograft.api.context import Api, Context
 from lograft.api.errors import code_of
+from lograft.api.types import each_item
 from lograft.broker.broker import Broker
 from lograft.broker.errors import NotLeader, PartitionOffline, UnknownPartition
 from lograft.model.errors import ErrorCode, LograftError
 from lograft.model.types import ZERO_UUID
+from lograft.security.authorization import TOPIC_READ
 from lograft.storage.log import Log
 from lograft.wire.messages.describe_producers import (
     DescribeProducersRequest,
@@ -20,16 +23,19 @@ from lograft.wire.messages.describe_producers import (
     TopicResponse,
 )
 
-API: Final = Api(key=61, versions=range(1))
+API: Final = Api(key=61, versions=range(1), needs=each_item(TOPIC_READ))
 
 
 def handle(context: Context, request: DescribeProducersRequest) -> DescribeProducersResponse:
+    hidden = find_denied(context, TOPIC_READ, (topic.name for topic in request.topics))
     return DescribeProducersResponse(
         topics=[
             TopicResponse(
                 name=topic.name,
                 partitions=[
-                    _describe(context.broker, topic.name, index)
+                    _refused(index, denied(TOPIC_READ, topic.name))
+                    if topic.name in hidden
+                    else _describe(context.broker, topic.name, index)
                     for index in topic.partition_indexes
                 ],
             )
@@ -52,6 +58,12 @@ def error_response(
             )
             for topic in request.topics
         ]
+    )
+
+
+def _refused(index: int, error: LograftError) -> PartitionResponse:
+    return PartitionResponse(
+        partition_index=index, error_code=code_of(error), error_message=str(error)
     )
 
 

@@ -7,9 +7,11 @@ directory ids, the voters' endpoints, error sentences.
 from typing import Final
 
 from lograft.api.context import Api, Context
+from lograft.api.types import whole_request
 from lograft.broker.broker import Broker
 from lograft.model.errors import ErrorCode
 from lograft.model.types import METADATA_TOPIC
+from lograft.security.authorization import CLUSTER_DESCRIBE
 from lograft.wire.messages.describe_quorum import (
     DescribeQuorumRequest,
     DescribeQuorumResponse,
@@ -20,7 +22,7 @@ from lograft.wire.messages.describe_quorum import (
     ReplicaState,
 )
 
-API: Final = Api(key=55, versions=range(3))
+API: Final = Api(key=55, versions=range(3), needs=whole_request(CLUSTER_DESCRIBE))
 
 
 def handle(context: Context, request: DescribeQuorumRequest) -> DescribeQuorumResponse:

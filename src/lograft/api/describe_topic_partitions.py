@@ -8,8 +8,9 @@ and ends, and how long ago it last fetched and last had everything.
 
 from typing import Final
 
+from lograft.api.authorization import authorized_operations, find_denied
 from lograft.api.context import Api, Context
-from lograft.api.operations import TOPIC_OPERATIONS
+from lograft.api.types import each_item
 from lograft.broker.broker import Broker
 from lograft.broker.partitions.partition import Partition
 from lograft.metadata.errors import Refused
@@ -20,6 +21,7 @@ from lograft.model.errors import ErrorCode, InvalidInput
 from lograft.model.types import INTERNAL_TOPICS, NO_NODE, NO_OFFSET, NodeId
 from lograft.replication.replica_view import NEVER_MS, ReplicaStatus
 from lograft.replication.types import NO_BROKER_EPOCH
+from lograft.security.authorization import TOPIC_DESCRIBE, ResourceType
 from lograft.wire.messages.describe_topic_partitions import (
     DescribeTopicPartitionsRequest,
     DescribeTopicPartitionsResponse,
@@ -28,7 +30,7 @@ from lograft.wire.messages.describe_topic_partitions import (
     DescribeTopicPartitionsResponseTopic,
 )
 
-API: Final = Api(key=75, versions=range(1))
+API: Final = Api(key=75, versions=range(1), needs=each_item(TOPIC_DESCRIBE))
 
 #: Of a replica that the leader has not heard of yet.
 NOTHING_KNOWN: Final = ReplicaStatus(
@@ -62,6 +64,9 @@ def handle(
     names = sorted(
         broker.image.topic_ids if all_topics else {topic.name for topic in request.topics}
     )
+    hidden = find_denied(context, TOPIC_DESCRIBE, names)
+    if all_topics and hidden:
+        names = [name for name in names if name not in hidden]
     response = DescribeTopicPartitionsResponse()
     for name in names:
         start = 0
@@ -75,7 +80,11 @@ def handle(
                 topic_name=name, partition_index=0
             )
             break
-        topic, next_partition = _describe(broker, context.listener, name, start, room)
+        if name in hidden:
+            code = ErrorCode.topic_authorization_failed
+            response.topics.append(DescribeTopicPartitionsResponseTopic(name=name, error_code=code))
+            continue
+        topic, next_partition = _describe(context, name, start, room)
         response.topics.append(topic)
         room -= len(topic.partitions)
         if next_partition is not None:
@@ -87,9 +96,11 @@ def handle(
 
 
 def _describe(
-    broker: Broker, listener: str, name: str, start: int, room: int
+    context: Context, name: str, start: int, room: int
 ) -> tuple[DescribeTopicPartitionsResponseTopic, int | None]:
     """The topic from partition `start` on, and the first partition that found no room."""
+    broker: Broker = context.broker
+    operations = authorized_operations(context, ResourceType.topic, name)
     known = broker.image.topic(name)
     if known is None:
         code = ErrorCode.unknown_topic_or_partition
@@ -98,7 +109,7 @@ def _describe(
         except Refused as refusal:
             code = refusal.code
         unknown = DescribeTopicPartitionsResponseTopic(
-            error_code=code, name=name, topic_authorized_operations=TOPIC_OPERATIONS
+            error_code=code, name=name, topic_authorized_operations=operations
         )
         return unknown, None
     indexes = sorted(index for index in known.partitions if index >= start)
@@ -106,9 +117,10 @@ def _describe(
         name=name,
         topic_id=known.topic_id,
         is_internal=name in INTERNAL_TOPICS,
-        topic_authorized_operations=TOPIC_OPERATIONS,
+        topic_authorized_operations=operations,
         partitions=[
-            _partition(broker, listener, index, known.partitions[index]) for index in indexes[:room]
+            _partition(broker, context.listener, index, known.partitions[index])
+            for index in indexes[:room]
         ],
     )
     for answer in topic.partitions:

@@ -5,26 +5,35 @@ Topics that the client may not see are left out.
 
 from typing import Final
 
-from lograft.api.context import Api, Context, Resource, authorize
+from lograft.api.authorization import find_denied
+from lograft.api.context import Api, Context
 from lograft.api.errors import code_of
-from lograft.api.operations import DESCRIBE
+from lograft.api.types import each_item
 from lograft.coordination.transaction_listing import describe
 from lograft.model.errors import ErrorCode, LograftError
+from lograft.security.authorization import TOPIC_DESCRIBE, TRANSACTIONAL_ID_DESCRIBE
 from lograft.wire.messages.describe_transactions import (
     DescribeTransactionsRequest,
     DescribeTransactionsResponse,
     TransactionState,
 )
 
-API: Final = Api(key=65, versions=range(1))
+API: Final = Api(
+    key=65, versions=range(1), needs=each_item(TRANSACTIONAL_ID_DESCRIBE, TOPIC_DESCRIBE)
+)
 
 
 async def handle(
     context: Context, request: DescribeTransactionsRequest
 ) -> DescribeTransactionsResponse:
+    denied = find_denied(
+        context, TRANSACTIONAL_ID_DESCRIBE, filter(None, request.transactional_ids)
+    )
     return DescribeTransactionsResponse(
         transaction_states=[
-            await _describe(context, transactional_id)
+            _refused(transactional_id, ErrorCode.transactional_id_authorization_failed)
+            if transactional_id in denied
+            else await _describe(context, transactional_id)
             for transactional_id in request.transactional_ids
         ]
     )
@@ -33,17 +42,15 @@ async def handle(
 async def _describe(context: Context, transactional_id: str) -> TransactionState:
     if not transactional_id:
         return _refused(transactional_id, ErrorCode.invalid_request)
-    if not authorize(context, DESCRIBE, Resource.transactional_id, transactional_id):
-        return _refused(transactional_id, ErrorCode.transactional_id_authorization_failed)
     try:
         state: TransactionState = await context.broker.transactions.ask(
             transactional_id, lambda shard, ticket, _: describe(shard, ticket, transactional_id)
         )
     except LograftError as error:
         return _refused(transactional_id, code_of(error))
-    state.topics = [
-        topic for topic in state.topics if authorize(context, DESCRIBE, Resource.topic, topic.topic)
-    ]
+    hidden = find_denied(context, TOPIC_DESCRIBE, (topic.topic for topic in state.topics))
+    if hidden:
+        state.topics = [topic for topic in state.topics if topic.topic not in hidden]
     return state
 
 

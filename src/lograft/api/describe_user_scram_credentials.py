@@ -7,8 +7,10 @@ from collections import Counter
 from typing import Final
 
 from lograft.api.context import Api, Context
+from lograft.api.types import whole_request
 from lograft.metadata.image import MetadataImage
 from lograft.model.errors import ErrorCode
+from lograft.security.authorization import CLUSTER_DESCRIBE
 from lograft.wire.messages.describe_user_scram_credentials import (
     CredentialInfo,
     DescribeUserScramCredentialsRequest,
@@ -16,7 +18,7 @@ from lograft.wire.messages.describe_user_scram_credentials import (
     DescribeUserScramCredentialsResult,
 )
 
-API: Final = Api(key=50, versions=range(1))
+API: Final = Api(key=50, versions=range(1), needs=whole_request(CLUSTER_DESCRIBE))
 
 
 def handle(

@@ -9,10 +9,12 @@ from typing import Final
 from lograft.api.context import Api, Context
 from lograft.api.decisions import decide
 from lograft.api.errors import code_of
+from lograft.api.types import whole_request
 from lograft.metadata.elect_leaders import ElectionType, elect_leaders
 from lograft.metadata.image import MetadataImage
 from lograft.model.errors import ErrorCode, LograftError
 from lograft.model.types import NO_NODE, NodeId, ReplicationMode, TopicIdPartition
+from lograft.security.authorization import CLUSTER_ALTER
 from lograft.wire.messages.elect_leaders import (
     ElectLeadersRequest,
     ElectLeadersResponse,
@@ -20,7 +22,7 @@ from lograft.wire.messages.elect_leaders import (
     ReplicaElectionResult,
 )
 
-API: Final = Api(key=43, versions=range(3))
+API: Final = Api(key=43, versions=range(3), needs=whole_request(CLUSTER_ALTER))
 #: A leader that is asked to hand over gives up after half a second; then the voters elect.
 HAND_OVER_WAIT_MS: Final = 3_000
 

@@ -8,15 +8,20 @@ its next id where the epochs are used up.
 from collections.abc import Awaitable, Coroutine
 from typing import Any, Final, cast
 
-from lograft.api.context import Api, Context, Resource, authorize
-from lograft.api.operations import WRITE
+from lograft.api.context import Api, Context
 from lograft.api.producer_fencing import told
+from lograft.api.types import transactional_id_of, whole_request
 from lograft.coordination.transaction import EPOCH_BUMP_SINCE
 from lograft.model.errors import ErrorCode, LograftError
+from lograft.security.authorization import TRANSACTIONAL_ID_WRITE
 from lograft.wire.message import Message
 from lograft.wire.messages.end_txn import EndTxnRequest, EndTxnResponse
 
-API: Final = Api(key=26, versions=range(6))
+API: Final = Api(
+    key=26,
+    versions=range(6),
+    needs=whole_request(TRANSACTIONAL_ID_WRITE, names=transactional_id_of),
+)
 
 FENCED_SINCE: Final = 2
 BUMPS_SINCE: Final = 5
@@ -28,8 +33,6 @@ def handle(
     transactional_id, version = request.transactional_id, context.api_version
     if not transactional_id:
         return EndTxnResponse(error_code=ErrorCode.invalid_request)
-    if not authorize(context, WRITE, Resource.transactional_id, transactional_id):
-        return EndTxnResponse(error_code=ErrorCode.transactional_id_authorization_failed)
     client_version = EPOCH_BUMP_SINCE if version >= BUMPS_SINCE else 0
     try:
         found = context.broker.transactions.ask_now(

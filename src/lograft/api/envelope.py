@@ -1,21 +1,23 @@
 """Envelope, version 0, controller listener: a broker hands on what a client asked of it.
 
 The request inside keeps its header and version, and is answered as if the client had asked here:
-under its principal, from its address. The answer goes back as bytes. When this controller is not
-(any more) the active one the whole envelope says NOT_CONTROLLER, wherever the inner answer would
-have had it.
+under its principal, from its address. The broker needs ClusterAction for the envelope; what the
+client needs is checked here too, and not by the broker. The answer goes back as bytes. When this
+controller is not (any more) the active one the whole envelope says NOT_CONTROLLER, wherever the
+inner answer would have had it.
 """
 
 from collections.abc import Coroutine
 from typing import Any, Final
 
-from lograft.api.context import Api, Context, Resource, authorize
+from lograft.api.context import Api, Context
 from lograft.api.forwarding import FORWARDABLE, QUORUM_APIS, address_of
-from lograft.api.operations import CLUSTER_ACTION
+from lograft.api.types import whole_request
 from lograft.broker.links.controller_link import has_error
 from lograft.model.errors import ErrorCode, InvalidInput
 from lograft.model.exchange import CloseConnection
 from lograft.model.seams import FileSlice
+from lograft.security.authorization import CLUSTER_ACTION
 from lograft.security.principals import decode_principal
 from lograft.wire.apis import response_header_version
 from lograft.wire.codec import read
@@ -23,9 +25,7 @@ from lograft.wire.errors import WireError
 from lograft.wire.headers import frame_response, read_request_header
 from lograft.wire.messages.envelope import EnvelopeRequest, EnvelopeResponse
 
-API: Final = Api(key=58, versions=range(1))
-
-CLUSTER_NAME: Final = "kafka-cluster"
+API: Final = Api(key=58, versions=range(1), needs=whole_request(CLUSTER_ACTION))
 
 
 def handle(context: Context, request: EnvelopeRequest) -> Coroutine[Any, Any, EnvelopeResponse]:
@@ -35,8 +35,6 @@ def handle(context: Context, request: EnvelopeRequest) -> Coroutine[Any, Any, En
 
 
 async def _open(context: Context, request: EnvelopeRequest) -> EnvelopeResponse:
-    if not authorize(context, CLUSTER_ACTION, Resource.cluster, CLUSTER_NAME):
-        return EnvelopeResponse(error_code=ErrorCode.cluster_authorization_failed)
     try:
         principal = decode_principal(request.request_principal or b"")
     except InvalidInput:
@@ -59,7 +57,12 @@ async def _open(context: Context, request: EnvelopeRequest) -> EnvelopeResponse:
         # Nobody here has a handler for it: the broker is newer than its controller.
         return EnvelopeResponse(error_code=ErrorCode.unsupported_version)
     inner_context = router.context(
-        key, version, client_id=header.client_id, peer=peer, principal=principal
+        key,
+        version,
+        client_id=header.client_id,
+        peer=peer,
+        principal=principal,
+        authorizer=router.authorizer,
     )
     inner_context.is_forwarded = True
     response = await router.answer(route, inner_context, inner)

@@ -12,9 +12,11 @@ from collections.abc import Coroutine, Iterable
 from typing import Any, Final
 
 from lograft.api import follower_fetch
+from lograft.api.authorization import denied, find_denied, is_allowed
 from lograft.api.context import Api, Context, ParkedResponse
 from lograft.api.errors import code_of
 from lograft.api.quorum import fetch_metadata
+from lograft.api.types import each_item, whole_request
 from lograft.broker.broker import Broker
 from lograft.broker.errors import NotLeader, PartitionOpening
 from lograft.broker.partitions.fetch_sessions import (
@@ -32,6 +34,7 @@ from lograft.model.errors import DiskFailed, ErrorCode, LograftError
 from lograft.model.seams import FileSlice
 from lograft.model.types import NO_EPOCH, NO_OFFSET, Epoch, Offset
 from lograft.replication.roles import Watermarked
+from lograft.security.authorization import CLUSTER_ACTION, CLUSTER_NAME, TOPIC_READ
 from lograft.storage.errors import OffsetOutOfRange
 from lograft.wire.messages.fetch import (
     AbortedTransaction,
@@ -44,18 +47,35 @@ from lograft.wire.messages.fetch import (
     PartitionData,
 )
 
-API: Final = Api(key=1, versions=range(4, 19))
+
+def replica_of(request: FetchRequest) -> int:
+    """The broker or controller that fetches; below 0 for clients."""
+    state = request.replica_state
+    return request.replica_id if state is None else state.replica_id
+
+
+def is_from_replica(request: FetchRequest) -> bool:
+    return replica_of(request) >= 0
+
+
+API: Final = Api(
+    key=1,
+    versions=range(4, 19),
+    needs=whole_request(CLUSTER_ACTION, when=is_from_replica) + each_item(TOPIC_READ),
+)
 
 READ_COMMITTED: Final = 1
 LEADER_HINTS_SINCE: Final = 16
 DIVERGENCE_SINCE: Final = 12
 FOLLOWERS_SINCE: Final = 11
 NO_RECORDS: Final = b""
+#: Told before anything is read.
 UNKNOWN: Final = frozenset(
     {
         ErrorCode.unknown_topic_or_partition,
         ErrorCode.unknown_topic_id,
         ErrorCode.inconsistent_topic_id,
+        ErrorCode.topic_authorization_failed,
     }
 )
 HINTED_ERRORS: Final = (ErrorCode.not_leader_or_follower, ErrorCode.fenced_leader_epoch)
@@ -67,11 +87,11 @@ def handle(
     if context.role == "controller":
         # The next request of that replica may be the one that ends the wait of this one.
         context.lets_next = True
+        if not is_allowed(context, CLUSTER_ACTION):
+            raise denied(CLUSTER_ACTION, CLUSTER_NAME)
         return fetch_metadata(context, request)
-    state = request.replica_state
-    replica_id = request.replica_id if state is None else state.replica_id
-    if replica_id >= 0:
-        return follower_fetch.handle(context, request, replica_id)
+    if is_from_replica(request):
+        return follower_fetch.handle(context, request, replica_of(request))
     broker: Broker = context.broker
     version = context.api_version
     session: FetchSession | None = None
@@ -100,6 +120,27 @@ def handle(
     return _wait(context, session, incremental, fetch)
 
 
+def error_response(request: FetchRequest, code: ErrorCode, message: str) -> FetchResponse:
+    """A replica that may not fetch is told so for each partition, as in Kafka."""
+    response = FetchResponse(error_code=code)
+    if code is ErrorCode.cluster_authorization_failed:
+        response.responses = [
+            FetchableTopicResponse(
+                topic=topic.topic,
+                topic_id=topic.topic_id,
+                partitions=[
+                    _refused(
+                        Wanted(topic.topic, topic.topic_id, asked),
+                        ErrorCode.topic_authorization_failed,
+                    )
+                    for asked in topic.partitions
+                ],
+            )
+            for topic in request.topics
+        ]
+    return response
+
+
 class Fetch:
     """One reading of all wanted partitions, and what is needed to do it again."""
 
@@ -110,6 +151,7 @@ class Fetch:
         "_bytes_max",
         "_client_rack",
         "_committed_only",
+        "_denied_topics",
         "_from_leader_only",
         "_marks",
         "_may_diverge",
@@ -131,6 +173,9 @@ class Fetch:
         # A session may go on in an older version than it was opened in.
         self._may_diverge = context.api_version >= DIVERGENCE_SINCE
         self._bytes_max = min(request.max_bytes, self._broker.config.fetch_max_bytes)
+        self._denied_topics = find_denied(
+            context, TOPIC_READ, filter(None, map(self._name_of, wanted))
+        )
         self._committed_only = request.isolation_level == READ_COMMITTED
         self._from_leader_only = context.api_version < FOLLOWERS_SINCE
         #: Empty: whoever is asked answers.
@@ -177,6 +222,8 @@ class Fetch:
         topic, topic_id, asked = wanted
         table = self._broker.partitions
         index = asked.partition
+        if self._denied_topics and (name := self._name_of(wanted)) in self._denied_topics:
+            raise denied(TOPIC_READ, name)
         if self._by_id:
             partition = table.get_by_id(topic_id, index)
             if partition is None:
@@ -244,6 +291,13 @@ class Fetch:
                 [] if part is None else _aborted(partition, part, offset, bound)
             )
         return answer
+
+    def _name_of(self, wanted: Wanted) -> str:
+        """Empty for an id that no topic has."""
+        if not self._by_id:
+            return wanted.topic
+        known = self._broker.image.topics.get(wanted.topic_id)
+        return "" if known is None else known.name
 
     def _surely_leads(self, partition: Partition) -> bool:
         """Followers are behind, and a leader that the controller has not heard for a session does

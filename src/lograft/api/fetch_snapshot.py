@@ -6,12 +6,14 @@ from typing import Final
 
 from lograft.api.context import Api, Context
 from lograft.api.quorum import is_of_other_cluster, leader_of
+from lograft.api.types import whole_request
 from lograft.broker.quorum.raft_answers import fetch_snapshot_from_wire, fetch_snapshot_to_wire
 from lograft.consensus import messages as core
 from lograft.model.errors import ErrorCode
+from lograft.security.authorization import CLUSTER_ACTION
 from lograft.wire.messages.fetch_snapshot import FetchSnapshotRequest, FetchSnapshotResponse
 
-API: Final = Api(key=59, versions=range(2))
+API: Final = Api(key=59, versions=range(2), needs=whole_request(CLUSTER_ACTION))
 
 
 async def handle(context: Context, request: FetchSnapshotRequest) -> FetchSnapshotResponse:

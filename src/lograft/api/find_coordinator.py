@@ -8,27 +8,45 @@ this broker does not have yet.
 
 from typing import Any, Final
 
+from lograft.api.authorization import denied, is_allowed
 from lograft.api.context import Api, Context
 from lograft.api.errors import code_of
+from lograft.api.types import each_item
 from lograft.broker.broker import Broker
 from lograft.broker.coordinators.coordinator_runtime import CoordinatorRuntime
 from lograft.coordination.errors import CoordinatorNotAvailable
 from lograft.metadata.errors import Refused
 from lograft.model.errors import ErrorCode, LograftError
 from lograft.model.types import NO_NODE
+from lograft.security.authorization import (
+    CLUSTER_ACTION,
+    CLUSTER_NAME,
+    GROUP_DESCRIBE,
+    TRANSACTIONAL_ID_DESCRIBE,
+)
 from lograft.wire.messages.find_coordinator import (
     Coordinator,
     FindCoordinatorRequest,
     FindCoordinatorResponse,
 )
 
-API: Final = Api(key=10, versions=range(7))
+API: Final = Api(
+    key=10,
+    versions=range(7),
+    needs=each_item(GROUP_DESCRIBE, TRANSACTIONAL_ID_DESCRIBE, CLUSTER_ACTION),
+)
 
 GROUP: Final = 0
 TRANSACTION: Final = 1
 SHARE: Final = 2
 SHARE_SINCE: Final = 6
 BATCHES_SINCE: Final = 4
+#: Only brokers look for the coordinators of share groups.
+PERMISSIONS: Final = {
+    GROUP: GROUP_DESCRIBE,
+    TRANSACTION: TRANSACTIONAL_ID_DESCRIBE,
+    SHARE: CLUSTER_ACTION,
+}
 
 
 async def handle(context: Context, request: FindCoordinatorRequest) -> FindCoordinatorResponse:
@@ -69,6 +87,7 @@ def _unknown(key: str, code: ErrorCode, message: str) -> Coordinator:
 async def _find(context: Context, key_type: int, key: str) -> Coordinator:
     broker = context.broker
     try:
+        _check_access(context, key_type, key)
         coordinators = _coordinators(broker, key_type, context.api_version)
         await broker.internal_topics.ensure(coordinators.topic)
         index = coordinators.partition_of(key)
@@ -80,6 +99,15 @@ async def _find(context: Context, key_type: int, key: str) -> Coordinator:
     except LograftError as error:
         return _unknown(key, code_of(error), str(error))
     return Coordinator(key=key, node_id=state.leader, host=end.host, port=end.port)
+
+
+def _check_access(context: Context, key_type: int, key: str) -> None:
+    permission = PERMISSIONS.get(key_type)
+    if permission is None:
+        return
+    name = CLUSTER_NAME if permission is CLUSTER_ACTION else key
+    if not is_allowed(context, permission, name):
+        raise denied(permission, name)
 
 
 def _coordinators(broker: Broker, key_type: int, version: int) -> CoordinatorRuntime[Any]:

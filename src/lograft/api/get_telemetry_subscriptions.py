@@ -11,6 +11,7 @@ from typing import Final
 from uuid import UUID
 
 from lograft.api.context import Api, Context
+from lograft.api.types import NOTHING
 from lograft.broker.broker import Broker
 from lograft.model.types import ZERO_UUID
 from lograft.model.uuids import uuid_to_text
@@ -19,7 +20,7 @@ from lograft.wire.messages.get_telemetry_subscriptions import (
     GetTelemetrySubscriptionsResponse,
 )
 
-API: Final = Api(key=71, versions=range(1))
+API: Final = Api(key=71, versions=range(1), needs=NOTHING)
 
 #: zstd, lz4, gzip, snappy, in the order of preference.
 COMPRESSION_TYPES: Final = (4, 3, 1, 2)

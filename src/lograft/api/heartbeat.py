@@ -9,16 +9,18 @@ from typing import Any, Final, cast
 
 from lograft.api.context import Api, Context
 from lograft.api.join_group import check_group
+from lograft.api.types import group_of, whole_request
 from lograft.coordination.errors import CoordinatorLoading
+from lograft.security.authorization import GROUP_READ
 from lograft.wire.messages.heartbeat import HeartbeatRequest, HeartbeatResponse
 
-API: Final = Api(key=12, versions=range(5))
+API: Final = Api(key=12, versions=range(5), needs=whole_request(GROUP_READ, names=group_of))
 
 
 def handle(
     context: Context, request: HeartbeatRequest
 ) -> HeartbeatResponse | Coroutine[Any, Any, HeartbeatResponse]:
-    check_group(context, request.group_id)
+    check_group(request.group_id)
     try:
         response = context.broker.groups.ask_now(
             request.group_id,

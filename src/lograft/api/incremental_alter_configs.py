@@ -14,6 +14,7 @@ from lograft.api.context import Api, Context
 from lograft.api.decisions import decide
 from lograft.api.forwarding import forward, must_forward
 from lograft.api.own_resources import answer_each, check_broker_values, check_may_alter
+from lograft.api.types import each_item, whole_request
 from lograft.metadata.claims import claim_topics
 from lograft.metadata.configs import (
     altered_values,
@@ -24,6 +25,12 @@ from lograft.metadata.errors import Refused
 from lograft.metadata.types import ResourceType
 from lograft.model.errors import ErrorCode
 from lograft.model.settings.keys import AlterOperation
+from lograft.security.authorization import (
+    CLUSTER_ACTION,
+    CLUSTER_ALTER_CONFIGS,
+    GROUP_ALTER_CONFIGS,
+    TOPIC_ALTER_CONFIGS,
+)
 from lograft.wire.messages.incremental_alter_configs import (
     AlterConfigsResource,
     AlterConfigsResourceResponse,
@@ -31,7 +38,18 @@ from lograft.wire.messages.incremental_alter_configs import (
     IncrementalAlterConfigsResponse,
 )
 
-API: Final = Api(key=44, versions=range(2))
+
+def is_from_node(request: IncrementalAlterConfigsRequest) -> bool:
+    """A coordinator claims a topic for a group."""
+    return request.claims
+
+
+API: Final = Api(
+    key=44,
+    versions=range(2),
+    needs=whole_request(CLUSTER_ACTION, when=is_from_node)
+    + each_item(TOPIC_ALTER_CONFIGS, CLUSTER_ALTER_CONFIGS, GROUP_ALTER_CONFIGS),
+)
 
 #: Kafka's names of levels; TRACE and FATAL have the nearest of Python's.
 LEVELS: Final = {

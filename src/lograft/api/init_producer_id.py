@@ -11,16 +11,34 @@ transaction cannot be kept (UNSUPPORTED_VERSION).
 
 from typing import Final
 
-from lograft.api.context import Api, Context, Resource, authorize
-from lograft.api.operations import WRITE
+from lograft.api.authorization import is_allowed, is_allowed_on_any
+from lograft.api.context import Api, Context
 from lograft.api.producer_fencing import told
+from lograft.api.types import each_item, transactional_id_of, whole_request
 from lograft.broker.errors import ControllerUnreachable
 from lograft.metadata.errors import Refused
 from lograft.model.errors import ErrorCode, LograftError
 from lograft.model.types import NO_PRODUCER_EPOCH, NO_PRODUCER_ID
+from lograft.security.authorization import (
+    CLUSTER_IDEMPOTENT_WRITE,
+    TOPIC_WRITE,
+    TRANSACTIONAL_ID_TWO_PHASE_COMMIT,
+    TRANSACTIONAL_ID_WRITE,
+)
 from lograft.wire.messages.init_producer_id import InitProducerIdRequest, InitProducerIdResponse
 
-API: Final = Api(key=22, versions=range(6))
+
+def is_two_phase(request: InitProducerIdRequest) -> bool:
+    return request.enable2_pc
+
+
+API: Final = Api(
+    key=22,
+    versions=range(6),
+    needs=whole_request(TRANSACTIONAL_ID_WRITE, names=transactional_id_of)
+    + whole_request(TRANSACTIONAL_ID_TWO_PHASE_COMMIT, names=transactional_id_of, when=is_two_phase)
+    + each_item(CLUSTER_IDEMPOTENT_WRITE, TOPIC_WRITE),
+)
 
 FENCED_SINCE: Final = 4
 
@@ -29,10 +47,10 @@ async def handle(context: Context, request: InitProducerIdRequest) -> InitProduc
     transactional_id = request.transactional_id
     if transactional_id == "":
         return _refused(ErrorCode.invalid_request)
-    if transactional_id is not None and not authorize(
-        context, WRITE, Resource.transactional_id, transactional_id
+    if transactional_id is None and not (
+        is_allowed(context, CLUSTER_IDEMPOTENT_WRITE) or is_allowed_on_any(context, TOPIC_WRITE)
     ):
-        return _refused(ErrorCode.transactional_id_authorization_failed)
+        return _refused(ErrorCode.cluster_authorization_failed)
     has_id = request.producer_id != NO_PRODUCER_ID
     has_epoch = request.producer_epoch != NO_PRODUCER_EPOCH
     if has_id != has_epoch:

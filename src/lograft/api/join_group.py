@@ -10,17 +10,19 @@ has claimed (subscription.mode=ptp) is refused with POLICY_VIOLATION.
 from functools import partial
 from typing import Final
 
-from lograft.api.context import Api, Context, Resource, authorize
+from lograft.api.authorization import is_allowed
+from lograft.api.context import Api, Context
 from lograft.api.errors import code_of
-from lograft.api.operations import DESCRIBE, READ
+from lograft.api.types import group_of, whole_request
 from lograft.broker.coordinators.coordinator_runtime import KEY_LENGTH_MAX
 from lograft.coordination.classic_member import Client, protocols_of
 from lograft.coordination.classic_subscription import CONSUMER_PROTOCOL, topics_named_in
 from lograft.metadata.errors import Refused
 from lograft.model.errors import ErrorCode, LograftError
+from lograft.security.authorization import GROUP_READ, TOPIC_DESCRIBE
 from lograft.wire.messages.join_group import JoinGroupRequest, JoinGroupResponse
 
-API: Final = Api(key=11, versions=range(10))
+API: Final = Api(key=11, versions=range(10), needs=whole_request(GROUP_READ, names=group_of))
 
 NULL_PROTOCOL_SINCE: Final = 7
 
@@ -36,7 +38,7 @@ async def handle(context: Context, request: JoinGroupRequest) -> JoinGroupRespon
 
 
 async def _join(context: Context, request: JoinGroupRequest) -> JoinGroupResponse:
-    check_group(context, request.group_id)
+    check_group(request.group_id)
     config = context.broker.config
     low_ms, high_ms = config.group_min_session_timeout_ms, config.group_max_session_timeout_ms
     if not low_ms <= request.session_timeout_ms <= high_ms:
@@ -72,14 +74,12 @@ def client_of(context: Context) -> Client:
         client_id=context.client_id or "",
         host=f"/{context.peer.host}",
         api_version=context.api_version,
-        may_see=partial(authorize, context, DESCRIBE, Resource.topic),
+        may_see=partial(is_allowed, context, TOPIC_DESCRIBE),
     )
 
 
-def check_group(context: Context, group_id: str) -> None:
-    """Whether the name is one, and the principal may be a member of such a group."""
-    if not authorize(context, READ, Resource.group, group_id):
-        raise Refused(ErrorCode.group_authorization_failed, f"no access to group {group_id}")
+def check_group(group_id: str) -> None:
+    """Whether the name is one."""
     if not group_id:
         raise Refused(ErrorCode.invalid_group_id, "a group needs a name")
     if len(group_id) > KEY_LENGTH_MAX:

@@ -8,20 +8,22 @@ from typing import Final
 
 from lograft.api.context import Api, Context
 from lograft.api.join_group import check_group
+from lograft.api.types import group_of, whole_request
 from lograft.model.errors import ErrorCode
+from lograft.security.authorization import GROUP_READ
 from lograft.wire.messages.leave_group import (
     LeaveGroupRequest,
     LeaveGroupResponse,
     MemberIdentity,
 )
 
-API: Final = Api(key=13, versions=range(6))
+API: Final = Api(key=13, versions=range(6), needs=whole_request(GROUP_READ, names=group_of))
 
 SEVERAL_SINCE: Final = 3
 
 
 async def handle(context: Context, request: LeaveGroupRequest) -> LeaveGroupResponse:
-    check_group(context, request.group_id)
+    check_group(request.group_id)
     is_single = context.api_version < SEVERAL_SINCE
     if is_single:
         request.members = [MemberIdentity(member_id=request.member_id)]

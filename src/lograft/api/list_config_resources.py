@@ -8,16 +8,18 @@ from collections.abc import Iterable
 from typing import Final
 
 from lograft.api.context import Api, Context
+from lograft.api.types import whole_request
 from lograft.broker.broker import Broker
 from lograft.metadata.types import ResourceType
 from lograft.model.errors import ErrorCode
+from lograft.security.authorization import CLUSTER_DESCRIBE_CONFIGS
 from lograft.wire.messages.list_config_resources import (
     ConfigResource,
     ListConfigResourcesRequest,
     ListConfigResourcesResponse,
 )
 
-API: Final = Api(key=74, versions=range(2))
+API: Final = Api(key=74, versions=range(2), needs=whole_request(CLUSTER_DESCRIBE_CONFIGS))
 
 
 def handle(context: Context, request: ListConfigResourcesRequest) -> ListConfigResourcesResponse:

@@ -6,12 +6,25 @@ use some topics, told with the partitions of the internal topic that the answer 
 
 from typing import Final
 
-from lograft.api.context import Api, Context, Resource, authorize
-from lograft.api.operations import DESCRIBE
+from lograft.api.authorization import find_denied
+from lograft.api.context import Api, Context
+from lograft.api.types import each_item, whole_request
 from lograft.coordination.group_listing import list_groups, list_users
+from lograft.security.authorization import CLUSTER_ACTION, CLUSTER_DESCRIBE, GROUP_DESCRIBE
 from lograft.wire.messages.list_groups import ListedGroup, ListGroupsRequest, ListGroupsResponse
 
-API: Final = Api(key=16, versions=range(6))
+
+def is_from_node(request: ListGroupsRequest) -> bool:
+    """Our own question, see above."""
+    return bool(request.used_topics)
+
+
+API: Final = Api(
+    key=16,
+    versions=range(6),
+    needs=whole_request(CLUSTER_ACTION, when=is_from_node)
+    + each_item(CLUSTER_DESCRIBE, GROUP_DESCRIBE),
+)
 
 
 async def handle(context: Context, request: ListGroupsRequest) -> ListGroupsResponse:
@@ -22,14 +35,14 @@ async def handle(context: Context, request: ListGroupsRequest) -> ListGroupsResp
     answers: list[ListGroupsResponse] = await context.broker.groups.ask_every(
         lambda shard, ticket, _: list_groups(shard, ticket, states=states, types=types)
     )
-    return ListGroupsResponse(
-        groups=[
-            group
-            for answer in answers
-            for group in answer.groups
-            if authorize(context, DESCRIBE, Resource.group, group.group_id)
-        ]
+    groups = [group for answer in answers for group in answer.groups]
+    hidden = find_denied(
+        context,
+        GROUP_DESCRIBE,
+        (group.group_id for group in groups),
+        unless=CLUSTER_DESCRIBE,
     )
+    return ListGroupsResponse(groups=[group for group in groups if group.group_id not in hidden])
 
 
 async def _list_users(context: Context, request: ListGroupsRequest) -> ListGroupsResponse:

@@ -10,13 +10,16 @@ not tell a lower one than its predecessor did. v10: a timeout, which this handle
 
 from typing import Final
 
+from lograft.api.authorization import find_denied
 from lograft.api.context import Api, Context
 from lograft.api.errors import code_of
+from lograft.api.types import each_item
 from lograft.broker.broker import Broker
 from lograft.broker.errors import OffsetNotAvailable
 from lograft.broker.partitions.partition import Partition
 from lograft.model.errors import DiskFailed, ErrorCode, LograftError
 from lograft.model.types import NO_EPOCH, NO_OFFSET, NO_TIMESTAMP
+from lograft.security.authorization import TOPIC_DESCRIBE
 from lograft.storage.log import Log
 from lograft.storage.types import TimestampAndOffset
 from lograft.wire.messages.list_offsets import (
@@ -27,7 +30,7 @@ from lograft.wire.messages.list_offsets import (
     ListOffsetsTopicResponse,
 )
 
-API: Final = Api(key=2, versions=range(1, 12))
+API: Final = Api(key=2, versions=range(1, 12), needs=each_item(TOPIC_DESCRIBE))
 
 LATEST: Final = -1
 EARLIEST: Final = -2
@@ -57,13 +60,16 @@ def handle(context: Context, request: ListOffsetsRequest) -> ListOffsetsResponse
         for asked in topic.partitions:
             key = (topic.name, asked.partition_index)
             (repeated if key in seen else seen).add(key)
+    denied = find_denied(context, TOPIC_DESCRIBE, (topic.name for topic in request.topics))
     topics = []
     for topic in request.topics:
         answers = []
         for asked in topic.partitions:
             answer = ListOffsetsPartitionResponse(partition_index=asked.partition_index)
             answers.append(answer)
-            if (topic.name, asked.partition_index) in repeated:
+            if topic.name in denied:
+                answer.error_code = ErrorCode.topic_authorization_failed
+            elif (topic.name, asked.partition_index) in repeated:
                 answer.error_code = ErrorCode.invalid_request
             elif context.api_version < LANDMARK_SINCE.get(asked.timestamp, 0):
                 answer.error_code = ErrorCode.unsupported_version

@@ -8,15 +8,17 @@ from typing import Final
 from lograft.api.context import Api, Context
 from lograft.api.decisions import decide
 from lograft.api.errors import code_of
+from lograft.api.types import whole_request
 from lograft.metadata.reassignment import list_reassignments
 from lograft.metadata.types import Outcome
 from lograft.model.errors import LograftError
+from lograft.security.authorization import CLUSTER_DESCRIBE
 from lograft.wire.messages.list_partition_reassignments import (
     ListPartitionReassignmentsRequest,
     ListPartitionReassignmentsResponse,
 )
 
-API: Final = Api(key=46, versions=range(1))
+API: Final = Api(key=46, versions=range(1), needs=whole_request(CLUSTER_DESCRIBE))
 
 
 async def handle(

@@ -6,15 +6,17 @@ Those in some states, of some producers. v1: whose transaction has lasted longer
 
 from typing import Final
 
-from lograft.api.context import Api, Context, Resource, authorize
-from lograft.api.operations import DESCRIBE
+from lograft.api.authorization import find_denied
+from lograft.api.context import Api, Context
+from lograft.api.types import each_item
 from lograft.coordination.transaction_listing import Wanted, listed
+from lograft.security.authorization import TRANSACTIONAL_ID_DESCRIBE
 from lograft.wire.messages.list_transactions import (
     ListTransactionsRequest,
     ListTransactionsResponse,
 )
 
-API: Final = Api(key=66, versions=range(3))
+API: Final = Api(key=66, versions=range(3), needs=each_item(TRANSACTIONAL_ID_DESCRIBE))
 
 
 async def handle(context: Context, request: ListTransactionsRequest) -> ListTransactionsResponse:
@@ -22,12 +24,11 @@ async def handle(context: Context, request: ListTransactionsRequest) -> ListTran
     answers: list[ListTransactionsResponse] = await context.broker.transactions.ask_every(
         lambda shard, ticket, _: listed(shard, ticket, wanted)
     )
+    states = [state for answer in answers for state in answer.transaction_states]
+    hidden = find_denied(
+        context, TRANSACTIONAL_ID_DESCRIBE, (state.transactional_id for state in states)
+    )
     return ListTransactionsResponse(
         unknown_state_filters=wanted.unknown_states,
-        transaction_states=[
-            state
-            for answer in answers
-            for state in answer.transaction_states
-            if authorize(context, DESCRIBE, Resource.transactional_id, state.transactional_id)
-        ],
+        transaction_states=[state for state in states if state.transactional_id not in hidden],
     )

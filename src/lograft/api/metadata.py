@@ -7,12 +7,13 @@ null. v5: offline replicas. v7: leader epochs. v8: authorized operations on requ
 v12: look-up by id. v13: an error for the whole answer, which is never set here.
 """
 
-from collections.abc import Container, Coroutine
+from collections.abc import Collection, Container, Coroutine
 from typing import Any, Final
 from uuid import UUID
 
+from lograft.api.authorization import authorized_operations, cluster_operations, find_denied
 from lograft.api.context import Api, Context
-from lograft.api.operations import CLUSTER_OPERATIONS, TOPIC_OPERATIONS
+from lograft.api.types import each_item
 from lograft.broker.broker import Broker
 from lograft.broker.control.topic_creation import create_on_demand
 from lograft.metadata.errors import Refused
@@ -21,15 +22,27 @@ from lograft.metadata.names import check_topic_name
 from lograft.metadata.types import PartitionState, TopicState
 from lograft.model.errors import ErrorCode, InvalidInput
 from lograft.model.types import INTERNAL_TOPICS, NO_NODE, ZERO_UUID
+from lograft.security.authorization import (
+    CLUSTER_CREATE,
+    CLUSTER_DESCRIBE,
+    TOPIC_CREATE,
+    TOPIC_DESCRIBE,
+    ResourceType,
+)
 from lograft.wire.messages.metadata import (
     MetadataRequest,
+    MetadataRequestTopic,
     MetadataResponse,
     MetadataResponseBroker,
     MetadataResponsePartition,
     MetadataResponseTopic,
 )
 
-API: Final = Api(key=3, versions=range(14))
+API: Final = Api(
+    key=3,
+    versions=range(14),
+    needs=each_item(TOPIC_DESCRIBE, CLUSTER_CREATE, TOPIC_CREATE, CLUSTER_DESCRIBE),
+)
 
 IDS_SINCE: Final = 12
 LISTENER_ERROR_SINCE: Final = 6
@@ -49,9 +62,11 @@ def handle(
             names.append(topic.name)
     broker: Broker = context.broker
     missing = [name for name in dict.fromkeys(names) if name not in broker.image.topic_ids]
+    hidden = find_denied(context, TOPIC_DESCRIBE, missing)
     refused = {name: code for name in missing if (code := _illegal(name))}
     # Internal topics are made by their coordinators, with settings of their own.
-    missing = [name for name in missing if name not in refused and name not in INTERNAL_TOPICS]
+    kept_out = refused.keys() | hidden | INTERNAL_TOPICS
+    missing = [name for name in missing if name not in kept_out]
     if missing and request.allow_auto_topic_creation and broker.config.auto_create_topics_enable:
         return _create_first(context, request, missing, refused)
     if request.topics and len(broker.image.brokers) > 1:
@@ -73,7 +88,11 @@ def error_response(request: MetadataRequest, code: ErrorCode, message: str) -> M
 async def _create_first(
     context: Context, request: MetadataRequest, missing: list[str], refused: dict[str, int]
 ) -> MetadataResponse:
-    refused |= await create_on_demand(context.broker.metadata, context.broker.link, missing)
+    uncreatable = find_denied(context, TOPIC_CREATE, missing, unless=CLUSTER_CREATE)
+    refused |= dict.fromkeys(uncreatable, ErrorCode.topic_authorization_failed)
+    missing = [name for name in missing if name not in uncreatable]
+    if missing:
+        refused |= await create_on_demand(context.broker.metadata, context.broker.link, missing)
     return _answer(context, request, refused)
 
 
@@ -114,27 +133,59 @@ def _answer(
     online = list(alive) or [each for each, state in image.brokers.items() if not state.fenced]
     response.controller_id = any_broker(broker, online)
     if request.topics is None or (version == 0 and not request.topics):
-        response.topics = [_topic(state, alive, image, version) for state in image.topics.values()]
+        hidden = find_denied(context, TOPIC_DESCRIBE, image.topic_ids)
+        response.topics = [
+            _topic(state, alive, image, version)
+            for state in image.topics.values()
+            if state.name not in hidden
+        ]
     else:
         # Each once: a topic of many partitions, named many times, would be a large answer.
-        for asked in {(one.topic_id, one.name): one for one in request.topics}.values():
-            known = (
-                image.topics.get(asked.topic_id)
-                if asked.topic_id != ZERO_UUID
-                else image.topic(asked.name or "")
-            )
-            response.topics.append(
-                _topic(known, alive, image, version)
-                if known is not None
-                else _unknown(asked.name, asked.topic_id, refused)
-            )
+        asked = {(each.topic_id, each.name): each for each in request.topics}.values()
+        response.topics = _named_topics(context, asked, refused, alive)
     if request.include_topic_authorized_operations:
         for topic in response.topics:
             if not topic.error_code:
-                topic.topic_authorized_operations = TOPIC_OPERATIONS
+                topic.topic_authorized_operations = authorized_operations(
+                    context, ResourceType.topic, topic.name or ""
+                )
     if request.include_cluster_authorized_operations:
-        response.cluster_authorized_operations = CLUSTER_OPERATIONS
+        response.cluster_authorized_operations = cluster_operations(context)
     return response
+
+
+def _named_topics(
+    context: Context,
+    asked: Collection[MetadataRequestTopic],
+    refused: dict[str, int],
+    alive: Container[int],
+) -> list[MetadataResponseTopic]:
+    image = context.broker.image
+    found = [
+        (each, image.topics.get(each.topic_id))
+        if each.topic_id != ZERO_UUID
+        else (each, image.topic(each.name or ""))
+        for each in asked
+    ]
+    names = (each.name if state is None else state.name for each, state in found)
+    hidden = find_denied(context, TOPIC_DESCRIBE, filter(None, names))
+    return [
+        _hidden(each)
+        if (each.name if state is None else state.name) in hidden
+        else _unknown(each.name, each.topic_id, refused)
+        if state is None
+        else _topic(state, alive, image, context.api_version)
+        for each, state in found
+    ]
+
+
+def _hidden(asked: MetadataRequestTopic) -> MetadataResponseTopic:
+    """Names the topic as the request did, and no further."""
+    return MetadataResponseTopic(
+        error_code=ErrorCode.topic_authorization_failed,
+        name=asked.name if asked.topic_id == ZERO_UUID else None,
+        topic_id=asked.topic_id,
+    )
 
 
 def any_broker(broker: Broker, alive: list[int]) -> int:

@@ -11,6 +11,7 @@ nothing.
 from collections.abc import Sequence
 from typing import Final
 
+from lograft.api.authorization import denied
 from lograft.api.claimed_topics import claimed_topics
 from lograft.api.context import Api, Context
 from lograft.api.errors import code_of
@@ -19,13 +20,16 @@ from lograft.api.topic_names import (
     existing_partitions,
     known_topics,
     named_topics,
+    permitted_topics,
 )
+from lograft.api.types import each_item, group_of, whole_request
 from lograft.coordination.offset_commands import commit_offsets
 from lograft.coordination.offset_reset import reset_offsets
 from lograft.metadata.errors import Refused
 from lograft.metadata.image import MetadataImage
 from lograft.model.errors import ErrorCode, LograftError
 from lograft.model.types import ResetAction
+from lograft.security.authorization import GROUP_READ, TOPIC_READ
 from lograft.wire.messages.offset_commit import (
     OffsetCommitRequest,
     OffsetCommitRequestTopic,
@@ -34,7 +38,11 @@ from lograft.wire.messages.offset_commit import (
     OffsetCommitResponseTopic,
 )
 
-API: Final = Api(key=8, versions=range(2, 11))
+API: Final = Api(
+    key=8,
+    versions=range(2, 11),
+    needs=whole_request(GROUP_READ, names=group_of) + each_item(TOPIC_READ),
+)
 
 TOPIC_IDS_SINCE: Final = 10
 
@@ -43,7 +51,7 @@ async def handle(context: Context, request: OffsetCommitRequest) -> OffsetCommit
     version = context.api_version
     find = named_topics if version >= TOPIC_IDS_SINCE else known_topics
     image = context.broker.image
-    found = find(image, request.topics)
+    found = permitted_topics(context, TOPIC_READ, find(image, request.topics))
     for topic in found.known:
         # For the records: Kafka keeps ids in them too, whatever the request named topics by.
         topic.topic_id = image.topic_ids[topic.name]
@@ -78,6 +86,8 @@ def _check_all(
 ) -> None:
     for topic, code in refused:
         name = topic.name or topic.topic_id
+        if code is ErrorCode.topic_authorization_failed:
+            raise denied(TOPIC_READ, str(name))
         if code is ErrorCode.policy_violation:
             raise Refused(code, f"Another group reads topic {name} point to point.")
         if topic.name in image.topic_ids:

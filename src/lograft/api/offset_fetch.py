@@ -10,13 +10,16 @@ new protocol. v10: topic ids.
 
 from typing import Final
 
+from lograft.api.authorization import denied, find_denied, is_allowed
 from lograft.api.context import Api, Context
 from lograft.api.errors import code_of
 from lograft.api.topic_names import named_topics
+from lograft.api.types import each_item
 from lograft.coordination.offset_fetch import fetch_offsets
 from lograft.metadata.image import MetadataImage
 from lograft.model.errors import ErrorCode, LograftError
 from lograft.model.types import NO_EPOCH, NO_OFFSET
+from lograft.security.authorization import GROUP_DESCRIBE, TOPIC_DESCRIBE
 from lograft.wire.messages.offset_fetch import (
     OffsetFetchRequest,
     OffsetFetchRequestGroup,
@@ -29,7 +32,7 @@ from lograft.wire.messages.offset_fetch import (
     OffsetFetchResponseTopics,
 )
 
-API: Final = Api(key=9, versions=range(1, 11))
+API: Final = Api(key=9, versions=range(1, 11), needs=each_item(GROUP_DESCRIBE, TOPIC_DESCRIBE))
 
 GROUP_ERRORS_SINCE: Final = 2
 GROUPS_SINCE: Final = 8
@@ -69,6 +72,9 @@ async def _fetch(
     if asked.topics is not None and by_id:
         asked.topics, refused = named_topics(image, asked.topics)
     try:
+        if not is_allowed(context, GROUP_DESCRIBE, asked.group_id):
+            raise denied(GROUP_DESCRIBE, asked.group_id)
+        refused += _drop_denied(context, asked)
         refused += await _drop_claimed(context, asked)
         reply: OffsetFetchResponseGroup = await context.broker.groups.ask(
             asked.group_id,
@@ -78,10 +84,26 @@ async def _fetch(
         )
     except LograftError as error:
         return OffsetFetchResponseGroup(group_id=asked.group_id, error_code=code_of(error))
+    if asked.topics is None:
+        hidden = find_denied(context, TOPIC_DESCRIBE, (topic.name for topic in reply.topics))
+        reply.topics = [topic for topic in reply.topics if topic.name not in hidden]
     if by_id and asked.topics is None:
         reply.topics = _with_ids(image, reply.topics)
     reply.topics += (_refused(topic, code) for topic, code in refused)
     return reply
+
+
+def _drop_denied(
+    context: Context, asked: OffsetFetchRequestGroup
+) -> list[tuple[OffsetFetchRequestTopics, ErrorCode]]:
+    """Removes the topics that the principal may not describe from the request and returns them."""
+    topics = asked.topics or []
+    hidden = find_denied(context, TOPIC_DESCRIBE, (topic.name for topic in topics))
+    if not hidden:
+        return []
+    asked.topics = [topic for topic in topics if topic.name not in hidden]
+    code = ErrorCode.topic_authorization_failed
+    return [(topic, code) for topic in topics if topic.name in hidden]
 
 
 async def _drop_claimed(

@@ -7,12 +7,15 @@ goes back. An epoch newer than the log's, or older than all it holds, has no end
 from typing import Final
 from uuid import UUID
 
+from lograft.api.authorization import NO_NAMES, find_denied, is_allowed
 from lograft.api.context import Api, Context
 from lograft.api.errors import code_of
+from lograft.api.types import each_item
 from lograft.broker.broker import Broker
 from lograft.consensus.types import LogEnd
 from lograft.model.errors import ErrorCode, LograftError
 from lograft.model.types import Epoch, TopicIdPartition
+from lograft.security.authorization import CLUSTER_ACTION, TOPIC_DESCRIBE
 from lograft.wire.messages.offset_for_leader_epoch import (
     EpochEndOffset,
     OffsetForLeaderEpochRequest,
@@ -21,16 +24,23 @@ from lograft.wire.messages.offset_for_leader_epoch import (
     OffsetForLeaderTopicResult,
 )
 
-API: Final = Api(key=23, versions=range(2, 5))
+API: Final = Api(key=23, versions=range(2, 5), needs=each_item(CLUSTER_ACTION, TOPIC_DESCRIBE))
 
 
 def handle(context: Context, request: OffsetForLeaderEpochRequest) -> OffsetForLeaderEpochResponse:
+    is_node = is_allowed(context, CLUSTER_ACTION)
+    names = (topic.topic for topic in request.topics)
+    denied = NO_NAMES if is_node else find_denied(context, TOPIC_DESCRIBE, names)
     return OffsetForLeaderEpochResponse(
         topics=[
             OffsetForLeaderTopicResult(
                 topic=topic.topic,
                 partitions=[
-                    _find(context.broker, topic.topic, asked)
+                    EpochEndOffset(
+                        partition=asked.partition, error_code=ErrorCode.topic_authorization_failed
+                    )
+                    if topic.topic in denied or (asked.leaving_epoch >= 0 and not is_node)
+                    else _find(context.broker, topic.topic, asked)
                     if asked.leaving_epoch < 0
                     else _tail(context.broker, topic.topic_id, asked)
                     for asked in topic.partitions

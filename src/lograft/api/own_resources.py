@@ -4,12 +4,24 @@ its own settings and loggers."""
 from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from typing import TypeVar
 
+from lograft.api.authorization import denied, is_allowed
 from lograft.api.context import Context
 from lograft.api.errors import code_of
+from lograft.api.forwarding import must_forward
 from lograft.metadata.errors import Refused
 from lograft.metadata.types import ResourceType
 from lograft.model.errors import ErrorCode, InvalidInput, LograftError
 from lograft.model.settings.dynamic import check_without_file, validate_dynamic
+from lograft.security.authorization import (
+    CLUSTER_ALTER_CONFIGS,
+    CLUSTER_DESCRIBE_CONFIGS,
+    CLUSTER_NAME,
+    GROUP_ALTER_CONFIGS,
+    GROUP_DESCRIBE_CONFIGS,
+    TOPIC_ALTER_CONFIGS,
+    TOPIC_DESCRIBE_CONFIGS,
+    Permission,
+)
 
 R = TypeVar("R")
 A = TypeVar("A")
@@ -29,8 +41,32 @@ def check_is_own(context: Context, resource_type: int, name: str) -> None:
         )
 
 
+def check_may_describe(context: Context, resource_type: int, name: str) -> None:
+    match resource_type:
+        case ResourceType.topic:
+            _check(context, TOPIC_DESCRIBE_CONFIGS, name)
+        case ResourceType.group:
+            _check(context, GROUP_DESCRIBE_CONFIGS, name)
+        case _:
+            _check(context, CLUSTER_DESCRIBE_CONFIGS, CLUSTER_NAME)
+
+
+def _check(context: Context, permission: Permission, name: str) -> None:
+    if not is_allowed(context, permission, name):
+        raise denied(permission, name)
+
+
 def check_may_alter(context: Context, resource_type: int, name: str) -> None:
-    """A controller takes the settings of every broker; loggers are each node's own."""
+    """A controller takes the settings of every broker; loggers are each node's own. The node that
+    decides checks the permission: this one, or the controller that it forwards to."""
+    if resource_type == ResourceType.broker_logger or not must_forward(context):
+        match resource_type:
+            case ResourceType.topic:
+                _check(context, TOPIC_ALTER_CONFIGS, name)
+            case ResourceType.group:
+                _check(context, GROUP_ALTER_CONFIGS, name)
+            case _:
+                _check(context, CLUSTER_ALTER_CONFIGS, CLUSTER_NAME)
     if context.role == "broker" or resource_type == ResourceType.broker_logger:
         check_is_own(context, resource_type, name)
 

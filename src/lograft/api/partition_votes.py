@@ -7,10 +7,13 @@ from collections.abc import Coroutine
 from typing import Any, Final
 
 from lograft.api.context import Context
+from lograft.api.types import whole_request
+from lograft.security.authorization import CLUSTER_ACTION
 from lograft.wire.message import Message
 
 #: Served here without being told to clients.
 KEYS: Final = frozenset({52, 53, 54})
+NEEDS: Final = whole_request(CLUSTER_ACTION)
 
 
 def handle(context: Context, request: Message) -> Coroutine[Any, Any, Message]:

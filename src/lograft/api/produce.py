@@ -10,12 +10,14 @@ NOT_LEADER_OR_FOLLOWER (KIP-951). v11: TRANSACTION_ABORTABLE. v12: adds its part
 transaction by itself (KIP-890). v13: topic ids.
 """
 
-from collections.abc import Coroutine
+from collections.abc import Coroutine, Iterator
 from typing import Any, Final, NamedTuple
 
+from lograft.api.authorization import denied, find_denied, is_allowed
 from lograft.api.context import Api, Context
 from lograft.api.produce_rejections import RecordErrorBudget, refuse
 from lograft.api.produce_transactions import verified_now, verify
+from lograft.api.types import each_item
 from lograft.broker.broker import Broker
 from lograft.broker.control.topic_creation import grow_on_demand
 from lograft.broker.errors import (
@@ -28,6 +30,7 @@ from lograft.broker.partitions.partition import Partition
 from lograft.model.errors import ErrorCode, LograftError
 from lograft.model.exchange import CloseConnection
 from lograft.model.types import INTERNAL_TOPICS, NO_OFFSET, Epoch, Offset
+from lograft.security.authorization import TOPIC_WRITE, TRANSACTIONAL_ID_WRITE
 from lograft.storage.errors import (
     InvalidRecord,
     NeedsWorker,
@@ -49,7 +52,7 @@ from lograft.wire.messages.produce import (
     TopicProduceResponse,
 )
 
-API: Final = Api(key=0, versions=range(3, 14))
+API: Final = Api(key=0, versions=range(3, 14), needs=each_item(TRANSACTIONAL_ID_WRITE, TOPIC_WRITE))
 
 ACKS_NONE: Final = 0
 ACKS_LEADER: Final = 1
@@ -89,8 +92,12 @@ def handle(
 ) -> ProduceResponse | Coroutine[Any, Any, ProduceResponse | None] | None:
     acks = request.acks
     if not -1 <= acks <= 1:
-        return _refuse_all(request)
+        message = f"acks must be -1, 0 or 1, not {acks}"
+        return _refuse_all(request, ErrorCode.invalid_required_acks, message)
+    if context.authorizer is not None and not _may_write_transaction(context, request):
+        return _refuse_transaction(request)
     broker: Broker = context.broker
+    denied_topics = find_denied(context, TOPIC_WRITE, _topic_names(context, request))
     now_ms = broker.clock.wall_ms()
     version = context.api_version
     failed: LograftError | None = None
@@ -106,6 +113,8 @@ def handle(
             answers.append(answer)
             appending = None
             try:
+                if denied_topics and (name := _name_of(context, topic)) in denied_topics:
+                    raise denied(TOPIC_WRITE, name)
                 partition = _partition_of(broker, topic, data.index, version)
                 records = _checked(context, partition, data)
                 word = None
@@ -155,7 +164,43 @@ def _reply(
     return response
 
 
-def _refuse_all(request: ProduceRequest) -> ProduceResponse:
+def _may_write_transaction(context: Context, request: ProduceRequest) -> bool:
+    """As in Kafka, a transactional id counts only if there are batches of a transaction."""
+    has_transaction = any(
+        data.records is not None
+        and len(records := records_of(data)) >= HEADER_SIZE
+        and records[ATTRIBUTES_AT] & TRANSACTIONAL_FLAG
+        for topic in request.topic_data
+        for data in topic.partition_data
+    )
+    if not has_transaction:
+        return True
+    transactional_id = request.transactional_id
+    return transactional_id is not None and is_allowed(
+        context, TRANSACTIONAL_ID_WRITE, transactional_id
+    )
+
+
+def _refuse_transaction(request: ProduceRequest) -> ProduceResponse:
+    error = denied(TRANSACTIONAL_ID_WRITE, request.transactional_id or "")
+    if request.acks == ACKS_NONE:
+        raise CloseConnection(f"produce with acks=0 failed: {error}")
+    return _refuse_all(request, error.code, error.message)
+
+
+def _topic_names(context: Context, request: ProduceRequest) -> Iterator[str]:
+    return (name for topic in request.topic_data if (name := _name_of(context, topic)))
+
+
+def _name_of(context: Context, topic: TopicProduceData) -> str:
+    """Empty for an id that no topic has."""
+    if context.api_version < TOPIC_IDS_SINCE:
+        return topic.name
+    known = context.broker.image.topics.get(topic.topic_id)
+    return "" if known is None else known.name
+
+
+def _refuse_all(request: ProduceRequest, code: ErrorCode, message: str) -> ProduceResponse:
     return ProduceResponse(
         responses=[
             TopicProduceResponse(
@@ -164,9 +209,9 @@ def _refuse_all(request: ProduceRequest) -> ProduceResponse:
                 partition_responses=[
                     PartitionProduceResponse(
                         index=data.index,
-                        error_code=ErrorCode.invalid_required_acks,
+                        error_code=code,
                         base_offset=NO_OFFSET,
-                        error_message=f"acks must be -1, 0 or 1, not {request.acks}",
+                        error_message=message,
                     )
                     for data in topic.partition_data
                 ],

@@ -8,8 +8,8 @@ that all answers share. A later frame that has these bytes needs no decoding, an
 A frame without a pattern goes the generic road, and so does one that cannot be appended: nothing
 has happened then, so it may begin again. (A batch that begins a transaction may have added its
 partition to it, which changes nothing if it is done again.) The rules of the partition are asked
-for every request; a pattern knows names, not permissions. Listeners with a throttle have no short
-road.
+for every request; a pattern knows names, not permissions. Listeners with a throttle or an
+authorizer have no short road.
 """
 
 from struct import Struct

@@ -10,13 +10,14 @@ from typing import Any, Final
 
 from lograft.api.context import Api, Context
 from lograft.api.get_telemetry_subscriptions import client_attributes
+from lograft.api.types import NOTHING
 from lograft.broker.broker import Broker
 from lograft.broker.client_telemetry import Client, Push
 from lograft.model.errors import ErrorCode
 from lograft.wire.compression import Codec, DecompressedTooLarge, DecompressionFailed, decompress
 from lograft.wire.messages.push_telemetry import PushTelemetryRequest, PushTelemetryResponse
 
-API: Final = Api(key=72, versions=range(1))
+API: Final = Api(key=72, versions=range(1), needs=NOTHING)
 
 #: none, gzip, snappy, lz4, zstd.
 COMPRESSION_TYPES: Final = range(5)

@@ -6,13 +6,15 @@ from typing import Final
 
 from lograft.api.context import Api, Context
 from lograft.api.quorum import is_of_other_cluster, refusal
+from lograft.api.types import whole_request
 from lograft.consensus.messages import RemoveVoterRequest
 from lograft.consensus.types import ReplicaKey
 from lograft.model.errors import ErrorCode
 from lograft.model.types import NodeId
+from lograft.security.authorization import CLUSTER_ALTER
 from lograft.wire.messages.remove_raft_voter import RemoveRaftVoterRequest, RemoveRaftVoterResponse
 
-API: Final = Api(key=81, versions=range(1))
+API: Final = Api(key=81, versions=range(1), needs=whole_request(CLUSTER_ALTER))
 
 
 async def handle(context: Context, request: RemoveRaftVoterRequest) -> RemoveRaftVoterResponse:

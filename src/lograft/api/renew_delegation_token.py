@@ -7,13 +7,14 @@ listeners.
 from typing import Final
 
 from lograft.api.context import Api, Context
+from lograft.api.types import NOTHING
 from lograft.model.errors import ErrorCode
 from lograft.wire.messages.renew_delegation_token import (
     RenewDelegationTokenRequest,
     RenewDelegationTokenResponse,
 )
 
-API: Final = Api(key=39, versions=range(1, 3))
+API: Final = Api(key=39, versions=range(1, 3), needs=NOTHING)
 
 NO_TIMESTAMP: Final = -1
 

@@ -1,7 +1,8 @@
 """From a frame to its answer: header, body, handler, response.
 
 The one place that every request passes, so also the one where a request is counted, a client above
-its quota is told and muted, and an error becomes a response. What Kafka answers with a closed
+its quota is told and muted, permissions for the whole request are checked, and an error becomes a
+response. What Kafka answers with a closed
 connection (an API or version that is not served, a body that does not parse) raises here and is
 logged by the connection, in one line.
 """
@@ -14,17 +15,20 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any, Final, Protocol, cast
 
 from lograft import api
+from lograft.api.authorization import check_request
 from lograft.api.context import ANONYMOUS, ClientSoftware, Context, ParkedResponse
 from lograft.api.errors import code_of
 from lograft.api.fetch_patterns import FRAME_BYTES_MIN, FetchPatterns
 from lograft.api.forwarding import FORWARDED, forward_frame, read_answer
 from lograft.api.partition_votes import KEYS as PARTITION_VOTES
 from lograft.api.produce_patterns import ProducePatterns
+from lograft.api.types import Needs
 from lograft.api.unserved import KEYS as UNSERVED
 from lograft.model.errors import ErrorCode, LograftError
 from lograft.model.exchange import Answer, CloseConnection, Reply, Waiting
 from lograft.model.printable import printable
 from lograft.model.seams import Address, Channel
+from lograft.security.authorization import Authorizer
 from lograft.wire.apis import (
     API_VERSIONS,
     API_VERSIONS_KEY,
@@ -79,6 +83,7 @@ class Route:
         "error_response",
         "handle",
         "is_forwarded",
+        "needs",
         "request_kind",
         "requests",
         "response_kind",
@@ -95,6 +100,8 @@ class Route:
         self.requests = 0
         handlers = import_module(f"{api.__name__}.{module or spec.module}")
         self.handle: Handle = handlers.handle
+        #: Modules that serve several APIs declare what all of these need.
+        self.needs: Needs = handlers.NEEDS if module else handlers.API.needs
         self.request_kind = request_class(spec.key)
         self.response_kind = response_class(spec.key)
         names = {field.name for field in self.response_kind.FIELDS}
@@ -120,9 +127,11 @@ class Router:
     __slots__ = (
         "_routes",
         "_specs",
+        "authorizer",
         "broker",
         "fetch_patterns",
         "frame_bytes_max",
+        "has_short_roads",
         "link",
         "listener",
         "produce_patterns",
@@ -139,6 +148,7 @@ class Router:
         role: str = "broker",
         frame_bytes_max: int = FRAME_BYTES_MAX,
         throttle: Throttle = no_throttle,
+        authorizer: Authorizer | None = None,
         served: tuple[ApiSpec, ...] | None = None,
         link: "ControllerLink | None" = None,
         ranges: ApiRanges | None = None,
@@ -146,12 +156,16 @@ class Router:
         """`role` is what the listener is for, "broker" or "controller"; it serves all that
         `served_apis` finds for that, unless told otherwise. `link`: the way to the active
         controller, for requests on a broker's listener that only it can decide. `ranges` narrows
-        the versions that are served, as in an older build."""
+        the versions that are served, as in an older build. `authorizer` decides what clients may
+        do; without one they may do everything."""
         self.broker = broker
         self.listener = listener
         self.role = role
         self.frame_bytes_max = frame_bytes_max
         self.throttle = throttle
+        self.authorizer = authorizer
+        #: Patterns know neither quotas nor permissions.
+        self.has_short_roads = throttle is no_throttle and authorizer is None
         if served is None:
             served = served_apis(role, unstable=broker.config.unstable_api_versions_enable)
         if ranges:
@@ -201,6 +215,7 @@ class Router:
         client_id: str | None = None,
         peer: Address = NOBODY,
         principal: str = ANONYMOUS,
+        authorizer: Authorizer | None = None,
         when_closed: Callable[[Callable[[], None]], None] | None = None,
     ) -> Context:
         return Context(
@@ -214,6 +229,7 @@ class Router:
             principal=principal,
             served=self.served,
             software=ClientSoftware(),
+            authorizer=authorizer,
             router=self,
             when_closed=when_closed,
         )
@@ -222,6 +238,8 @@ class Router:
         """The handler's answer to a request that came in no frame of its own."""
         route.requests += 1
         try:
+            if context.authorizer is not None:
+                check_request(context, route.needs, request)
             outcome = route.handle(context, request)
             assert not isinstance(outcome, ParkedResponse), "replicas fetch over connections"
             if outcome is None or type(outcome) is route.response_kind:
@@ -231,7 +249,8 @@ class Router:
             return _refusal(route, request, error)
 
     async def call(self, message: Message, version: int) -> Message:
-        """A request of this very process, as if it had come over a connection."""
+        """A request of this very process, as if it had come over a connection. It needs no
+        permission; a request inside its Envelope does."""
         route = self.route(message.KEY)
         response = await self.answer(route, self.context(message.KEY, version), message)
         assert response is not None, message
@@ -286,7 +305,7 @@ class Session:
 
     def handle_frame(self, frame: memoryview) -> Reply:
         router = self._router
-        if len(frame) >= FRAME_BYTES_MIN and not frame[0] and router.throttle is no_throttle:
+        if len(frame) >= FRAME_BYTES_MIN and not frame[0] and router.has_short_roads:
             # Most requests are a Produce or a Fetch that need no more than this.
             if frame[1] == PRODUCE_KEY:
                 reply: Reply = router.produce_patterns.serve(frame)
@@ -308,15 +327,18 @@ class Session:
             return self._refuse_version(route, header)
         route.requests += 1
         request, _ = read(route.request_kind, version, frame, header.body_position)
-        if type(request) is ProduceRequest:
-            router.produce_patterns.learn(frame, version, header.client_id, request)
-        elif type(request) is FetchRequest:
-            router.fetch_patterns.learn(frame, version, header.client_id, request)
+        if router.has_short_roads:
+            if type(request) is ProduceRequest:
+                router.produce_patterns.learn(frame, version, header.client_id, request)
+            elif type(request) is FetchRequest:
+                router.fetch_patterns.learn(frame, version, header.client_id, request)
         context = self._context(header)
         if route.is_forwarded:
-            # The frame is ours only during this call.
+            # The frame is ours only during this call. The controller checks the permissions.
             return Waiting(self._forward(route, header, context, request, bytes(frame)))
         try:
+            if context.authorizer is not None:
+                check_request(context, route.needs, request)
             outcome = route.handle(context, request)
         except Exception as error:
             return self._answer(route, header, context, request, _refusal(route, request, error))
@@ -335,6 +357,7 @@ class Session:
             principal=self._principal,
             served=router.served,
             software=self._software,
+            authorizer=router.authorizer,
             router=router,
             when_closed=self._when_closed,
         )

@@ -3,13 +3,14 @@
 from typing import Final
 
 from lograft.api.context import Api, Context
+from lograft.api.types import NOTHING
 from lograft.model.errors import ErrorCode
 from lograft.wire.messages.sasl_authenticate import (
     SaslAuthenticateRequest,
     SaslAuthenticateResponse,
 )
 
-API: Final = Api(key=36, versions=range(3))
+API: Final = Api(key=36, versions=range(3), needs=NOTHING)
 
 
 def handle(context: Context, request: SaslAuthenticateRequest) -> SaslAuthenticateResponse:

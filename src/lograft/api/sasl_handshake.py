@@ -7,10 +7,11 @@ that at once, as from Kafka, and does not repeat its attempts until they time ou
 from typing import Final
 
 from lograft.api.context import Api, Context
+from lograft.api.types import NOTHING
 from lograft.model.errors import ErrorCode
 from lograft.wire.messages.sasl_handshake import SaslHandshakeRequest, SaslHandshakeResponse
 
-API: Final = Api(key=17, versions=range(2))
+API: Final = Api(key=17, versions=range(2), needs=NOTHING)
 
 
 def handle(context: Context, request: SaslHandshakeRequest) -> SaslHandshakeResponse:

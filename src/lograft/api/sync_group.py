@@ -8,11 +8,13 @@ from typing import Final
 
 from lograft.api.context import Api, Context
 from lograft.api.join_group import check_group
+from lograft.api.types import group_of, whole_request
 from lograft.metadata.errors import Refused
 from lograft.model.errors import ErrorCode
+from lograft.security.authorization import GROUP_READ
 from lograft.wire.messages.sync_group import SyncGroupRequest, SyncGroupResponse
 
-API: Final = Api(key=14, versions=range(6))
+API: Final = Api(key=14, versions=range(6), needs=whole_request(GROUP_READ, names=group_of))
 
 PROTOCOL_SINCE: Final = 5
 
@@ -23,7 +25,7 @@ async def handle(context: Context, request: SyncGroupRequest) -> SyncGroupRespon
         request.protocol_name,
     ):
         raise Refused(ErrorCode.inconsistent_group_protocol, "a member names its protocol")
-    check_group(context, request.group_id)
+    check_group(request.group_id)
     response: SyncGroupResponse = await context.broker.groups.ask(
         request.group_id,
         lambda shard, ticket, now_ms: shard.classic.sync(request, ticket, now_ms),

@@ -2,11 +2,15 @@
 
 from collections.abc import Iterable
 from copy import copy
+from itertools import chain
 from typing import Any, Generic, NamedTuple, Protocol, TypeVar
 from uuid import UUID
 
+from lograft.api.authorization import DENIED_CODE, find_denied
+from lograft.api.context import Context
 from lograft.metadata.image import MetadataImage
 from lograft.model.errors import ErrorCode
+from lograft.security.authorization import Permission
 
 
 class NamedTopic(Protocol):
@@ -57,6 +61,24 @@ def named_topics(image: MetadataImage, topics: Iterable[U]) -> NamedTopics[U]:
             topic.name = state.name
             known.append(topic)
     return NamedTopics(known, refused)
+
+
+def permitted_topics(
+    context: Context, permission: Permission, topics: NamedTopics[T]
+) -> NamedTopics[T]:
+    """Says also which topics the principal has no access to, whether or not they exist."""
+    every = chain(topics.known, (topic for topic, _ in topics.refused))
+    denied = find_denied(context, permission, (topic.name for topic in every if topic.name))
+    if not denied:
+        return topics
+    code = DENIED_CODE[permission.resource_type]
+    return NamedTopics(
+        [topic for topic in topics.known if topic.name not in denied],
+        [
+            *((topic, code) for topic in topics.known if topic.name in denied),
+            *((topic, code if topic.name in denied else why) for topic, why in topics.refused),
+        ],
+    )
 
 
 def existing_partitions(image: MetadataImage, topics: NamedTopics[P]) -> NamedTopics[P]:

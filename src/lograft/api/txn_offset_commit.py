@@ -10,12 +10,14 @@ from typing import Final
 from lograft.api.claimed_topics import claimed_topics
 from lograft.api.context import Api, Context
 from lograft.api.errors import code_of
-from lograft.api.topic_names import add_answers, existing_partitions, known_topics
+from lograft.api.topic_names import add_answers, existing_partitions, known_topics, permitted_topics
+from lograft.api.types import each_item, group_of, transactional_id_of, whole_request
 from lograft.coordination.group_shard import GroupShard
 from lograft.coordination.offset_commands import commit_transactional_offsets
 from lograft.coordination.types import Outcome, Ticket
 from lograft.metadata.errors import Refused
 from lograft.model.errors import ErrorCode, LograftError
+from lograft.security.authorization import GROUP_READ, TOPIC_READ, TRANSACTIONAL_ID_WRITE
 from lograft.storage.producers import UNVERIFIED, ProducerStates, Verification
 from lograft.wire.messages.txn_offset_commit import (
     TxnOffsetCommitRequest,
@@ -25,7 +27,13 @@ from lograft.wire.messages.txn_offset_commit import (
     TxnOffsetCommitResponseTopic,
 )
 
-API: Final = Api(key=28, versions=range(6))
+API: Final = Api(
+    key=28,
+    versions=range(6),
+    needs=whole_request(TRANSACTIONAL_ID_WRITE, names=transactional_id_of)
+    + whole_request(GROUP_READ, names=group_of)
+    + each_item(TOPIC_READ),
+)
 
 ABORTABLE_SINCE: Final = 4
 ADDS_SINCE: Final = 5
@@ -35,7 +43,8 @@ FIRST_SEQUENCE: Final = 0
 
 async def handle(context: Context, request: TxnOffsetCommitRequest) -> TxnOffsetCommitResponse:
     image = context.broker.image
-    named = existing_partitions(image, known_topics(image, request.topics))
+    permitted = permitted_topics(context, TOPIC_READ, known_topics(image, request.topics))
+    named = existing_partitions(image, permitted)
     known, refused = await claimed_topics(context, request.group_id, named)
     reply = TxnOffsetCommitResponse()
     if known:

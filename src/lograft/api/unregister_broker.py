@@ -5,14 +5,16 @@ from typing import Final
 from lograft.api.context import Api, Context
 from lograft.api.decisions import decide
 from lograft.api.errors import code_of
+from lograft.api.types import whole_request
 from lograft.metadata.brokers import unregister_broker
 from lograft.model.errors import LograftError
+from lograft.security.authorization import CLUSTER_ALTER
 from lograft.wire.messages.unregister_broker import (
     UnregisterBrokerRequest,
     UnregisterBrokerResponse,
 )
 
-API: Final = Api(key=64, versions=range(1))
+API: Final = Api(key=64, versions=range(1), needs=whole_request(CLUSTER_ALTER))
 
 
 async def handle(context: Context, request: UnregisterBrokerRequest) -> UnregisterBrokerResponse:

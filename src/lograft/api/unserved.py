@@ -8,12 +8,15 @@ from collections.abc import Callable
 from typing import Any, Final
 
 from lograft.api.context import Context
+from lograft.api.types import NOTHING
 from lograft.model.errors import ErrorCode
 from lograft.wire.apis import response_class
 from lograft.wire.message import Message
 
 #: Share groups (76-79, 83-87, 90-92) and streams groups (88, 89).
 KEYS: Final = frozenset({76, 77, 78, 79, *range(83, 93)})
+#: Every request is rejected alike.
+NEEDS: Final = NOTHING
 REASON: Final = "This release of Lograft does not support this API."
 
 

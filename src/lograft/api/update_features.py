@@ -13,15 +13,17 @@ from lograft.api.context import Api, Context
 from lograft.api.decisions import decide
 from lograft.api.errors import code_of
 from lograft.api.quorum import refusal
+from lograft.api.types import whole_request
 from lograft.broker.errors import NotController, WaitTimedOut
 from lograft.consensus.messages import Error, UpgradeVersionRequest
 from lograft.metadata.features import Controller, raises_kraft_version, update_features
 from lograft.metadata.image import MetadataImage
 from lograft.metadata.types import Outcome
 from lograft.model.errors import LograftError
+from lograft.security.authorization import CLUSTER_ALTER
 from lograft.wire.messages.update_features import UpdateFeaturesRequest, UpdateFeaturesResponse
 
-API: Final = Api(key=57, versions=range(3))
+API: Final = Api(key=57, versions=range(3), needs=whole_request(CLUSTER_ALTER))
 
 
 async def handle(context: Context, request: UpdateFeaturesRequest) -> UpdateFeaturesResponse:

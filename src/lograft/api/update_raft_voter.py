@@ -6,17 +6,19 @@ from typing import Final
 
 from lograft.api.context import Api, Context
 from lograft.api.quorum import is_of_other_cluster, refusal, voter_endpoints
+from lograft.api.types import whole_request
 from lograft.consensus.messages import UpdateVoterRequest
 from lograft.consensus.types import ReplicaKey, Voter
 from lograft.model.errors import ErrorCode
 from lograft.model.types import NodeId
+from lograft.security.authorization import CLUSTER_ACTION
 from lograft.wire.messages.update_raft_voter import (
     CurrentLeader,
     UpdateRaftVoterRequest,
     UpdateRaftVoterResponse,
 )
 
-API: Final = Api(key=82, versions=range(1))
+API: Final = Api(key=82, versions=range(1), needs=whole_request(CLUSTER_ACTION))
 
 
 async def handle(context: Context, request: UpdateRaftVoterRequest) -> UpdateRaftVoterResponse:

@@ -11,9 +11,9 @@ the marker brings the producer's next epoch (KIP-1228).
 from collections.abc import Coroutine
 from typing import Any, Final, NamedTuple
 
-from lograft.api.context import Api, Context, Resource, authorize
+from lograft.api.context import Api, Context
 from lograft.api.errors import code_of
-from lograft.api.operations import CLUSTER_ACTION
+from lograft.api.types import whole_request
 from lograft.broker.broker import Broker
 from lograft.broker.partitions.partition import Partition
 from lograft.coordination.errors import (
@@ -23,6 +23,7 @@ from lograft.coordination.errors import (
 )
 from lograft.model.errors import ErrorCode, LograftError
 from lograft.model.types import Epoch, Offset, TopicPartition
+from lograft.security.authorization import CLUSTER_ACTION, CLUSTER_ALTER
 from lograft.storage.types import TransactionEnd
 from lograft.wire.messages.write_txn_markers import (
     WritableTxnMarker,
@@ -33,9 +34,8 @@ from lograft.wire.messages.write_txn_markers import (
     WriteTxnMarkersResponse,
 )
 
-API: Final = Api(key=27, versions=range(1, 3))
+API: Final = Api(key=27, versions=range(1, 3), needs=whole_request(CLUSTER_ALTER, CLUSTER_ACTION))
 
-CLUSTER_NAME: Final = "kafka-cluster"
 #: What a group coordinator says that cannot take a marker now.
 UNREADY: Final = (NotCoordinator, CoordinatorLoading, CoordinatorNotAvailable)
 
@@ -52,8 +52,6 @@ class Pending(NamedTuple):
 def handle(
     context: Context, request: WriteTxnMarkersRequest
 ) -> WriteTxnMarkersResponse | Coroutine[Any, Any, WriteTxnMarkersResponse]:
-    if not authorize(context, CLUSTER_ACTION, Resource.cluster, CLUSTER_NAME):
-        return error_response(request, ErrorCode.cluster_authorization_failed, "")
     pending: list[Pending] = []
     response = WriteTxnMarkersResponse(
         markers=[_write(context.broker, marker, pending) for marker in request.markers]

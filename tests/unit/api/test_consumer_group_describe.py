@@ -1,7 +1,8 @@
 import pytest
 
-from lograft.api.operations import GROUP_OPERATIONS
+from lograft.api.authorization import ALL_OPERATIONS
 from lograft.model.errors import ErrorCode
+from lograft.security.authorization import ResourceType
 from lograft.wire.messages.consumer_group_describe import (
     ConsumerGroupDescribeRequest,
     ConsumerGroupDescribeResponse,
@@ -22,7 +23,7 @@ def test_a_group_and_its_members(version: int) -> None:
         group, missing, unnamed = response.groups
         assert (group.group_state, group.group_epoch, group.assignment_epoch) == ("Stable", 2, 2)
         assert group.assignor_name == "range"
-        assert group.authorized_operations == GROUP_OPERATIONS
+        assert group.authorized_operations == ALL_OPERATIONS[ResourceType.group]
         (member,) = group.members
         assert (member.member_id, member.rack_id, member.member_epoch) == ("m", "east", 2)
         assert member.subscribed_topic_names == ["t"]

@@ -2,8 +2,6 @@ import asyncio
 
 import pytest
 
-from lograft.api import consumer_group_describe, consumer_group_heartbeat, join_group
-from lograft.api.context import Context, Resource
 from lograft.metadata.types import GROUP_VERSION
 from lograft.model.errors import ErrorCode
 from lograft.wire.messages.api_versions import ApiVersionsRequest, ApiVersionsResponse
@@ -17,6 +15,7 @@ from lograft.wire.messages.consumer_group_heartbeat import (
 )
 from lograft.wire.records.feature_level_record import FeatureLevelRecord
 from tests.unit.api.offsets_bench import commit, play
+from tests.unit.api.stand_in_authorizer import StandInAuthorizer
 from tests.unit.broker.bench import Bench, run
 from tests.unit.coordination.test_pattern_matching import HOSTILE
 
@@ -96,14 +95,9 @@ def test_a_broker_that_is_not_the_coordinator() -> None:
     run(scenario)
 
 
-def test_a_member_needs_access_to_its_group_and_topics(monkeypatch: pytest.MonkeyPatch) -> None:
-    hidden: set[str] = set()
-
-    def authorize(context: Context, operation: int, resource: Resource, name: str) -> bool:
-        return name not in hidden
-
-    for module in (consumer_group_heartbeat, consumer_group_describe, join_group):
-        monkeypatch.setattr(module, "authorize", authorize)
+def test_a_member_needs_access_to_its_group_and_topics() -> None:
+    authorizer = StandInAuthorizer()
+    hidden = authorizer.hidden
 
     async def described(bench: Bench) -> int:
         request = ConsumerGroupDescribeRequest(group_ids=["g"])
@@ -113,6 +107,7 @@ def test_a_member_needs_access_to_its_group_and_topics(monkeypatch: pytest.Monke
         return group.error_code
 
     async def scenario(bench: Bench) -> None:
+        bench.authorize_with(authorizer)
         hidden.add("g")
         assert (await beat(bench)).error_code == ErrorCode.group_authorization_failed
         assert await described(bench) == ErrorCode.group_authorization_failed

@@ -10,8 +10,9 @@ from typing import Any, cast
 
 import pytest
 
-from lograft.api.context import ANONYMOUS, Context, Resource, authorize
+from lograft.api.context import ANONYMOUS, Api, Context
 from lograft.api.router import Router, Session, served_apis
+from lograft.api.types import NOTHING
 from lograft.broker.broker import Broker
 from lograft.broker.errors import NotController
 from lograft.model.errors import ErrorCode
@@ -53,6 +54,7 @@ def calls(monkeypatch: pytest.MonkeyPatch) -> Calls:
     for name in ("heartbeat", "offset_delete", "write_txn_markers"):
         module = ModuleType(f"lograft.api.{name}")
         module.handle = made.handle  # type: ignore[attr-defined]
+        module.API = Api(key=0, versions=range(0), needs=NOTHING)  # type: ignore[attr-defined]
         monkeypatch.setitem(sys.modules, module.__name__, module)
     return made
 
@@ -106,7 +108,7 @@ def test_a_plain_handler_answers_at_once(session: Session, calls: Calls, version
     assert context.role == "broker"
     assert context.principal == ANONYMOUS
     assert context.peer == Address("10.0.0.1", 4711)
-    assert authorize(context, 8, Resource.group, "g")
+    assert context.authorizer is None
 
 
 def run_waiting(reply: object) -> Answer | None:

@@ -29,6 +29,7 @@ from lograft.model.exchange import Answer, Parked, Reply, Waiting
 from lograft.model.seams import Address, Channel, FileSlice
 from lograft.model.settings.broker import BrokerConfig, broker_config
 from lograft.model.types import BrokerEpoch, Epoch, NodeId, Offset, TopicIdPartition
+from lograft.security.authorization import Authorizer
 from lograft.simulation.loop import SimulatedLoop
 from lograft.simulation.machine import Life, Machine
 from lograft.simulation.network import Network
@@ -204,9 +205,16 @@ class Bench:
             producer_ids=StandInProducerIds(),
             halt=self.halted.append,
         )
-        link.call_here = Router(self.broker, listener="CONTROLLER", role="controller").call
+        self.authorize_with(None)
         self.previous_epoch = -1
+
+    def authorize_with(self, authorizer: Authorizer | None) -> None:
+        """For all connections from now on, and for what this node forwards to itself."""
+        self._authorizer = authorizer
         self._routers: dict[str, Session] = {}
+        self.broker.link.call_here = Router(
+            self.broker, listener="CONTROLLER", role="controller", authorizer=authorizer
+        ).call
 
     async def start(self) -> None:
         controller = self.controller
@@ -302,7 +310,13 @@ class Bench:
         session = self._routers.get(role)
         if session is None:
             listener = LISTENER if role == "broker" else "CONTROLLER"
-            router = Router(self.broker, listener=listener, role=role, link=self.broker.link)
+            router = Router(
+                self.broker,
+                listener=listener,
+                role=role,
+                link=self.broker.link,
+                authorizer=self._authorizer,
+            )
             session = self._routers[role] = router(cast(Channel, Peer()))
         return session
 

@@ -1,0 +1,160 @@
+"""Asks the authorizer: the router for whole requests, handlers for the items of lists.
+
+Without an authorizer everything is allowed, and nothing is computed.
+"""
+
+from collections.abc import Iterable
+from typing import TYPE_CHECKING, Any, Final
+
+from lograft.metadata.errors import Refused
+from lograft.model.errors import ErrorCode
+from lograft.security.authorization import (
+    CLUSTER_DESCRIBE,
+    CLUSTER_NAME,
+    Authorizer,
+    Need,
+    Operation,
+    Permission,
+    ResourceType,
+)
+
+if TYPE_CHECKING:
+    from lograft.api.context import Context
+    from lograft.api.types import Needs, RequestNeed
+
+NO_NAMES: Final[frozenset[str]] = frozenset()
+#: What a client is told that lacks a permission on such a resource.
+DENIED_CODE: Final = {
+    ResourceType.topic: ErrorCode.topic_authorization_failed,
+    ResourceType.group: ErrorCode.group_authorization_failed,
+    ResourceType.cluster: ErrorCode.cluster_authorization_failed,
+    ResourceType.transactional_id: ErrorCode.transactional_id_authorization_failed,
+    ResourceType.delegation_token: ErrorCode.delegation_token_authorization_failed,
+    ResourceType.user: ErrorCode.delegation_token_authorization_failed,
+}
+#: The operations that Kafka knows on a resource, for the bit fields of Metadata and its like.
+OPERATIONS: Final = {
+    ResourceType.topic: (
+        Operation.read,
+        Operation.write,
+        Operation.create,
+        Operation.delete,
+        Operation.alter,
+        Operation.describe,
+        Operation.describe_configs,
+        Operation.alter_configs,
+    ),
+    ResourceType.group: (
+        Operation.read,
+        Operation.delete,
+        Operation.describe,
+        Operation.describe_configs,
+        Operation.alter_configs,
+    ),
+    ResourceType.cluster: (
+        Operation.create,
+        Operation.alter,
+        Operation.describe,
+        Operation.cluster_action,
+        Operation.describe_configs,
+        Operation.alter_configs,
+        Operation.idempotent_write,
+    ),
+}
+
+
+def cluster_operations(context: "Context") -> int:
+    """As a bit field: none for a principal that may not describe the cluster."""
+    if not is_allowed(context, CLUSTER_DESCRIBE):
+        return 0
+    return authorized_operations(context, ResourceType.cluster)
+
+
+def bit_field(operations: Iterable[Operation]) -> int:
+    return sum(1 << operation for operation in operations)
+
+
+ALL_OPERATIONS: Final = {kind: bit_field(known) for kind, known in OPERATIONS.items()}
+
+
+def check_request(context: "Context", needs: "Needs", request: Any) -> None:
+    """Raises Refused if the principal lacks what the request needs as a whole."""
+    authorizer = context.authorizer
+    if authorizer is None:
+        return
+    for need in needs.request:
+        if need.when(request):
+            _check(context, authorizer, need, list(dict.fromkeys(need.names(request))))
+
+
+def _check(
+    context: "Context", authorizer: Authorizer, need: "RequestNeed", names: list[str]
+) -> None:
+    if not names:
+        return
+    for permission in need.any_of:
+        if not _ask(context, authorizer, permission, names):
+            return
+    raise denied(need.any_of[-1], names[0])
+
+
+def find_denied(
+    context: "Context",
+    permission: Permission,
+    names: Iterable[str],
+    *,
+    unless: Permission | None = None,
+) -> frozenset[str]:
+    """The names on which the principal lacks the permission. `unless`: a permission on the cluster
+    that stands for the permission on every name."""
+    authorizer = context.authorizer
+    if authorizer is None:
+        return NO_NAMES
+    found = list(dict.fromkeys(names))
+    if not found or (unless is not None and is_allowed(context, unless)):
+        return NO_NAMES
+    return _ask(context, authorizer, permission, found)
+
+
+def is_allowed(context: "Context", permission: Permission, name: str = CLUSTER_NAME) -> bool:
+    authorizer = context.authorizer
+    return authorizer is None or not _ask(context, authorizer, permission, [name])
+
+
+def is_allowed_on_any(context: "Context", permission: Permission) -> bool:
+    """Whether there is a resource of this type on which the principal has the permission."""
+    authorizer = context.authorizer
+    return authorizer is None or authorizer.authorize_any(
+        context.principal, context.peer.host, permission
+    )
+
+
+def denied(permission: Permission, name: str) -> Refused:
+    operation, resource_type = permission
+    return Refused(
+        DENIED_CODE[resource_type],
+        f"The principal lacks the permission {operation.name.upper()} on"
+        f" {resource_type.name.upper()} '{name}'.",
+    )
+
+
+def authorized_operations(
+    context: "Context", resource_type: ResourceType, name: str = CLUSTER_NAME
+) -> int:
+    """The operations that the principal may do, as a bit field: bit n stands for operation n."""
+    authorizer = context.authorizer
+    if authorizer is None:
+        return ALL_OPERATIONS[resource_type]
+    operations = OPERATIONS[resource_type]
+    needs = [Need(operation, resource_type, name) for operation in operations]
+    answers = authorizer.authorize(context.principal, context.peer.host, needs)
+    return bit_field(each for each, is_ok in zip(operations, answers, strict=True) if is_ok)
+
+
+def _ask(
+    context: "Context", authorizer: Authorizer, permission: Permission, names: list[str]
+) -> frozenset[str]:
+    """The names that are denied."""
+    needs = [Need(*permission, name) for name in names]
+    answers = authorizer.authorize(context.principal, context.peer.host, needs)
+    return frozenset(name for name, is_ok in zip(names, answers, strict=True) if not is_ok)

@@ -1,0 +1,37 @@
+"""An authorizer in memory, for tests: allows what is not denied, and remembers the questions."""
+
+from collections.abc import Sequence
+
+from lograft.security.authorization import Need, Permission
+
+
+class StandInAuthorizer:
+    def __init__(self) -> None:
+        #: What nobody may do.
+        self.denied: set[Permission] = set()
+        #: Resources on which nobody may do anything.
+        self.hidden: set[str] = set()
+        #: What these may do. Others are allowed all that is not denied.
+        self.granted: dict[str, set[Permission]] = {}
+        #: Principal, host and need of every question.
+        self.asked: list[tuple[str, str, Need]] = []
+
+    def authorize(self, principal: str, host: str, needs: Sequence[Need]) -> list[bool]:
+        self.asked += ((principal, host, need) for need in needs)
+        return [
+            self._is_allowed(principal, Permission(need.operation, need.resource_type))
+            and need.name not in self.hidden
+            for need in needs
+        ]
+
+    def authorize_any(self, principal: str, host: str, permission: Permission) -> bool:
+        self.asked.append((principal, host, Need(*permission, "*")))
+        return self._is_allowed(principal, permission)
+
+    def _is_allowed(self, principal: str, permission: Permission) -> bool:
+        granted = self.granted.get(principal)
+        return permission not in self.denied and (granted is None or permission in granted)
+
+    @property
+    def permissions_asked(self) -> set[Permission]:
+        return {Permission(need.operation, need.resource_type) for _, _, need in self.asked}
