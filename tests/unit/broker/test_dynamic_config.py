@@ -183,7 +183,9 @@ def test_invalid_stored_values_and_listeners_that_stay_are_reported() -> None:
             )
             for name, value in values.items()
         ]
-        broker.on_committed(Offset(broker.image.offset), Epoch(broker.image.epoch), records)
+        broker.metadata.on_committed(
+            Offset(broker.image.offset), Epoch(broker.image.epoch), records
+        )
         reported = (await admin.describe_skipped_configs([1]))[1]
         assert len(reported) == 2
         assert all(any(each.startswith(name) for each in reported) for name in values)
@@ -193,7 +195,7 @@ def test_invalid_stored_values_and_listeners_that_stay_are_reported() -> None:
             for each in broker.config.listeners
         )
         await admin.alter_configs({broker_resource(1): [ConfigChange("listeners", moved)]})
-        await cluster.wait_for(lambda: any(find() for find in broker.apply_failures))
+        await cluster.wait_for(lambda: any(find() for find in broker.metadata.apply_failures))
         reported = (await admin.describe_skipped_configs([1]))[1]
         assert len(reported) == 3
         assert "stays at" in reported[-1]

@@ -123,6 +123,7 @@ class Commits:
             if other is not None:
                 raise other_type_error(coordinator.key, other.group_type)
         self._is_type_checked = True
+
     async def await_access(self, partition: TopicPartition, budget_ms: int) -> None:
         """As `check_access`, tries for so long. An offset that an open transaction will commit
         shows that the group has access; its value does not matter here."""
