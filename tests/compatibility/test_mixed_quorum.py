@@ -9,7 +9,14 @@ from pathlib import Path
 import pytest
 
 from lograft.broker.errors import PeerLost, PeerUnreachable
+from lograft.model.types import ZERO_UUID
 from lograft.wire.messages.describe_quorum import DescribeQuorumResponsePartitionData
+from lograft.wire.messages.update_features import (
+    FeatureUpdateKey,
+    UpdateFeaturesRequest,
+    UpdateFeaturesResponse,
+)
+from tests.compatibility.raw_requests import ask, connect
 from tests.compatibility.servers import Kind, Server, kinds_under_test
 from tests.unit.cli.test_cluster_processes import quorum
 
@@ -87,3 +94,57 @@ def test_lograft_and_kafka_lead_and_follow_each_other(controllers: list[Server])
         seen = wait_leader(controllers, all_follow)
     assert KAFKA_ID in led, led
     assert {1, 2} & set(led), led
+
+
+def raise_kraft_version(leader: Server) -> UpdateFeaturesResponse:
+    request = UpdateFeaturesRequest(
+        timeout_ms=10_000,
+        feature_updates=[
+            FeatureUpdateKey(feature="kraft.version", max_version_level=1, upgrade_type=1)
+        ],
+    )
+    with connect(leader, port=leader.controller_port) as connection:
+        answer = ask(connection, request, 2)
+    assert isinstance(answer, UpdateFeaturesResponse)
+    return answer
+
+
+def has_directories(seen: DescribeQuorumResponsePartitionData) -> bool:
+    return all_follow(seen) and all(
+        voter.replica_directory_id != ZERO_UUID for voter in seen.current_voters
+    )
+
+
+@pytest.mark.skipif("kafka" not in kinds_under_test(), reason="LOGRAFT_TEST_SERVERS=both")
+@pytest.mark.parametrize("kind", ["kafka", "lograft"])
+def test_both_raise_kraft_version_with_voters_of_both(
+    controllers: list[Server], kind: Kind
+) -> None:
+    seen = wait_leader(controllers, all_follow)
+    for _ in range(8):
+        leader = controllers[seen.leader_id - 1]
+        if leader.kind == kind:
+            break
+        leader.kill()
+        wait_leader([each for each in controllers if each is not leader], is_anybody)
+        leader.launch()
+        seen = wait_leader(controllers, all_follow)
+    assert leader.kind == kind
+    assert not has_directories(seen)
+    # A voter describes itself to a new leader within a fetch timeout.
+    deadline = time.monotonic() + PATIENCE_S
+    while (answer := raise_kraft_version(leader)).error_code:
+        assert time.monotonic() < deadline, answer
+        time.sleep(0.2)
+    seen = wait_leader(controllers, has_directories)
+    # Every log has it: whoever leads next, and with controller.quorum.voters still in the file.
+    for controller in controllers:
+        controller.kill()
+    for controller in controllers:
+        controller.launch()
+    again = wait_leader(controllers, has_directories)
+    directories = [
+        {voter.replica_id: voter.replica_directory_id for voter in each.current_voters}
+        for each in (seen, again)
+    ]
+    assert directories[0] == directories[1]

@@ -62,6 +62,15 @@ def combined_updates() -> Iterator[Update]:
     yield dict.fromkeys(STORED, 1), UPGRADE
 
 
+def quorum_updates() -> Iterator[Update]:
+    """Static voters become dynamic ones with the first. Together with a feature that is rejected
+    the two differ: Kafka raises kraft.version nevertheless, Lograft changes nothing."""
+    yield {"kraft.version": 1}, UPGRADE
+    yield {"kraft.version": 1, "group.version": 1}, UPGRADE
+    yield {"kraft.version": 0}, SAFE
+    yield {"kraft.version": 0}, UNSAFE
+
+
 def answer_of(server: Server, update: Update, version: int, *, validate_only: bool) -> Any:
     levels, kind = update
     request = UpdateFeaturesRequest(
@@ -99,8 +108,10 @@ def comparable(levels: dict[str, int]) -> dict[str, int]:
     return {name: level for name, level in levels.items() if name not in (*STORED, OURS)}
 
 
-def formatted(server: Server, release: str) -> Server:
+def formatted(server: Server, release: str, *, is_static: bool = False) -> Server:
     server.format_arguments = ("--release-version", release)
+    if is_static:
+        server.voters = f"{server.node_id}@{server.controller}"
     return server
 
 
@@ -122,7 +133,7 @@ def all_answers(server: Server) -> list[tuple[str, Any]]:
             ask_for(update, version, validate_only=True)
     answers.append(("levels after validating only", comparable(finalized(server))))
     for version in (0, 1, 2):  # version 0 cannot only validate
-        for update in combined_updates():
+        for update in (*combined_updates(), *quorum_updates()):
             ask_for(update, version, validate_only=False)
     return answers
 
@@ -138,12 +149,18 @@ def await_levels(server: Server, wanted: dict[str, int]) -> dict[str, int]:
         time.sleep(0.02)
 
 
-@pytest.mark.parametrize("release", ["4.3", "4.2", "3.9"])
-def test_every_update(new_server: Callable[..., Server], release: str) -> None:
+@pytest.mark.parametrize(
+    ("release", "is_static"), [("4.3", False), ("4.2", False), ("3.9", False), ("3.9", True)]
+)
+def test_every_update(new_server: Callable[..., Server], release: str, is_static: bool) -> None:
     heard = {}
     for kind in KINDS:
-        with formatted(new_server(kind), release).started() as server:
+        server = formatted(new_server(kind), release, is_static=is_static)
+        with server.started():
             heard[kind] = all_answers(server)
+        # controller.quorum.voters is still in the file.
+        with server.started():
+            heard[kind].append(("levels after a restart", comparable(finalized(server))))
     different = [
         f"{what}: Kafka {kafkas}, Lograft {ours}"
         for (what, kafkas), (_, ours) in zip(heard["kafka"], heard["lograft"], strict=True)
@@ -168,18 +185,22 @@ def test_every_update(new_server: Callable[..., Server], release: str) -> None:
     ],
     ids=["release", "several"],
 )
+@pytest.mark.parametrize("is_static", [False, True])
 def test_kafka_features_says_the_same(
-    new_server: Callable[..., Server], java_tools: JavaTools, orders: list[tuple[str, ...]]
+    new_server: Callable[..., Server],
+    java_tools: JavaTools,
+    orders: list[tuple[str, ...]],
+    is_static: bool,
 ) -> None:
     said = {}
     for kind in KINDS:
-        with formatted(new_server(kind), "3.9").started() as server:
+        with formatted(new_server(kind), "3.9", is_static=is_static).started() as server:
             at = ("--bootstrap-server", server.bootstrap)
             runs = [java_tools.run("FeatureCommand", *at, *order) for order in orders]
             said[kind] = [(run.code, without_reasons(run.text)) for run in runs]
             if kind == "lograft":
                 levels = finalized(server)
-                assert levels[METADATA] == 30
+                assert (levels[METADATA], levels["kraft.version"]) == (30, 1)
                 assert not levels.keys() & set(STORED)
                 log = server.log_path.read_text()
                 assert (
