@@ -12,6 +12,7 @@ from lograft.cli.interrupts import EXIT_CODE_BASE, Interrupted
 
 
 def main() -> None:
+    _open_standard_streams()
     # While Python imports, Ctrl-C would show a trace of whatever it is reading: until there is
     # someone to catch it, the signal just ends the process, as it ends any other.
     interrupt = signal.getsignal(signal.SIGINT)
@@ -40,6 +41,21 @@ def main() -> None:
             raise
         print(f"lograft: {_sentence(error)}", file=sys.stderr)
         sys.exit(_exit_code(error))
+
+
+def _open_standard_streams() -> None:
+    """Opens standard streams that the parent process has closed (`>&-`) on /dev/null. Otherwise the
+    next file or socket would get their descriptors, and Python has no stream to write to."""
+    for descriptor, name in enumerate(("stdin", "stdout", "stderr")):
+        if getattr(sys, name) is not None:
+            continue
+        try:
+            os.fstat(descriptor)
+        except OSError:
+            # The lowest free descriptor is this one, as those below it are open.
+            os.set_inheritable(os.open(os.devnull, os.O_RDWR), True)
+        stream = open(os.devnull, "w" if descriptor else "r", encoding="utf-8")  # noqa: SIM115
+        setattr(sys, name, stream)
 
 
 def _chosen(arguments: list[str]) -> Callable[[], None]:

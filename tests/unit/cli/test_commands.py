@@ -258,3 +258,16 @@ def test_a_command_in_a_larger_program_leaves_its_logging_alone(lograft: Run) ->
     assert lograft("topics", "list", "--bootstrap-server", "127.0.0.1:1").code == 3
     assert lograft("produce", "t", "v", "--bootstrap-server", "127.0.0.1:1").code == 3
     assert clients.level == before
+
+
+@pytest.mark.parametrize("closed", ["<&-", ">&-", "2>&-", "<&- >&- 2>&-"])
+@pytest.mark.parametrize(
+    ("arguments", "code"), [("--version", 0), ("topics list -b 127.0.0.1:1", 3)]
+)
+def test_standard_streams_may_be_closed(closed: str, arguments: str, code: int) -> None:
+    command = f'exec "{sys.executable}" -m lograft.cli.main {arguments} {closed}'
+    done = subprocess.run(
+        ["sh", "-c", command], capture_output=True, text=True, check=False, timeout=60
+    )
+    assert done.returncode == code, done.stderr
+    assert "bug" not in done.stderr
