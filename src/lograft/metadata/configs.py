@@ -13,6 +13,7 @@ from lograft.metadata.errors import Refused
 from lograft.metadata.image import MetadataImage
 from lograft.metadata.mode_switch import check_modes
 from lograft.metadata.names import check_topic_name
+from lograft.metadata.on_demand import check_on_demand_max
 from lograft.metadata.replica_count import resize
 from lograft.metadata.resource_configs import (
     CLIENT_METRICS_CONFIGS,
@@ -320,6 +321,7 @@ def _changes(
             validate_topic_configs(wanted, config)
         except InvalidConfig as error:
             raise Refused(ErrorCode.invalid_config, str(error)) from None
+        check_on_demand_max(key.name, wanted, current)
         check_modes(image, wanted)
     elif key.type == ResourceType.broker:
         try:

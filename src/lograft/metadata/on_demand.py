@@ -1,6 +1,6 @@
 """What a broker asks the controller for because a client used what nobody had created."""
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 
 from lograft.metadata.errors import Refused
 from lograft.metadata.image import MetadataImage
@@ -30,7 +30,7 @@ def creation_request(
                 name=name,
                 num_partitions=config.num_partitions,
                 replication_factor=config.default_replication_factor,
-                configs=settings,
+                configs=[] if name in INTERNAL_TOPICS else settings,
             )
             for name in names
         ],
@@ -43,6 +43,19 @@ def on_demand_max(image: MetadataImage, topic_name: str) -> int | None:
     Internal topics never do, since their number of partitions says who coordinates what."""
     text = image.config_of(ResourceType.topic, topic_name).get(ON_DEMAND_MAX)
     return None if text is None or topic_name in INTERNAL_TOPICS else int(text)
+
+
+def check_on_demand_max(
+    topic_name: str, wanted: Mapping[str, str], current: Mapping[str, str]
+) -> None:
+    """An internal topic would not grow. A value that is set already stays valid, so that the other
+    settings of the topic can be changed."""
+    limit = wanted.get(ON_DEMAND_MAX)
+    if topic_name in INTERNAL_TOPICS and limit is not None and limit != current.get(ON_DEMAND_MAX):
+        raise Refused(
+            ErrorCode.invalid_config,
+            f"{topic_name} keeps its number of partitions, so {ON_DEMAND_MAX} cannot be set.",
+        )
 
 
 def growth_request(

@@ -8,6 +8,7 @@ from lograft.metadata.errors import Refused
 from lograft.metadata.image import MetadataImage
 from lograft.metadata.mode_switch import MODE, check_modes
 from lograft.metadata.names import check_topic_name, similar_form
+from lograft.metadata.on_demand import check_on_demand_max
 from lograft.metadata.partitions import (
     PARTITIONS_PER_REQUEST_MAX,
     check_assignment,
@@ -168,6 +169,7 @@ def _create(
 ) -> list[Message]:
     check_new_name(image, topic.name)
     values = checked_configs(topic.configs, config)
+    check_on_demand_max(topic.name, values, {})
     mode = (
         config.internal_topics_replication_mode
         if topic.name in INTERNAL_TOPICS

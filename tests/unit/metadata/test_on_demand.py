@@ -3,13 +3,21 @@ from uuid import UUID
 
 import pytest
 
+from lograft.metadata.configs import incremental_alter_configs
 from lograft.metadata.errors import Refused
 from lograft.metadata.image import MetadataImage
 from lograft.metadata.on_demand import creation_request, growth_request
-from lograft.metadata.partitions import create_partitions
+from lograft.metadata.partitions import PARTITIONS_PER_REQUEST_MAX, create_partitions
 from lograft.metadata.topics import create_topics
+from lograft.metadata.types import ON_DEMAND_MAX
 from lograft.model.errors import ErrorCode
 from lograft.model.settings.broker import BrokerConfig
+from lograft.wire.messages.create_topics import CreatableTopicConfig
+from lograft.wire.messages.incremental_alter_configs import (
+    AlterableConfig,
+    AlterConfigsResource,
+    IncrementalAlterConfigsRequest,
+)
 from lograft.wire.records.config_record import ConfigRecord
 from lograft.wire.records.partition_record import PartitionRecord
 from lograft.wire.records.topic_record import TopicRecord
@@ -83,6 +91,55 @@ def test_the_setting_can_be_changed_on_an_existing_topic(cluster: Cluster, apply
     with pytest.raises(Refused) as refusal:
         growth_request(image, "__consumer_offsets", 1, timeout_ms=100)
     assert refusal.value.code == ErrorCode.unknown_topic_or_partition
+
+
+def test_internal_topics_do_not_take_the_setting(
+    cluster: Cluster, apply: Apply, configured: Configured, new_id: NewId
+) -> None:
+    config = configured(auto_create_partitions_enable="true")
+    image = cluster(1)
+    internal = creation_request(["__consumer_offsets"], config=config, timeout_ms=100)
+    assert internal.topics[0].configs == []
+    internal.topics[0].configs = [CreatableTopicConfig(name=ON_DEMAND_MAX, value="9")]
+    refused = create_topics(image, internal, config=config, new_id=new_id).reply.topics[0]
+    assert refused.error_code == ErrorCode.invalid_config
+    assert "keeps its number of partitions" in (refused.error_message or "")
+    internal.topics[0].configs = []
+    apply(image, create_topics(image, internal, config=config, new_id=new_id).records)
+
+    def alter(name: str, value: str) -> int:
+        resource = AlterConfigsResource(
+            resource_type=2,
+            resource_name="__consumer_offsets",
+            configs=[AlterableConfig(name=name, config_operation=0, value=value)],
+        )
+        request = IncrementalAlterConfigsRequest(resources=[resource])
+        outcome = incremental_alter_configs(image, request, config=config)
+        return outcome.reply.responses[0].error_code
+
+    assert alter(ON_DEMAND_MAX, "9") == ErrorCode.invalid_config
+    # A value from before this rule does not stand in the way of other changes.
+    apply(
+        image,
+        [
+            ConfigRecord(
+                resource_type=2, resource_name="__consumer_offsets", name=ON_DEMAND_MAX, value="9"
+            )
+        ],
+    )
+    assert alter("retention.ms", "1000") == ErrorCode.none
+
+
+@pytest.mark.parametrize(("value", "is_valid"), [("10000", True), ("10001", False), ("0", False)])
+def test_the_setting_is_at_most_what_one_request_creates(
+    value: str, is_valid: bool, cluster: Cluster, configured: Configured, new_id: NewId
+) -> None:
+    config = configured()
+    request = creation_request(["t"], config=config, timeout_ms=100)
+    request.topics[0].configs = [CreatableTopicConfig(name=ON_DEMAND_MAX, value=value)]
+    created = create_topics(cluster(1), request, config=config, new_id=new_id).reply.topics[0]
+    assert created.error_code == (ErrorCode.none if is_valid else ErrorCode.invalid_config)
+    assert int(value) <= PARTITIONS_PER_REQUEST_MAX or not is_valid
 
 
 def test_other_topics_do_not_grow_on_demand(cluster: Cluster, apply: Apply) -> None:

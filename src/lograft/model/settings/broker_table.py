@@ -419,7 +419,7 @@ KAFKA_CONFIGS: Final = (
 
 LOGRAFT_CONFIGS: Final = (
     ConfigKey("auto.create.partitions.enable", BOOLEAN, "false", None, MEDIUM, CLUSTER_WIDE),
-    ConfigKey("auto.create.partitions.max", INT, "10", Between(1), MEDIUM, CLUSTER_WIDE),
+    ConfigKey("auto.create.partitions.max", INT, "10", Between(1, 10_000), MEDIUM, CLUSTER_WIDE),
     ConfigKey("auto.rebalance.check.interval.ms", LONG, "10000", Between(100), MEDIUM, READ_ONLY),
     ConfigKey("auto.rebalance.enable", BOOLEAN, "false", None, MEDIUM, READ_ONLY),
     ConfigKey("default.replication.mode", STRING, "isr", OneOf(("isr", "raft")), MEDIUM, READ_ONLY),

@@ -46,7 +46,7 @@ HOUR_MS: Final = 3_600_000
 # fmt: off
 TOPIC_CONFIGS: Final = table_of((
     # Lograft's own: up to how many partitions the topic grows on demand.
-    ConfigKey("auto.create.partitions.max", INT, None, Between(1)),
+    ConfigKey("auto.create.partitions.max", INT, None, Between(1, 10_000)),
     ConfigKey("cleanup.policy", LIST, "delete", ListOf(("compact", "delete"))),
     ConfigKey("compression.gzip.level", INT, "-1", BetweenOr(1, 9, -1)),
     ConfigKey("compression.lz4.level", INT, "9", Between(1, 17)),
