@@ -2,6 +2,7 @@
 
 import asyncio
 import gc
+import sys
 from typing import Any
 
 import pytest
@@ -11,7 +12,7 @@ from lograft.client.consumer import Consumer
 from lograft.client.consuming.ranges import RangeReader
 from lograft.client.producer import Producer
 from lograft.model.errors import InvalidConfig
-from lograft.testing import VirtualCluster
+from lograft.testing import Cluster, VirtualCluster
 
 NOWHERE = {"bootstrap.servers": "127.0.0.1:1"}
 
@@ -31,6 +32,33 @@ def test_a_producer_names_its_pending_records() -> None:
             clients.clear()  # at once: nothing that the client runs holds on to it
 
     VirtualCluster(nodes=1, seed=3).play(main)
+
+
+def test_a_producer_that_is_dropped_after_its_loop_asks_for_nothing_more(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    unraisable: list[object] = []
+    monkeypatch.setattr(sys, "unraisablehook", unraisable.append)
+    clients: list[Producer] = []
+    with Cluster(nodes=1) as cluster:
+        cluster.create_topic("t")
+
+        async def main() -> None:
+            producer = Producer(bootstrap_servers=cluster.bootstrap_servers)
+            clients.append(producer)
+            await producer.start()
+            await producer.prepare("t")
+            cluster.kill(1)
+            # It asks for a producer id, which it cannot get.
+            producer.send_nowait("t", b"v")
+            await asyncio.sleep(0.1)
+
+        asyncio.run(main())
+        with pytest.warns(ResourceWarning, match="unclosed producer with 1 pending record:"):
+            clients.clear()
+        gc.collect()
+    assert unraisable == []
+    assert "Task was destroyed" not in caplog.text
 
 
 @pytest.mark.parametrize(

@@ -191,10 +191,10 @@ class Fetcher:
                 self._forget_preference(node)
                 if not error.is_retriable:
                     self._fail_all(error)
-            finally:
-                self._connecting.discard(node)
-                self.wake()
-                self._tell_news()
+            # Not after a cancellation: the client or its loop is being closed.
+            self._connecting.discard(node)
+            self.wake()
+            self._tell_news()
 
         self._core.runtime.spawn(connect(), name=f"connect to broker {node}")
 

@@ -91,6 +91,13 @@ class IdempotentIdentity:
         return None
 
     async def _ask(self) -> None:
+        await self._ask_once()
+        # Not after a cancellation: the client or its loop is being closed, and another request
+        # would outlive it.
+        self._is_asking = False
+        self._sender.wake()
+
+    async def _ask_once(self) -> None:
         try:
             answer = await self._core.network.ask(
                 InitProducerIdRequest(transactional_id=None, transaction_timeout_ms=_NO_TIMEOUT_MS),
@@ -106,9 +113,6 @@ class IdempotentIdentity:
                 return
             self._attempts += 1
             await asyncio.sleep(self._pause_ms() / 1000)
-        finally:
-            self._is_asking = False
-            self._sender.wake()
 
     def _pause_ms(self) -> int:
         settings = self._core.settings

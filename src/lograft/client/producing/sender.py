@@ -263,9 +263,9 @@ class Sender:
                 self._core.metadata.is_old()
                 if not error.is_retriable:
                     self.end(error)
-            finally:
-                self._connecting.discard(leader)
-                self.wake()
+            # Not after a cancellation: the client or its loop is being closed.
+            self._connecting.discard(leader)
+            self.wake()
 
         self._core.runtime.spawn(connect(), name=f"connect to broker {leader}")
 

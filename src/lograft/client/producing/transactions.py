@@ -295,7 +295,8 @@ class Transactions:
             pass  # the transaction knows
         finally:
             self._has_told.set()
-            self._sender.wake()
+        # Not after a cancellation: the client or its loop is being closed.
+        self._sender.wake()
 
     async def _add_wanted(self) -> None:
         wanted = sorted(self._wanted)
