@@ -72,7 +72,7 @@ class ProducerKeywords(ClientKeywords, total=False):
     metadata_max_idle_ms: int
     partitioner_adaptive_partitioning_enable: bool
     partitioner_availability_timeout_ms: int
-    partitioner_class: Partitioner | PartitionFunction | None
+    partitioner_class: Partitioner | type[Partitioner] | PartitionFunction | None
     partitioner_ignore_keys: bool
     retries: int
     transaction_timeout_ms: int

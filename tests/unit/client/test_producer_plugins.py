@@ -20,6 +20,7 @@ from lograft.client.errors import (
 from lograft.client.producer import Producer
 from lograft.client.producing.interceptors import Outgoing
 from lograft.client.types import Acknowledged, TopicPartition
+from lograft.model.errors import InvalidConfig
 from lograft.testing import VirtualCluster
 
 Scenario = Callable[[VirtualCluster, Producer], Awaitable[None]]
@@ -226,3 +227,25 @@ def test_whoever_listens_learns_the_cluster_id_with_every_update() -> None:
             assert set(one.clusters) == {cluster_id}
 
     play(scenario, settings)
+
+
+class AlwaysTwo:
+    def partition(
+        self, topic: str, key: Any, key_bytes: Any, value: Any, value_bytes: Any, cluster: Any
+    ) -> int:
+        return 2
+
+
+class NeedsNumber(AlwaysTwo):
+    def __init__(self, number: int) -> None:
+        self.number = number
+
+
+def test_a_partitioner_may_be_given_as_a_class() -> None:
+    async def scenario(_cluster: VirtualCluster, producer: Producer) -> None:
+        assert (await producer.send("t", b"v")).partition == 2
+
+    play(scenario, {"partitioner.class": AlwaysTwo})
+    Producer(bootstrap_servers="localhost:1", partitioner_class=AlwaysTwo)
+    with pytest.raises(InvalidConfig, match=r"class NeedsNumber, which .* give an instance"):
+        Producer(bootstrap_servers="localhost:1", partitioner_class=NeedsNumber)

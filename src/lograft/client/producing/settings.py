@@ -22,6 +22,19 @@ def _acks_as_text(value: Any) -> Any:
     return str(value) if type(value) is int else value
 
 
+def _made_partitioner(value: Any) -> Any:
+    """A class is instantiated without arguments, as Kafka does with the name of one."""
+    if not isinstance(value, type):
+        return value
+    try:
+        return value()
+    except TypeError as error:
+        raise InvalidConfig(
+            f"partitioner.class is the class {value.__name__}, which cannot be made without"
+            f" arguments ({error}): give an instance"
+        ) from None
+
+
 @dataclass(frozen=True, kw_only=True)
 class ProducerSettings(ClientSettings):
     acks: str = setting("all", one_of(*_ACKS), reads=_acks_as_text)
@@ -44,7 +57,9 @@ class ProducerSettings(ClientSettings):
     metadata_max_idle_ms: int = setting(300_000, at_least(5_000))
     partitioner_adaptive_partitioning_enable: bool = setting(True)
     partitioner_availability_timeout_ms: int = setting(0, at_least(0))
-    partitioner_class: Partitioner | PartitionFunction | None = setting(None)
+    partitioner_class: Partitioner | PartitionFunction | None = setting(
+        None, reads=_made_partitioner
+    )
     partitioner_ignore_keys: bool = setting(False)
     receive_buffer_bytes: int = setting(32_768, at_least(-1))
     retries: int = setting(2_147_483_647, between(0, 2_147_483_647))
