@@ -150,8 +150,12 @@ class Producer(Opened):
             delivery = await producer.enqueue("topic", b"value")
             print((await delivery).offset)
         """
-        self._open_core()
         record = Outgoing(topic, value, key, partition, timestamp_ms, headers)
+        try:
+            self._open_core()
+        except Exception as error:
+            self._report_refused(record, error)
+            raise
         return await self._intake.enqueue(record)
 
     def send_nowait(
@@ -171,7 +175,12 @@ class Producer(Opened):
             await producer.flush()
             print(delivery.result().offset)
         """
-        self._open_core()
+        try:
+            self._open_core()
+        except Exception as error:
+            record = Outgoing(topic, value, key, partition, timestamp_ms, headers)
+            self._report_refused(record, error)
+            raise
         if (
             key is None
             and partition is None
@@ -408,6 +417,12 @@ class Producer(Opened):
         accumulator = getattr(self, "_accumulator", None)
         count = 0 if accumulator is None else accumulator.count_records()
         return f"producer with {count} pending record{'' if count == 1 else 's'}"
+
+    def _report_refused(self, record: Outgoing, error: Exception) -> None:
+        """Interceptors of a closed producer see the record and the failure, as in Kafka."""
+        if self._core is not None:
+            self._intake.intercepted(record)
+            self._intake.report_failure(error)
 
     def _open_core(self) -> ClientCore[ProducerSettings]:
         core = self._core

@@ -229,6 +229,22 @@ def test_whoever_listens_learns_the_cluster_id_with_every_update() -> None:
     play(scenario, settings)
 
 
+def test_interceptors_of_a_closed_producer_see_record_and_failure() -> None:
+    seeing = Seeing()
+
+    async def scenario(_cluster: VirtualCluster, producer: Producer) -> None:
+        await producer.prepare("t")
+        await producer.close()
+        with pytest.raises(Closed):
+            await producer.send("t", b"v")
+        with pytest.raises(Closed):
+            producer.send_nowait("t", b"v")
+
+    play(scenario, {"interceptor.classes": [seeing]})
+    assert seeing.sent == 2
+    assert seeing.told == [Closed, Closed]
+
+
 class AlwaysTwo:
     def partition(
         self, topic: str, key: Any, key_bytes: Any, value: Any, value_bytes: Any, cluster: Any
