@@ -3,8 +3,7 @@ The same on Lograft and on an Apache Kafka that has a receiver for metrics."""
 
 import re
 import subprocess
-import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 from functools import partial
 from pathlib import Path
@@ -35,12 +34,12 @@ from tests.compatibility import librdkafka
 from tests.compatibility.java_tools import JavaTools
 from tests.compatibility.raw_requests import ask, connect_to
 from tests.compatibility.servers import Kind, Server, java_command, kinds_under_test
+from tests.support.waiting import wait_until
 from tools.kafka_jars import KAFKA_VERSION, REPOSITORY, ensure_program, kafka_jars
 
 pytestmark = [pytest.mark.clients]
 CLIENT_METRICS = 16
 TELEMETRY_KEYS = {71, 72}
-PATIENCE_SECONDS = 60
 RECEIVER = REPOSITORY / "tools" / "kafka" / "TelemetryReceiver.java"
 
 
@@ -188,13 +187,6 @@ def raw_client(target: Target, client_id: str) -> Iterator[Client]:
         yield client
 
 
-def eventually(is_met: Callable[[], bool]) -> bool:
-    deadline = time.monotonic() + PATIENCE_SECONDS
-    while not (met := is_met()) and time.monotonic() < deadline:
-        time.sleep(0.05)
-    return met
-
-
 def has_pushed(target: Target, client_id: str, size: int) -> bool:
     return target.pushed().get(client_id, 0) >= size
 
@@ -215,18 +207,18 @@ def test_clients_get_the_subscriptions_that_match_them(target: Target) -> None:
         subscribed(target, "c", metrics="*", match="client_software_name=test,client_id=all"),
         subscribed(target, "d", metrics="d.", match="client_source_address=127\\.0\\.0\\.1"),
     ):
-        assert eventually(lambda: "d." in matches(target, "other")[0])
+        wait_until(lambda: "d." in matches(target, "other")[0])
         assert matches(target, "other") == (["d."], 300_000)
         assert matches(target, "mine") == (["a.", "b.", "d."], 1000)
         assert matches(target, "mine-2") == (["a.", "b.", "c.", "d."], 1000)
         assert matches(target, "all") == (["*"], 300_000)
         assert matches(target, "all", software=False) == (["d."], 300_000)
-    assert eventually(lambda: matches(target, "mine") == ([], 300_000))
+    wait_until(lambda: matches(target, "mine") == ([], 300_000))
 
 
 def test_requests_of_one_client(target: Target) -> None:
     with subscribed(target, "all", metrics="*", interval_ms="100000"):
-        assert eventually(lambda: matches(target, "any")[0] == ["*"])
+        wait_until(lambda: matches(target, "any")[0] == ["*"])
         with raw_client(target, "first") as client:
             assert client.advertised() == TELEMETRY_KEYS
             granted = (0, ["*"], 100_000)
@@ -256,7 +248,7 @@ def test_requests_of_one_client(target: Target) -> None:
                 assert client.ask() == granted
                 packed = compress(codec, b"metrics" * 100)
                 assert client.push(metrics=packed, compression_type=codec) == 0
-                assert eventually(partial(has_pushed, target, client.client_id, 700))
+                wait_until(partial(has_pushed, target, client.client_id, 700))
         with raw_client(target, "bomb") as client:
             assert client.ask() == granted
             bomb = compress(Codec.zstd, bytes(2_000_000))
@@ -268,10 +260,10 @@ def test_requests_of_one_client(target: Target) -> None:
 
 def test_librdkafka_pushes_its_metrics(target: Target) -> None:
     with subscribed(target, "all", metrics="*", interval_ms="200"):
-        assert eventually(lambda: matches(target, "any")[0] == ["*"])
+        wait_until(lambda: matches(target, "any")[0] == ["*"])
         producer = Producer({"bootstrap.servers": target.bootstrap, "client.id": "librdkafka-test"})
 
-        assert eventually(partial(has_pushed, target, "librdkafka-test", 1000))
+        wait_until(partial(has_pushed, target, "librdkafka-test", 1000))
         producer.flush()
 
 
@@ -280,13 +272,13 @@ def test_java_pushes_its_metrics(target: Target, java_tools: JavaTools) -> None:
     """A consumer that ends pushes its last metrics, whatever the interval."""
     librdkafka.create_topic(target.bootstrap, "telemetry")
     with subscribed(target, "all", metrics="*", interval_ms="200"):
-        assert eventually(lambda: matches(target, "any")[0] == ["*"])
+        wait_until(lambda: matches(target, "any")[0] == ["*"])
         java_tools.run(
             "ConsoleConsumer",
             *("--bootstrap-server", target.bootstrap, "--topic", "telemetry"),
             *("--timeout-ms", "2000", "--command-property", "client.id=java-test"),
         )
-        assert eventually(partial(has_pushed, target, "java-test", 1000))
+        wait_until(partial(has_pushed, target, "java-test", 1000))
 
 
 @pytest.mark.interop
@@ -301,7 +293,7 @@ def test_the_client_metrics_tool(target: Target, java_tools: JavaTools) -> None:
     settings = ("--metrics", "org.apache.kafka.producer.", "--interval", "5000")
     run("--alter", "--name", "tool", *settings, "--match", "client_id=of the tool")
     expected = (["org.apache.kafka.producer."], 5000)
-    assert eventually(lambda: matches(target, "of the tool") == expected)
+    wait_until(lambda: matches(target, "of the tool") == expected)
     assert run("--list")[0] == "tool"
     assert run("--describe", "--name", "tool")[:4] == [
         "Client metrics configs for tool are:",
@@ -310,8 +302,8 @@ def test_the_client_metrics_tool(target: Target, java_tools: JavaTools) -> None:
         "  metrics=org.apache.kafka.producer.",
     ]
     run("--delete", "--name", "tool")
-    assert eventually(lambda: "tool" not in run("--list"))
-    assert eventually(lambda: matches(target, "of the tool") == ([], 300_000))
+    wait_until(lambda: "tool" not in run("--list"))
+    wait_until(lambda: matches(target, "of the tool") == ([], 300_000))
 
 
 def test_lograft_advertises_telemetry_only_while_it_is_wanted() -> None:
@@ -324,8 +316,8 @@ def test_lograft_advertises_telemetry_only_while_it_is_wanted() -> None:
 
         assert not is_advertised()
         with subscribed(target, "all", metrics="*"):
-            assert eventually(is_advertised)
-        assert eventually(lambda: not is_advertised())
+            wait_until(is_advertised)
+        wait_until(lambda: not is_advertised())
     with (
         Cluster(properties={"lograft.client.telemetry": "true"}) as cluster,
         raw_client(LograftTarget(cluster), "any") as client,

@@ -11,6 +11,7 @@ from lograft.cli.output import count
 from tests.compatibility import conftest
 from tests.compatibility.clusters import Cluster
 from tests.compatibility.command_line import done, lograft
+from tests.support.waiting import wait_until
 
 NewName = Callable[[], str]
 SECONDS_MAX: Final = 60.0
@@ -152,9 +153,3 @@ def test_a_broker_that_is_offline_cannot_be_chosen(cluster: Cluster, new_topic: 
 def _offline(cluster: Cluster) -> set[str]:
     shown = json.loads(done("cluster", "describe", "-b", cluster.bootstrap, "--json").out)
     return {str(one["id"]) for one in shown["cluster"]["brokers"] if one["is_fenced"]}
-
-
-def wait_until(is_true: Callable[[], bool]) -> None:
-    deadline = time.monotonic() + SECONDS_MAX
-    while not is_true():
-        assert time.monotonic() < deadline, "the condition did not become true in time"

@@ -7,7 +7,7 @@ for all, validated only and for real. A change that was accepted is described an
 
 import socket
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from contextlib import ExitStack
 from typing import Any, Final, NamedTuple
 
@@ -30,6 +30,7 @@ from tests.compatibility.servers import (
     free_port,
     kinds_under_test,
 )
+from tests.support.waiting import wait_until
 
 BROKER: Final = 4
 SET, DELETE = 0, 1
@@ -255,13 +256,6 @@ def described(server: Server, broker: str, names: list[str]) -> list[Any]:
         for entry in result.configs
     ]
     return sorted(shown)
-
-
-def wait_until(is_so: Callable[[], bool], what: str) -> None:
-    deadline = time.monotonic() + EFFECT_SECONDS_MAX
-    while not is_so():
-        assert time.monotonic() < deadline, f"not within {EFFECT_SECONDS_MAX} s: {what}"
-        time.sleep(0.02)
 
 
 def wait_until_in_force(server: Server, values: Mapping[str, str], *, source: int) -> None:

@@ -1,7 +1,6 @@
 """Kafka 4.3.1's own tools on groups: VerifiableConsumer, ConsumerGroupCommand, console, perf."""
 
 import re
-import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from typing import Any
@@ -12,11 +11,11 @@ from tests.compatibility.java_tools import Background, JavaTools
 from tests.compatibility.librdkafka import create_topic, produce
 from tests.compatibility.members import CONSUMER, PROTOCOLS, all_of, joined, poll_until
 from tests.compatibility.servers import NODE_ID, Server, in_full_run
+from tests.support.waiting import wait_until
 
 pytestmark = pytest.mark.interop
 NewName = Callable[[], str]
 Settings = Mapping[str, Any]
-PATIENCE_SECONDS = 60.0
 PARTITIONS = 4
 COOPERATIVE = "org.apache.kafka.clients.consumer.CooperativeStickyAssignor"
 VERIFIABLE = {
@@ -77,13 +76,6 @@ def verifiable(
     finally:
         said = process.stop()
     assert said[-1]["name"] == "shutdown_complete"
-
-
-def wait_until(is_reached: Callable[[], bool]) -> None:
-    deadline = time.monotonic() + PATIENCE_SECONDS
-    while not is_reached():
-        assert time.monotonic() < deadline
-        time.sleep(0.05)
 
 
 @pytest.mark.parametrize(

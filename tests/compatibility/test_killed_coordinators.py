@@ -37,6 +37,7 @@ from tests.compatibility.readiness import receive_exactly
 from tests.compatibility.servers import Kind, Server, in_full_run, is_full_run, kinds_under_test
 from tests.compatibility.test_confluent_transactions import COMMITTED
 from tests.compatibility.test_group_tools import verifiable
+from tests.support.waiting import wait_until
 
 pytestmark = [pytest.mark.interop, pytest.mark.timeout(300)]
 NewName = Callable[[], str]
@@ -96,13 +97,6 @@ def coordinator_of(cluster: Cluster, key: str, key_type: int) -> Server:
             if not found.error_code and cluster.node(found.node_id).process is not None:
                 return cluster.node(found.node_id)
     raise AssertionError("no coordinator was found")
-
-
-def wait_until(is_reached: Callable[[], bool]) -> None:
-    deadline = time.monotonic() + PATIENCE_SECONDS
-    while not is_reached():
-        assert time.monotonic() < deadline
-        time.sleep(0.01)
 
 
 def is_whole(cluster: Cluster) -> bool:

@@ -5,7 +5,6 @@ import json
 import os
 import signal
 import subprocess
-import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Final
@@ -15,6 +14,7 @@ import pytest
 from tests.compatibility.command_line import done, lograft
 from tests.compatibility.librdkafka import create_topic, produce, read, values_of
 from tests.compatibility.servers import SMALL_JVM, Server, java_command, lograft_command
+from tests.support.waiting import wait_until
 
 NewName = Callable[[], str]
 SECONDS_MAX: Final = 60.0
@@ -128,12 +128,6 @@ def test_a_producer_sends_lines_at_once_and_flushes_what_it_has_read(
         # The rest of its line never comes.
         ended_by(process, signal.SIGTERM)
     assert values_of(read(server.bootstrap, topic)) == [b"first"]
-
-
-def wait_until(is_true: Callable[[], bool]) -> None:
-    deadline = time.monotonic() + SECONDS_MAX
-    while not is_true():
-        assert time.monotonic() < deadline, "the condition did not become true in time"
 
 
 def test_a_bench_that_is_ended_deletes_its_topic(server: Server) -> None:

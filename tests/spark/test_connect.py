@@ -6,7 +6,6 @@ import signal
 import socket
 import subprocess
 import sys
-import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -17,6 +16,7 @@ import pytest
 
 from tests.compatibility.servers import free_port
 from tests.spark.topics import Topics
+from tests.support.waiting import wait_until
 
 #: Each is a start of Spark more: `make interop` has them.
 pytestmark = pytest.mark.interop
@@ -106,7 +106,11 @@ def connect_server(folder: Path) -> Iterator[str]:
             start_new_session=True,
         )
     try:
-        wait_until(lambda: server.poll() is None and is_open(port), "the server does not listen")
+        wait_until(
+            lambda: server.poll() is None and is_open(port),
+            "the server listens",
+            seconds_max=START_SECONDS_MAX,
+        )
         yield f"sc://127.0.0.1:{port}"
     finally:
         os.killpg(server.pid, signal.SIGTERM)
@@ -119,13 +123,6 @@ def is_open(port: int) -> bool:
     except OSError:
         return False
     return True
-
-
-def wait_until(is_so: Callable[[], bool], problem: str) -> None:
-    deadline = time.monotonic() + START_SECONDS_MAX
-    while not is_so():
-        assert time.monotonic() < deadline, problem
-        time.sleep(0.2)
 
 
 def pipeline_file(folder: Path, topics: Topics, topic: str, server: str, trigger: str) -> str:
@@ -155,7 +152,8 @@ def test_a_pipeline_on_a_connect_server_stops_and_goes_on(
         try:
             wait_until(
                 lambda: running.poll() is not None or any(lake.glob("batch=0/**/*.parquet")),
-                "nothing was written",
+                "a batch is written",
+                seconds_max=START_SECONDS_MAX,
             )
             stopped = run(LOGRAFT, "pipeline", "stop", "lake", "--config", config, folder=tmp_path)
             said, _ = running.communicate(timeout=60)

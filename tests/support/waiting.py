@@ -1,0 +1,21 @@
+"""Waits for what another process or thread brings about, in tests with real sockets."""
+
+import time
+from collections.abc import Callable
+from typing import Final
+
+SECONDS_MAX: Final = 90.0
+PAUSE_SECONDS: Final = 0.02
+
+
+def wait_until(
+    is_met: Callable[[], object],
+    what: str = "the condition is met",
+    *,
+    seconds_max: float = SECONDS_MAX,
+) -> None:
+    """`what` names the condition when it is not met within `seconds_max`."""
+    deadline = time.monotonic() + seconds_max
+    while not is_met():
+        assert time.monotonic() < deadline, f"not within {seconds_max:.0f} s: {what}"
+        time.sleep(PAUSE_SECONDS)
