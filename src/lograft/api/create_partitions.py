@@ -23,7 +23,7 @@ async def handle(context: Context, request: CreatePartitionsRequest) -> CreatePa
     kept = find_denied(context, TOPIC_ALTER, (topic.name for topic in request.topics))
     request.topics = [topic for topic in request.topics if topic.name not in kept]
     response = await _create(context, request)
-    for name in kept:
+    for name in sorted(kept):
         error = denied(TOPIC_ALTER, name)
         response.results.append(
             CreatePartitionsTopicResult(

@@ -30,11 +30,10 @@ API: Final = Api(
 async def handle(context: Context, request: CreateTopicsRequest) -> CreateTopicsResponse:
     names = [topic.name for topic in request.topics]
     kept_out = find_denied(context, TOPIC_CREATE, names, unless=CLUSTER_CREATE)
-    asked = request.topics
-    request.topics = [topic for topic in asked if topic.name not in kept_out]
+    request.topics = [topic for topic in request.topics if topic.name not in kept_out]
     response = await _create(context, request)
     _hide_configs(context, response)
-    for name in kept_out:
+    for name in sorted(kept_out):
         error = denied(TOPIC_CREATE, name)
         response.topics.append(
             CreatableTopicResult(name=name, error_code=error.code, error_message=error.message)

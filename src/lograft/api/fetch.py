@@ -121,7 +121,8 @@ def handle(
 
 
 def error_response(request: FetchRequest, code: ErrorCode, message: str) -> FetchResponse:
-    """A replica that may not fetch is told so for each partition, as in Kafka."""
+    """A replica that may not fetch gets TOPIC_AUTHORIZATION_FAILED for each partition, as in Kafka:
+    before version 7 there is no error code for the whole response."""
     response = FetchResponse(error_code=code)
     if code is ErrorCode.cluster_authorization_failed:
         response.responses = [

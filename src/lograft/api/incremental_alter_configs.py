@@ -27,6 +27,7 @@ from lograft.model.errors import ErrorCode
 from lograft.model.settings.keys import AlterOperation
 from lograft.security.authorization import (
     CLUSTER_ACTION,
+    CLUSTER_ALTER,
     CLUSTER_ALTER_CONFIGS,
     GROUP_ALTER_CONFIGS,
     TOPIC_ALTER_CONFIGS,
@@ -44,10 +45,16 @@ def is_from_node(request: IncrementalAlterConfigsRequest) -> bool:
     return request.claims
 
 
+def changes_replicas(request: IncrementalAlterConfigsRequest) -> bool:
+    """Our own: a switch of the replication mode with another number of replicas."""
+    return request.replication_factor > 0
+
+
 API: Final = Api(
     key=44,
     versions=range(2),
     needs=whole_request(CLUSTER_ACTION, when=is_from_node)
+    + whole_request(CLUSTER_ALTER, when=changes_replicas)
     + each_item(TOPIC_ALTER_CONFIGS, CLUSTER_ALTER_CONFIGS, GROUP_ALTER_CONFIGS),
 )
 

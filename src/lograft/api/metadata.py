@@ -169,14 +169,15 @@ def _named_topics(
     ]
     names = (each.name if state is None else state.name for each, state in found)
     hidden = find_denied(context, TOPIC_DESCRIBE, filter(None, names))
-    return [
-        _hidden(each)
-        if (each.name if state is None else state.name) in hidden
-        else _unknown(each.name, each.topic_id, refused)
-        if state is None
-        else _topic(state, alive, image, context.api_version)
-        for each, state in found
-    ]
+    topics = []
+    for each, state in found:
+        if (each.name if state is None else state.name) in hidden:
+            topics.append(_hidden(each))
+        elif state is None:
+            topics.append(_unknown(each.name, each.topic_id, refused))
+        else:
+            topics.append(_topic(state, alive, image, context.api_version))
+    return topics
 
 
 def _hidden(asked: MetadataRequestTopic) -> MetadataResponseTopic:

@@ -76,5 +76,5 @@ class Api:
     key: int
     #: Those of Kafka 4.3 (a test compares); what is advertised comes from the wire's table.
     versions: range
-    #: Those of Kafka (tests/unit/api/test_needs.py has its table).
+    #: Those of Kafka (tests/unit/api/test_types.py has its table).
     needs: Needs

@@ -5,6 +5,7 @@ import pytest
 from lograft.api.forwarding import FORWARDED, INCREMENTAL_ALTER_CONFIGS, read_answer
 from lograft.api.router import Router
 from lograft.model.errors import ErrorCode
+from lograft.security.authorization import CLUSTER_ACTION, CLUSTER_CREATE, TOPIC_CREATE
 from lograft.security.principals import encode_principal
 from lograft.wire.headers import frame_request, read_response_header
 from lograft.wire.message import Message
@@ -22,6 +23,7 @@ from lograft.wire.messages.incremental_alter_configs import (
     IncrementalAlterConfigsResponse,
 )
 from lograft.wire.messages.metadata import MetadataRequest
+from tests.unit.api.stand_in_authorizer import StandInAuthorizer
 from tests.unit.broker.bench import Bench, run
 
 CREATE_TOPICS = 19
@@ -32,11 +34,11 @@ def creation(name: str) -> CreateTopicsRequest:
     return CreateTopicsRequest(topics=[topic], timeout_ms=5_000)
 
 
-def envelope(message: Message, version: int) -> EnvelopeRequest:
+def envelope(message: Message, version: int, principal: str = "User:ANONYMOUS") -> EnvelopeRequest:
     frame = frame_request(message, version, correlation_id=4711, client_id="me")
     return EnvelopeRequest(
         request_data=frame[4:],
-        request_principal=encode_principal("User:ANONYMOUS"),
+        request_principal=encode_principal(principal),
         client_host_address=bytes([10, 0, 0, 7]),
     )
 
@@ -125,5 +127,57 @@ def test_what_the_controller_decides_can_always_be_refused() -> None:
                 assert route.error_response is not None, spec.name
         on_controller = Router(bench.broker, listener="CONTROLLER", role="controller")
         assert not on_controller.route(DescribeQuorumRequest.KEY).is_forwarded
+
+    run(scenario)
+
+
+def test_the_broker_needs_the_envelope_and_the_client_what_is_inside() -> None:
+    async def scenario(bench: Bench) -> None:
+        authorizer = StandInAuthorizer()
+        bench.authorize_with(authorizer)
+        broker, client = "User:ANONYMOUS", "User:alice"
+
+        async def create(name: str) -> tuple[int, int | None]:
+            """The error codes of the envelope and of the topic inside."""
+            reply = await open_envelope(bench, envelope(creation(name), 7, client))
+            if reply.response_data is None:
+                return reply.error_code, None
+            answer = read_answer(reply.response_data, CREATE_TOPICS, 7)
+            assert isinstance(answer, CreateTopicsResponse)
+            return reply.error_code, answer.topics[0].error_code
+
+        authorizer.granted = {broker: set(), client: {CLUSTER_CREATE, CLUSTER_ACTION}}
+        assert await create("t") == (ErrorCode.cluster_authorization_failed, None)
+        authorizer.granted = {broker: {CLUSTER_ACTION, CLUSTER_CREATE}, client: set()}
+        assert await create("t") == (0, ErrorCode.topic_authorization_failed)
+        assert bench.broker.image.topics == {}
+        # The client's own address.
+        assert {host for who, host, _ in authorizer.asked if who == client} == {"10.0.0.7"}
+        authorizer.granted = {broker: {CLUSTER_ACTION}, client: {TOPIC_CREATE}}
+        assert await create("t") == (0, 0)
+
+    run(scenario)
+
+
+def test_a_forwarded_request_is_checked_once_and_by_the_controller() -> None:
+    """This node is broker and controller: its own Envelope needs no permission, the client's
+    request does."""
+
+    async def scenario(bench: Bench) -> None:
+        authorizer = StandInAuthorizer()
+        bench.authorize_with(authorizer)
+        authorizer.denied.add(CLUSTER_ACTION)
+
+        async def create() -> int:
+            response = await bench.ask(creation("t"), 7, CreateTopicsResponse)
+            return response.topics[0].error_code
+
+        authorizer.hidden.add("t")
+        authorizer.denied.add(CLUSTER_CREATE)
+        assert await create() == ErrorCode.topic_authorization_failed
+        asked = [(need.operation, need.resource_type) for _, _, need in authorizer.asked]
+        assert asked == [CLUSTER_CREATE, TOPIC_CREATE]
+        authorizer.hidden.clear()
+        assert await create() == 0
 
     run(scenario)

@@ -1,0 +1,589 @@
+"""Every API with an authorizer that denies: the error codes of Kafka, and no questions beyond those
+that the API declares."""
+
+from importlib import import_module
+from typing import Any, NamedTuple, cast
+
+import pytest
+
+from lograft.api.authorization import ALL_OPERATIONS, DENIED_CODE
+from lograft.api.router import served_apis
+from lograft.model.errors import ErrorCode
+from lograft.model.types import ZERO_UUID
+from lograft.security.authorization import (
+    CLUSTER_ACTION,
+    CLUSTER_ALTER,
+    CLUSTER_ALTER_CONFIGS,
+    CLUSTER_CREATE,
+    CLUSTER_DESCRIBE,
+    CLUSTER_DESCRIBE_CONFIGS,
+    CLUSTER_IDEMPOTENT_WRITE,
+    CLUSTER_NAME,
+    DELEGATION_TOKEN_DESCRIBE,
+    GROUP_ALTER_CONFIGS,
+    GROUP_DELETE,
+    GROUP_DESCRIBE,
+    GROUP_DESCRIBE_CONFIGS,
+    GROUP_READ,
+    TOPIC_ALTER,
+    TOPIC_ALTER_CONFIGS,
+    TOPIC_CREATE,
+    TOPIC_DELETE,
+    TOPIC_DESCRIBE,
+    TOPIC_DESCRIBE_CONFIGS,
+    TOPIC_READ,
+    TOPIC_WRITE,
+    TRANSACTIONAL_ID_DESCRIBE,
+    TRANSACTIONAL_ID_TWO_PHASE_COMMIT,
+    TRANSACTIONAL_ID_WRITE,
+    USER_CREATE_TOKENS,
+    USER_DESCRIBE_TOKENS,
+    Need,
+    Permission,
+    ResourceType,
+)
+from lograft.wire.apis import ApiSpec, request_class, response_class
+from lograft.wire.message import Field, Message
+from lograft.wire.messages.create_topics import (
+    CreatableTopic,
+    CreateTopicsRequest,
+    CreateTopicsResponse,
+)
+from lograft.wire.messages.delete_topics import (
+    DeleteTopicsRequest,
+    DeleteTopicsResponse,
+    DeleteTopicState,
+)
+from lograft.wire.messages.describe_cluster import DescribeClusterRequest, DescribeClusterResponse
+from lograft.wire.messages.describe_transactions import (
+    DescribeTransactionsRequest,
+    DescribeTransactionsResponse,
+)
+from lograft.wire.messages.fetch import FetchRequest, FetchResponse, ReplicaState
+from lograft.wire.messages.init_producer_id import InitProducerIdRequest, InitProducerIdResponse
+from lograft.wire.messages.list_groups import ListGroupsRequest, ListGroupsResponse
+from lograft.wire.messages.list_transactions import (
+    ListTransactionsRequest,
+    ListTransactionsResponse,
+)
+from lograft.wire.messages.metadata import MetadataRequest, MetadataResponse
+from lograft.wire.messages.offset_delete import OffsetDeleteRequest, OffsetDeleteResponse
+from lograft.wire.messages.offset_fetch import OffsetFetchRequest, OffsetFetchResponse
+from lograft.wire.messages.produce import ProduceRequest, ProduceResponse
+from lograft.wire.messages.vote import VoteRequest, VoteResponse
+from tests.unit.api import offsets_bench, transactions_bench
+from tests.unit.api.stand_in_authorizer import StandInAuthorizer
+from tests.unit.broker.bench import Bench, batch_of, run
+
+SPECS = {spec.name: spec for spec in (*served_apis("broker"), *served_apis("controller"))}
+STRINGS = {"transactional_id": "x", "v3_and_below_transactional_id": "x", "group_id": "g"}
+TOPIC, BROKER, LOGGER, GROUP = 2, 4, 8, 32
+TRANSACTIONAL = batch_of(b"v", producer_id=1, producer_epoch=0, base_sequence=0, transactional=True)
+
+
+class Case(NamedTuple):
+    api: str
+    #: All of these are denied: one would have been enough.
+    denied: tuple[Permission, ...]
+    #: Fields of the request and of everything inside it, by name.
+    fields: dict[str, Any] = {}  # noqa: RUF012
+    version: int | None = None
+    #: That of the last permission, unless given.
+    code: ErrorCode | None = None
+
+    def describe(self) -> str:
+        operation, resource_type = self.denied[-1]
+        return f"{self.api}-{operation.name}-{resource_type.name}"
+
+
+def case(api: str, *denied: Permission, **fields: Any) -> Case:
+    return Case(api, denied, fields)
+
+
+CASES = [
+    case("Produce", TOPIC_WRITE, records=batch_of(b"v"), acks=1),
+    Case("Produce", (TOPIC_WRITE,), {"records": batch_of(b"v"), "acks": 1, "name": "t"}, 12),
+    case("Produce", TRANSACTIONAL_ID_WRITE, records=TRANSACTIONAL, acks=1, transactional_id="x"),
+    case("Fetch", TOPIC_READ),
+    Case("Fetch", (TOPIC_READ,), {"replica_id": -1, "topic": "t"}, 12),
+    case("Fetch", CLUSTER_ACTION, replica_state=ReplicaState(replica_id=2)),
+    Case("Fetch", (CLUSTER_ACTION,), {"replica_id": 2}, 4, ErrorCode.topic_authorization_failed),
+    case("ListOffsets", TOPIC_DESCRIBE),
+    case("Metadata", TOPIC_DESCRIBE, topic_id=ZERO_UUID, name="t"),
+    case("Metadata", TOPIC_DESCRIBE, name=None),
+    case("Metadata", TOPIC_DESCRIBE, topic_id=ZERO_UUID, name="new"),
+    case(
+        "Metadata",
+        CLUSTER_CREATE,
+        TOPIC_CREATE,
+        topic_id=ZERO_UUID,
+        name="new",
+        allow_auto_topic_creation=True,
+    ),
+    case("OffsetCommit", GROUP_READ),
+    case("OffsetCommit", TOPIC_READ),
+    Case("OffsetCommit", (TOPIC_READ,), {"name": "unknown"}, 9),
+    case("OffsetFetch", GROUP_DESCRIBE),
+    Case("OffsetFetch", (GROUP_DESCRIBE,), {}, 7),
+    case("FindCoordinator", GROUP_DESCRIBE),
+    Case("FindCoordinator", (GROUP_DESCRIBE,), {}, 3),
+    case("FindCoordinator", TRANSACTIONAL_ID_DESCRIBE, key_type=1),
+    case("FindCoordinator", CLUSTER_ACTION, key_type=2),
+    case("JoinGroup", GROUP_READ),
+    case("Heartbeat", GROUP_READ),
+    case("LeaveGroup", GROUP_READ),
+    case("SyncGroup", GROUP_READ),
+    case("DescribeGroups", GROUP_DESCRIBE),
+    case("ListGroups", CLUSTER_ACTION, used_topics=["t"]),
+    case("CreateTopics", CLUSTER_CREATE, TOPIC_CREATE, name="new", assignments=[], configs=[]),
+    case("DeleteTopics", TOPIC_DELETE, topic_id=ZERO_UUID, name="t"),
+    case("DeleteTopics", TOPIC_DELETE, name=None),
+    Case("DeleteTopics", (TOPIC_DELETE,), {"topic_names": ["t"]}, 5),
+    case("DeleteRecords", TOPIC_DELETE),
+    case("InitProducerId", TRANSACTIONAL_ID_WRITE, transactional_id="x"),
+    case("InitProducerId", TOPIC_WRITE, CLUSTER_IDEMPOTENT_WRITE, transactional_id=None),
+    case("OffsetForLeaderEpoch", CLUSTER_ACTION, TOPIC_DESCRIBE),
+    case("AddPartitionsToTxn", CLUSTER_ACTION),
+    case("AddPartitionsToTxn", TRANSACTIONAL_ID_WRITE),
+    Case("AddPartitionsToTxn", (TRANSACTIONAL_ID_WRITE,), {}, 3),
+    Case("AddPartitionsToTxn", (TOPIC_WRITE,), {}, 3),
+    case("AddOffsetsToTxn", TRANSACTIONAL_ID_WRITE),
+    case("AddOffsetsToTxn", GROUP_READ),
+    case("EndTxn", TRANSACTIONAL_ID_WRITE),
+    case("WriteTxnMarkers", CLUSTER_ALTER, CLUSTER_ACTION),
+    case("TxnOffsetCommit", TRANSACTIONAL_ID_WRITE),
+    case("TxnOffsetCommit", GROUP_READ),
+    case("TxnOffsetCommit", TOPIC_READ),
+    case("DescribeAcls", CLUSTER_DESCRIBE),
+    case("CreateAcls", CLUSTER_ALTER),
+    case("DeleteAcls", CLUSTER_ALTER),
+    case("DescribeConfigs", TOPIC_DESCRIBE_CONFIGS, resource_type=TOPIC),
+    case("DescribeConfigs", CLUSTER_DESCRIBE_CONFIGS, resource_type=BROKER, resource_name="1"),
+    case("DescribeConfigs", GROUP_DESCRIBE_CONFIGS, resource_type=GROUP),
+    case("AlterConfigs", TOPIC_ALTER_CONFIGS, resource_type=TOPIC),
+    case("AlterConfigs", CLUSTER_ALTER_CONFIGS, resource_type=BROKER, resource_name="", configs=[]),
+    case("AlterConfigs", GROUP_ALTER_CONFIGS, resource_type=GROUP),
+    case("IncrementalAlterConfigs", TOPIC_ALTER_CONFIGS, resource_type=TOPIC),
+    case(
+        "IncrementalAlterConfigs",
+        CLUSTER_ALTER_CONFIGS,
+        resource_type=LOGGER,
+        resource_name="1",
+        configs=[],
+    ),
+    case("IncrementalAlterConfigs", GROUP_ALTER_CONFIGS, resource_type=GROUP),
+    case("IncrementalAlterConfigs", CLUSTER_ACTION, resource_type=TOPIC, claims=True),
+    case("IncrementalAlterConfigs", CLUSTER_ALTER, resource_type=TOPIC, replication_factor=1),
+    case("AlterReplicaLogDirs", CLUSTER_ALTER),
+    case("DescribeLogDirs", CLUSTER_DESCRIBE),
+    case("CreatePartitions", TOPIC_ALTER, count=2, assignments=None),
+    case("DeleteGroups", GROUP_DELETE),
+    case("ElectLeaders", CLUSTER_ALTER),
+    case("AlterPartitionReassignments", CLUSTER_ALTER),
+    case("ListPartitionReassignments", CLUSTER_DESCRIBE),
+    case("OffsetDelete", GROUP_DELETE),
+    case("DescribeClientQuotas", CLUSTER_DESCRIBE_CONFIGS),
+    case("AlterClientQuotas", CLUSTER_ALTER_CONFIGS),
+    case("DescribeUserScramCredentials", CLUSTER_DESCRIBE),
+    case("AlterUserScramCredentials", CLUSTER_ALTER),
+    case("Vote", CLUSTER_ACTION),
+    case("BeginQuorumEpoch", CLUSTER_ACTION),
+    case("EndQuorumEpoch", CLUSTER_ACTION),
+    case("DescribeQuorum", CLUSTER_DESCRIBE),
+    case("AlterPartition", CLUSTER_ACTION),
+    case("UpdateFeatures", CLUSTER_ALTER),
+    case("Envelope", CLUSTER_ACTION),
+    case("FetchSnapshot", CLUSTER_ACTION),
+    case("DescribeProducers", TOPIC_READ),
+    case("BrokerRegistration", CLUSTER_ACTION),
+    case("BrokerHeartbeat", CLUSTER_ACTION),
+    case("UnregisterBroker", CLUSTER_ALTER),
+    case("DescribeTransactions", TRANSACTIONAL_ID_DESCRIBE),
+    case("AllocateProducerIds", CLUSTER_ACTION),
+    case("ConsumerGroupHeartbeat", GROUP_READ),
+    case("ConsumerGroupHeartbeat", TOPIC_DESCRIBE),
+    case("ConsumerGroupDescribe", GROUP_DESCRIBE),
+    case("ControllerRegistration", CLUSTER_ACTION),
+    case("AssignReplicasToDirs", CLUSTER_ACTION),
+    case("ListConfigResources", CLUSTER_DESCRIBE_CONFIGS),
+    case("DescribeTopicPartitions", TOPIC_DESCRIBE),
+    case("AddRaftVoter", CLUSTER_ALTER),
+    case("RemoveRaftVoter", CLUSTER_ALTER),
+    case("UpdateRaftVoter", CLUSTER_ACTION),
+]
+
+#: What is not allowed is missing in the response, or there must be something to describe first.
+#: Other tests play these.
+FILTERS = {
+    ("Metadata", CLUSTER_DESCRIBE),
+    ("DescribeCluster", CLUSTER_DESCRIBE),
+    ("ListGroups", CLUSTER_DESCRIBE),
+    ("ListGroups", GROUP_DESCRIBE),
+    ("ListTransactions", TRANSACTIONAL_ID_DESCRIBE),
+    ("DescribeTransactions", TOPIC_DESCRIBE),
+    ("ConsumerGroupDescribe", TOPIC_DESCRIBE),
+    ("OffsetFetch", TOPIC_DESCRIBE),
+    ("OffsetDelete", TOPIC_READ),
+    ("CreateTopics", TOPIC_DESCRIBE_CONFIGS),
+    ("DeleteTopics", TOPIC_DESCRIBE),
+    # Version 6, which is not stable, has it.
+    ("InitProducerId", TRANSACTIONAL_ID_TWO_PHASE_COMMIT),
+    # There are no tokens yet.
+    ("CreateDelegationToken", USER_CREATE_TOKENS),
+    ("DescribeDelegationToken", DELEGATION_TOKEN_DESCRIBE),
+    ("DescribeDelegationToken", USER_DESCRIBE_TOKENS),
+}
+
+
+def role_of(spec: ApiSpec) -> str:
+    return "broker" if "broker" in spec.listeners else "controller"
+
+
+def filled(kind: type[Message], version: int, fields: dict[str, Any]) -> Any:
+    """A message with one element in every array, about topic t."""
+    return kind(
+        **{
+            field.name: fields[field.name]
+            if field.name in fields
+            else value_of(field, version, fields)
+            for field in kind.FIELDS
+            if field.is_in(version) and (field.tag < 10_000 or field.name in fields)
+        }
+    )
+
+
+def value_of(field: Field, version: int, fields: dict[str, Any]) -> Any:
+    if field.kind == "array":
+        element = field.element
+        if isinstance(element, type):
+            return [filled(element, version, fields)]
+        return {"string": ["t"], "int32": [0]}.get(cast(str, element), [])
+    if field.kind == "string":
+        is_free = field.is_nullable_in(version) and field.name != "name"
+        return None if is_free else STRINGS.get(field.name, "t")
+    if field.kind == "uuid":
+        return fields["topic_id"]
+    return field.new_default()
+
+
+def codes_in(message: Message) -> set[int]:
+    found: set[int] = set()
+    for field in message.FIELDS:
+        value = getattr(message, field.name)
+        if field.name.endswith("error_code"):
+            found.add(value)
+        elif isinstance(value, Message):
+            found |= codes_in(value)
+        elif field.kind == "array" and isinstance(field.element, type):
+            for element in value or ():
+                found |= codes_in(element)
+    return found
+
+
+async def ask(bench: Bench, asked: Case) -> Any:
+    spec = SPECS[asked.api]
+    version = spec.max_version if asked.version is None else asked.version
+    fields = {"topic_id": bench.topic_id("t"), "timeout_ms": 5_000} | asked.fields
+    request = filled(request_class(spec.key), version, fields)
+    return await bench.ask(request, version, response_class(spec.key), role=role_of(spec))
+
+
+@pytest.mark.parametrize("asked", CASES, ids=Case.describe)
+def test_denied_and_allowed(asked: Case) -> None:
+    code = asked.code or DENIED_CODE[asked.denied[-1].resource_type]
+
+    async def scenario(bench: Bench) -> None:
+        await bench.create_topic("t")
+        before = bench.broker.image.offset
+        authorizer = StandInAuthorizer()
+        bench.authorize_with(authorizer)
+        authorizer.denied.update(asked.denied)
+        codes = codes_in(await ask(bench, asked))
+        assert code in codes
+        assert ErrorCode.unknown_server_error not in codes
+        assert bench.broker.image.offset == before
+        assert bench.broker.partitions.get("t", 0) is not None
+        assert bench.partition("t").high_watermark == 0
+        authorizer.denied.clear()
+        for allowed in asked.denied[:-1] or ((),):
+            # Another permission is as good.
+            authorizer.denied.update({asked.denied[-1]} if allowed else ())
+            assert code not in codes_in(await ask(bench, asked))
+        declared = import_module(f"lograft.api.{SPECS[asked.api].module}").API.needs.permissions
+        if asked.api != "DescribeTopicPartitions":  # It always tells all authorized operations.
+            assert authorizer.permissions_asked <= declared
+
+    run(scenario)
+
+
+def test_every_declared_permission_has_a_case() -> None:
+    played = {(each.api, permission) for each in CASES for permission in each.denied}
+    declared = {
+        (spec.name, permission)
+        for spec in SPECS.values()
+        for permission in import_module(f"lograft.api.{spec.module}").API.needs.permissions
+    }
+    assert declared - played == FILTERS
+
+
+def test_a_request_that_needs_nothing_asks_nothing() -> None:
+    async def scenario(bench: Bench) -> None:
+        await bench.create_topic("t")
+        authorizer = StandInAuthorizer()
+        bench.authorize_with(authorizer)
+        for spec in SPECS.values():
+            needs = import_module(f"lograft.api.{spec.module}").API.needs
+            if not needs.permissions:
+                fields = {"client_software_name": "a", "client_software_version": "1"}
+                await ask(bench, Case(spec.name, (), fields))
+        assert authorizer.asked == []
+
+    run(scenario)
+
+
+def test_hidden_groups_are_not_listed() -> None:
+    async def scenario(bench: Bench) -> None:
+        await offsets_bench.commit(bench, 9, "t", {0: 1})
+        authorizer = StandInAuthorizer()
+        bench.authorize_with(authorizer)
+
+        async def listed() -> list[str]:
+            response = await bench.ask(ListGroupsRequest(), 5, ListGroupsResponse)
+            assert response.error_code == 0
+            return [group.group_id for group in response.groups]
+
+        authorizer.denied.add(CLUSTER_DESCRIBE)
+        assert await listed() == ["g"]
+        authorizer.denied.add(GROUP_DESCRIBE)
+        assert await listed() == []
+        # Who may describe the cluster may describe all groups.
+        authorizer.denied.remove(CLUSTER_DESCRIBE)
+        assert await listed() == ["g"]
+
+    offsets_bench.play(scenario)
+
+
+@pytest.mark.parametrize("version", [7, 9, 10])
+def test_offsets_of_hidden_topics(version: int) -> None:
+    """Named: an error for each partition. Among all: missing."""
+
+    async def scenario(bench: Bench) -> None:
+        await offsets_bench.commit(bench, 9, "t", {0: 1})
+        authorizer = StandInAuthorizer()
+        bench.authorize_with(authorizer)
+        named = filled(OffsetFetchRequest, version, {"topic_id": bench.topic_id("t")})
+        assert codes_in(await bench.ask(named, version, OffsetFetchResponse)) == {0}
+        assert await offsets_bench.fetch_all(bench, version) != {}
+        authorizer.hidden.add("t")
+        named = filled(OffsetFetchRequest, version, {"topic_id": bench.topic_id("t")})
+        codes = codes_in(await bench.ask(named, version, OffsetFetchResponse))
+        assert codes == {0, ErrorCode.topic_authorization_failed}
+        assert await offsets_bench.fetch_all(bench, version) == {}
+
+    offsets_bench.play(scenario)
+
+
+def test_offsets_of_denied_topics_are_not_deleted() -> None:
+    async def scenario(bench: Bench) -> None:
+        await offsets_bench.commit(bench, 9, "t", {0: 1})
+        authorizer = StandInAuthorizer()
+        bench.authorize_with(authorizer)
+        authorizer.denied.add(TOPIC_READ)
+        request = filled(OffsetDeleteRequest, 0, {})
+        codes = codes_in(await bench.ask(request, 0, OffsetDeleteResponse))
+        assert codes == {0, ErrorCode.topic_authorization_failed}
+        authorizer.denied.clear()
+        assert await offsets_bench.fetch_all(bench, 9) != {}
+
+    offsets_bench.play(scenario)
+
+
+def test_hidden_transactions_are_not_listed() -> None:
+    async def scenario(bench: Bench) -> None:
+        producer = await transactions_bench.begin(bench)
+        assert await transactions_bench.produce(bench, producer, b"v") == 0
+        authorizer = StandInAuthorizer()
+        bench.authorize_with(authorizer)
+
+        async def listed() -> list[str]:
+            response = await bench.ask(ListTransactionsRequest(), 2, ListTransactionsResponse)
+            return [state.transactional_id for state in response.transaction_states]
+
+        async def topics() -> list[str]:
+            request = DescribeTransactionsRequest(transactional_ids=["x"])
+            response = await bench.ask(request, 0, DescribeTransactionsResponse)
+            (state,) = response.transaction_states
+            return [topic.topic for topic in state.topics]
+
+        assert (await listed(), await topics()) == (["x"], ["t"])
+        authorizer.hidden.add("t")
+        assert (await listed(), await topics()) == (["x"], [])
+        authorizer.hidden.add("x")
+        assert await listed() == []
+
+    transactions_bench.play(scenario)
+
+
+def test_authorized_operations() -> None:
+    async def scenario(bench: Bench) -> None:
+        await bench.create_topic("t")
+        await bench.create_topic("u")
+        authorizer = StandInAuthorizer()
+        bench.authorize_with(authorizer)
+
+        async def described() -> tuple[int, int, dict[str | None, int]]:
+            cluster = DescribeClusterRequest(include_cluster_authorized_operations=True)
+            metadata = MetadataRequest(
+                topics=None,
+                include_cluster_authorized_operations=True,
+                include_topic_authorized_operations=True,
+            )
+            response = await bench.ask(metadata, 10, MetadataResponse)
+            answer = await bench.ask(cluster, 2, DescribeClusterResponse)
+            return (
+                answer.cluster_authorized_operations,
+                response.cluster_authorized_operations,
+                {topic.name: topic.topic_authorized_operations for topic in response.topics},
+            )
+
+        whole, topic = ALL_OPERATIONS[ResourceType.cluster], ALL_OPERATIONS[ResourceType.topic]
+        assert await described() == (whole, whole, {"t": topic, "u": topic})
+        authorizer.denied |= {CLUSTER_ALTER, TOPIC_WRITE}
+        authorizer.hidden.add("u")
+        whole, topic = whole - (1 << 7), topic - (1 << 4)
+        assert await described() == (whole, whole, {"t": topic})
+        authorizer.denied.add(CLUSTER_DESCRIBE)
+        assert await described() == (0, 0, {"t": topic})
+
+    run(scenario)
+
+
+def test_a_created_topic_hides_its_settings() -> None:
+    async def scenario(bench: Bench) -> None:
+        authorizer = StandInAuthorizer()
+        bench.authorize_with(authorizer)
+        authorizer.denied |= {TOPIC_DESCRIBE_CONFIGS, CLUSTER_CREATE}
+        authorizer.hidden.add("not-mine")
+        topics = [
+            CreatableTopic(name=name, num_partitions=1, replication_factor=1)
+            for name in ("mine", "not-mine")
+        ]
+        request = CreateTopicsRequest(topics=topics, timeout_ms=5_000)
+        response = await bench.ask(request, 7, CreateTopicsResponse)
+        created, rejected = response.topics
+        denied = ErrorCode.topic_authorization_failed
+        assert (created.name, created.error_code) == ("mine", 0)
+        assert (created.topic_config_error_code, created.configs) == (denied, [])
+        assert (created.num_partitions, created.replication_factor) == (-1, -1)
+        assert (rejected.name, rejected.error_code) == ("not-mine", denied)
+        assert list(bench.broker.image.topic_ids) == ["mine"]
+
+    run(scenario)
+
+
+@pytest.mark.parametrize("may_describe", [False, True])
+def test_an_id_does_not_tell_the_name_of_a_topic(may_describe: bool) -> None:
+    async def scenario(bench: Bench) -> None:
+        await bench.create_topic("t")
+        authorizer = StandInAuthorizer()
+        bench.authorize_with(authorizer)
+        authorizer.denied |= {TOPIC_DELETE} | (set() if may_describe else {TOPIC_DESCRIBE})
+        state = DeleteTopicState(name=None, topic_id=bench.topic_id("t"))
+        request = DeleteTopicsRequest(topics=[state], timeout_ms=5_000)
+        response = await bench.ask(request, 6, DeleteTopicsResponse)
+        (answer,) = response.responses
+        assert answer.error_code == ErrorCode.topic_authorization_failed
+        assert answer.name == ("t" if may_describe else None)
+        assert may_describe or "'t'" not in (answer.error_message or "")
+
+    run(scenario)
+
+
+def test_two_phase_commit_is_a_permission_of_its_own() -> None:
+    async def scenario(bench: Bench) -> None:
+        authorizer = StandInAuthorizer()
+        bench.authorize_with(authorizer)
+        authorizer.denied.add(TRANSACTIONAL_ID_TWO_PHASE_COMMIT)
+        denied = ErrorCode.transactional_id_authorization_failed
+        for is_two_phase in (False, True):
+            request = InitProducerIdRequest(transactional_id="x", enable2_pc=is_two_phase)
+            response = await bench.ask(request, 6, InitProducerIdResponse)
+            assert (response.error_code == denied) == is_two_phase
+
+    run(scenario, unstable_api_versions_enable="true")
+
+
+def test_votes_between_brokers_need_cluster_action() -> None:
+    async def scenario(bench: Bench) -> None:
+        authorizer = StandInAuthorizer()
+        bench.authorize_with(authorizer)
+        denied = ErrorCode.cluster_authorization_failed
+        assert (await bench.ask(VoteRequest(), 2, VoteResponse)).error_code != denied
+        authorizer.denied.add(CLUSTER_ACTION)
+        assert (await bench.ask(VoteRequest(), 2, VoteResponse)).error_code == denied
+
+    run(scenario)
+
+
+@pytest.mark.parametrize("has_authorizer", [False, True])
+def test_patterns_serve_only_without_an_authorizer(has_authorizer: bool) -> None:
+    """A principal that loses a permission must not keep it through a pattern."""
+
+    async def scenario(bench: Bench) -> None:
+        await bench.create_topic("t")
+        authorizer = StandInAuthorizer()
+        bench.authorize_with(authorizer if has_authorizer else None)
+        fields = {"topic_id": bench.topic_id("t"), "acks": 1, "timeout_ms": 1_000}
+        denied = {ErrorCode.topic_authorization_failed} if has_authorizer else {0}
+
+        async def codes() -> list[set[int]]:
+            produce = filled(ProduceRequest, 13, fields | {"records": batch_of(b"v" * 100)})
+            fetch = filled(FetchRequest, 18, fields)
+            fetch.max_bytes = fetch.topics[0].partitions[0].partition_max_bytes = 1 << 20
+            fetch.session_epoch, fetch.forgotten_topics_data, fetch.rack_id = -1, [], ""
+            fetch.min_bytes, fetch.max_wait_ms = 1, 500
+            return [
+                codes_in(await bench.ask(produce, 13, ProduceResponse)),
+                codes_in(await bench.ask(fetch, 18, FetchResponse)),
+            ]
+
+        for _ in range(3):
+            assert await codes() == [{0}, {0}]
+        router = bench.session("broker")._router
+        served = (router.produce_patterns.served, router.fetch_patterns.served)
+        assert served == ((0, 0) if has_authorizer else (2, 2))
+        authorizer.hidden.add("t")
+        assert await codes() == [denied, {0} | denied]
+
+    run(scenario)
+
+
+def test_the_first_unmet_need_fails_the_request() -> None:
+    async def scenario(bench: Bench) -> None:
+        await bench.create_topic("t")
+        authorizer = StandInAuthorizer()
+        bench.authorize_with(authorizer)
+        authorizer.denied |= {TRANSACTIONAL_ID_WRITE, GROUP_READ, TOPIC_READ}
+        codes = codes_in(await ask(bench, case("TxnOffsetCommit")))
+        assert codes == {ErrorCode.transactional_id_authorization_failed}
+        ((principal, host, need),) = authorizer.asked
+        assert (principal, need) == ("User:ANONYMOUS", Need(*TRANSACTIONAL_ID_WRITE, "x"))
+        assert host
+        authorizer.denied.remove(TRANSACTIONAL_ID_WRITE)
+        codes = codes_in(await ask(bench, case("TxnOffsetCommit")))
+        assert codes == {ErrorCode.group_authorization_failed}
+        assert authorizer.asked[-1][-1] == Need(*GROUP_READ, "g")
+
+    run(scenario)
+
+
+def test_the_cluster_has_kafkas_name() -> None:
+    async def scenario(bench: Bench) -> None:
+        await bench.create_topic("t")
+        authorizer = StandInAuthorizer()
+        bench.authorize_with(authorizer)
+        await ask(bench, case("DescribeAcls"))
+        ((_, _, need),) = authorizer.asked
+        assert need == Need(*CLUSTER_DESCRIBE, CLUSTER_NAME)
+
+    run(scenario)
