@@ -11,6 +11,7 @@ from lograft.client.administering.partitions import (
     failure,
 )
 from lograft.client.arguments import several
+from lograft.client.consuming.commits import REASONS
 from lograft.client.errors import ClientError, UnsupportedByBroker, broker_error, raise_for
 from lograft.client.network import Node
 from lograft.model.errors import ErrorCode
@@ -165,7 +166,8 @@ class GroupOffsetsPart(GroupsPart, PartitionsPart):
             )
             for topic in answer.topics:
                 for one in topic.partitions:
-                    _check_commit(group, action, one.error_code, answer.error_message)
+                    what = f"offsets of {topic.name} for group {group!r}"
+                    _check_commit(what, action, one.error_code, answer.error_message)
             return {groups[0]: None}
 
         await self._calls.all_of([group], self._calls.group_coordinators, ask)
@@ -211,7 +213,7 @@ def commit_topics(
     ]
 
 
-def _check_commit(group: str, action: ResetAction, code: int, message: str) -> None:
+def _check_commit(what: str, action: ResetAction, code: int, message: str) -> None:
     if action is not ResetAction.none and code in _NOT_UNDERSTOOD and not message:
         raise UnsupportedByBroker(
             "this server does not reset groups in use (it is no Lograft, or an older one); stop the"
@@ -219,6 +221,6 @@ def _check_commit(group: str, action: ResetAction, code: int, message: str) -> N
         )
     if code == ErrorCode.unknown_member_id and action is ResetAction.none:
         message = "it has members, whose commits would win: stop them first"
-    error: ClientError | None = failure(code, f"group {group!r}", message or None)
+    error: ClientError | None = failure(code, what, message or REASONS.get(code))
     if error is not None:
         raise error

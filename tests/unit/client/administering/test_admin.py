@@ -332,3 +332,17 @@ def test_settings_that_make_no_sense() -> None:
 def test_it_must_be_open() -> None:
     with pytest.raises(WrongUse, match="not open"):
         asyncio.run(Admin(bootstrap_servers="h:1").list_topics())
+
+
+def test_a_rejected_commit_names_the_topic_and_the_reason() -> None:
+    async def scenario(cluster: VirtualCluster, admin: Admin) -> None:
+        await admin.create_topics(["t"])
+        change = ConfigChange("subscription.mode", "ptp")
+        await admin.alter_configs({topic_resource("t"): [change]})
+        await admin.alter_group_offsets("owner", {TopicPartition("t", 0): 0})
+        with pytest.raises(
+            BrokerError, match=r"offsets of t for group 'other': another group reads it point to"
+        ):
+            await admin.alter_group_offsets("other", {TopicPartition("t", 0): 0})
+
+    play(scenario)
