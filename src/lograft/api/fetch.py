@@ -12,7 +12,7 @@ from collections.abc import Coroutine, Iterable
 from typing import Any, Final
 
 from lograft.api import follower_fetch
-from lograft.api.authorization import denied, find_denied, is_allowed
+from lograft.api.authorization import NO_NAMES, denied, find_denied, is_allowed
 from lograft.api.context import Api, Context, ParkedResponse
 from lograft.api.errors import code_of
 from lograft.api.quorum import fetch_metadata
@@ -174,9 +174,10 @@ class Fetch:
         # A session may go on in an older version than it was opened in.
         self._may_diverge = context.api_version >= DIVERGENCE_SINCE
         self._bytes_max = min(request.max_bytes, self._broker.config.fetch_max_bytes)
-        self._denied_topics = find_denied(
-            context, TOPIC_READ, filter(None, map(self._name_of, wanted))
-        )
+        self._denied_topics = NO_NAMES
+        if context.authorizer is not None:
+            names = filter(None, map(self._name_of, wanted))
+            self._denied_topics = find_denied(context, TOPIC_READ, names)
         self._committed_only = request.isolation_level == READ_COMMITTED
         self._from_leader_only = context.api_version < FOLLOWERS_SINCE
         #: Empty: whoever is asked answers.

@@ -13,7 +13,7 @@ transaction by itself (KIP-890). v13: topic ids.
 from collections.abc import Coroutine, Iterator
 from typing import Any, Final, NamedTuple
 
-from lograft.api.authorization import denied, find_denied, is_allowed
+from lograft.api.authorization import NO_NAMES, denied, find_denied, is_allowed
 from lograft.api.context import Api, Context
 from lograft.api.produce_rejections import RecordErrorBudget, refuse
 from lograft.api.produce_transactions import verified_now, verify
@@ -94,10 +94,12 @@ def handle(
     if not -1 <= acks <= 1:
         message = f"acks must be -1, 0 or 1, not {acks}"
         return _refuse_all(request, ErrorCode.invalid_required_acks, message)
-    if context.authorizer is not None and not _may_write_transaction(context, request):
-        return _refuse_transaction(request)
+    denied_topics = NO_NAMES
+    if context.authorizer is not None:
+        if not _may_write_transaction(context, request):
+            return _refuse_transaction(request)
+        denied_topics = find_denied(context, TOPIC_WRITE, _topic_names(context, request))
     broker: Broker = context.broker
-    denied_topics = find_denied(context, TOPIC_WRITE, _topic_names(context, request))
     now_ms = broker.clock.wall_ms()
     version = context.api_version
     failed: LograftError | None = None
