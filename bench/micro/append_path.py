@@ -1,4 +1,4 @@
-"""What one append costs: CPU microseconds per batch in `Log` and in `Partition`.
+"""What one append and one read cost: CPU microseconds in `Log` and in `Partition`.
 
     python -m bench.micro.append_path [--against SRC] [--pairs 12]
 
@@ -6,7 +6,7 @@ Each run is a process of its own. It appends small batches to a log in memory (/
 is one) and reports the fastest of many rounds: on a shared machine the minimum of the CPU time is
 what the code costs. With `--against` (the `src` folder of another checkout) the two source trees
 run in turn: the fastest run of each, and the median of the differences of the pairs. `calls` is
-how many Python functions one append calls.
+how many Python functions one of them calls.
 """
 
 import argparse
@@ -37,7 +37,7 @@ from lograft.replication.types import (
 )
 from lograft.runtime.disk import RealDisk
 from lograft.runtime.workers import ThreadWorkers
-from lograft.storage.log import Log
+from lograft.storage.log import NO_BOUND, Log
 from lograft.storage.types import RecoveryPlan
 from lograft.wire.batches import Record, build_batch
 
@@ -163,12 +163,17 @@ def run() -> dict[str, float]:
         def append_to_partition(batch: memoryview) -> object:
             return partition.append(batch, now_ms=NOW_MS)
 
+        def read_from_partition(_: memoryview) -> object:
+            return partition.read(Offset(5), bytes_max=1 << 20, bound=NO_BOUND, at_least_one=True)
+
         return {
             "Log, us": measure_us(append_to_log, producer_id=-1),
             "Log with producer id, us": measure_us(append_to_log, producer_id=5),
             "Partition, us": measure_us(append_to_partition, producer_id=-1),
+            "Partition read, us": measure_us(read_from_partition, producer_id=-1),
             "Log, calls": count_calls(append_to_log),
             "Partition, calls": count_calls(append_to_partition),
+            "Partition read, calls": count_calls(read_from_partition),
         }
 
 
