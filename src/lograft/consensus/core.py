@@ -3,7 +3,8 @@
 The driver's side of the contract is in the docstring of the room (`consensus/__init__.py`).
 """
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
+from uuid import UUID
 
 from lograft.consensus.errors import NotLeading
 from lograft.consensus.leader_side import LeaderSide
@@ -22,6 +23,7 @@ from lograft.consensus.messages import (
     Message,
     PeerRequest,
     RemoveVoterRequest,
+    RenameVoterRequest,
     UpdateVoterRequest,
     UpgradeVersionRequest,
     VoterChangeResponse,
@@ -104,6 +106,7 @@ class RaftCore(LeaderSide):
                 | RemoveVoterRequest()
                 | UpdateVoterRequest()
                 | UpgradeVersionRequest()
+                | RenameVoterRequest()
             ):
                 self._on_voter_change(message, now_ms)
             case BeginQuorumEpochResponse() | EndQuorumEpochResponse() | VoterChangeResponse():
@@ -151,6 +154,10 @@ class RaftCore(LeaderSide):
         leadership.on_disk_owing(now_ms)
         if voters is not None and leadership.change is not None:
             leadership.change.on_appended(end)
+            request = leadership.change.request
+            if isinstance(request, RenameVoterRequest):
+                new = ReplicaKey(request.key.node_id, request.directory_id)
+                leadership.rename(request.key, new)
         self._answer_parked(now_ms)
         return self._finish(now_ms)
 
@@ -329,6 +336,13 @@ class RaftCore(LeaderSide):
         self._leave_role()
         self.hard_state = HardState(epoch, NO_NODE, CONTROLLER, self.life)
         return self._finish(now_ms)
+
+    # ── another log dir ──────────────────────────────────────────────────────────────────────
+
+    def on_moved(self, key: ReplicaKey, past_directories: Iterable[UUID]) -> None:
+        """The log and the hard state, all of it on disk, lie in another log dir of the node."""
+        assert key.node_id == self.key.node_id, (key, self.key)
+        self.key, self.past_directories = key, frozenset(past_directories)
 
     def statistics(self) -> dict[str, int | str]:
         return {

@@ -37,6 +37,7 @@ class Leadership:
     __slots__ = (
         "_me",
         "_progress",
+        "_renamed",
         "_settings",
         "_since_ms",
         "change",
@@ -57,6 +58,9 @@ class Leadership:
         #: Where the first record of the own epoch lies.
         self.epoch_start = NO_OFFSET
         self._progress: dict[ReplicaKey, Progress] = {}
+        #: Old names of voters that were renamed in this epoch: they use them until they have
+        #: fetched the new ones.
+        self._renamed: dict[ReplicaKey, ReplicaKey] = {}
         #: Fetches that wait for something new, by who asked; with the time to give up.
         self.parked: dict[ReplicaKey, tuple[FetchRequest, int]] = {}
         self.change: VoterChange | None = None
@@ -69,6 +73,7 @@ class Leadership:
 
     def progress_of(self, key: ReplicaKey, log: LogView, now_ms: int) -> Progress:
         """A voter whose directory is not known is one whatever it says its directory is."""
+        key = self._renamed.get(key, key)
         voter = log.voters.find(key.node_id)
         slot = voter.key if voter is not None and log.voters.has(key) else key
         found = self._progress.get(slot)
@@ -93,6 +98,21 @@ class Leadership:
             if before is not None:
                 progress = self._progress[voter.key] = Progress(voter.key, before.heard_ms)
                 progress.begun_ms = before.begun_ms
+
+    def rename(self, old: ReplicaKey, new: ReplicaKey) -> None:
+        """The same replica has another name from here on, and has what it had."""
+        if old.node_id == self._me.node_id:
+            self._me = new
+            return
+        self._renamed.pop(new, None)
+        for name, current in self._renamed.items():
+            if current == old:
+                self._renamed[name] = new
+        self._renamed[old] = new
+        progress = self._progress.pop(old, None)
+        if progress is not None:
+            progress.key = new
+            self._progress[new] = progress
 
     def replicas(self) -> Iterator[Progress]:
         yield from self._progress.values()

@@ -9,6 +9,7 @@ behind. `life` names the life of the group (see `RaftCore.begin_life`).
 from dataclasses import dataclass
 from enum import Enum
 from typing import Final
+from uuid import UUID
 
 from lograft.consensus.types import LogEnd, LogSlice, ReplicaKey, SnapshotId, Voter
 from lograft.model.types import NO_EPOCH, NO_NODE, NO_OFFSET, Epoch, NodeId, Offset
@@ -198,6 +199,17 @@ class UpgradeVersionRequest:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class RenameVoterRequest:
+    """The same voter in another log dir, to which it was moved with its votes. The leader must
+    know that from the voter itself."""
+
+    key: ReplicaKey
+    directory_id: UUID
+    sender: NodeId = NO_NODE
+    request_id: int = 0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class VoterChangeResponse:
     """NONE: the new set is committed. NOT_LEADER and TIMED_OUT: it may or may not become so."""
 
@@ -209,7 +221,11 @@ class VoterChangeResponse:
 
 
 VoterChangeRequest = (
-    AddVoterRequest | RemoveVoterRequest | UpdateVoterRequest | UpgradeVersionRequest
+    AddVoterRequest
+    | RemoveVoterRequest
+    | UpdateVoterRequest
+    | RenameVoterRequest
+    | UpgradeVersionRequest
 )
 #: Between replicas: they carry the life of the group.
 PeerRequest = (

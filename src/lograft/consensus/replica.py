@@ -6,6 +6,7 @@ Every public method of the core ends in `_finish`, which turns what was gathered
 
 from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING, Any, Final
+from uuid import UUID
 
 from lograft.consensus.election import Election
 from lograft.consensus.fetcher import Fetcher
@@ -22,6 +23,7 @@ from lograft.consensus.messages import (
     FetchSnapshotRequest,
     FetchSnapshotResponse,
     RemoveVoterRequest,
+    RenameVoterRequest,
     Request,
     Response,
     UpdateVoterRequest,
@@ -44,7 +46,7 @@ from lograft.consensus.types import (
     SnapshotId,
     VoterSet,
 )
-from lograft.model.types import NO_EPOCH, NO_NODE, NO_OFFSET, Epoch, NodeId, Offset
+from lograft.model.types import NO_EPOCH, NO_NODE, NO_OFFSET, ZERO_UUID, Epoch, NodeId, Offset
 
 if TYPE_CHECKING:
     from lograft.consensus.leadership import Leadership
@@ -63,6 +65,7 @@ ANSWER_OF: Final[dict[type, Callable[..., Response]]] = {
     RemoveVoterRequest: VoterChangeResponse,
     UpdateVoterRequest: VoterChangeResponse,
     UpgradeVersionRequest: VoterChangeResponse,
+    RenameVoterRequest: VoterChangeResponse,
 }
 
 
@@ -90,11 +93,16 @@ class Replica:
         bootstrap: tuple[NodeId, ...] = (),
         view: type[LogView] = LogView,
         first_request_id: int = 0,
+        past_directories: Iterable[UUID] = (),
         trace: Callable[[str], None] | None = None,
     ) -> None:
         """`voters` is the set at the beginning of the log (or of its snapshot, or configuration),
         `voter_history` what the log itself holds, `epochs` where each epoch of the log begins."""
-        self.me = me
+        #: The name of this replica: its node and the log dir that it lies in now.
+        self.key = me
+        #: Ids of the log dirs from which it was moved here with all it had on disk, its votes
+        #: included. It is the same replica, so it answers to these names too.
+        self.past_directories = frozenset(past_directories)
         self.settings = RaftSettings() if settings is None else settings
         self.log = view(
             log_end,
@@ -143,6 +151,29 @@ class Replica:
         self._orphans: list[Request] = []
 
     # ── what others may ask ──────────────────────────────────────────────────────────────────
+
+    @property
+    def me(self) -> ReplicaKey:
+        """The name under which the voters know this replica; else that of its log dir."""
+        if self.past_directories:
+            voter = self.log.voters.find(self.key.node_id)
+            if voter is not None and voter.key.directory_id in self.past_directories:
+                return voter.key
+        return self.key
+
+    @property
+    def unlisted_directory(self) -> UUID:
+        """The log dir of a voter that is known by another one, or by none; else ZERO_UUID."""
+        if not self.is_voter:
+            return ZERO_UUID
+        voter = self.log.voters.find(self.key.node_id)
+        is_listed = voter is None or voter.key == self.key
+        return ZERO_UUID if is_listed else self.key.directory_id
+
+    def has_name(self, key: ReplicaKey) -> bool:
+        return key.names(self.key) or (
+            key.node_id == self.key.node_id and key.directory_id in self.past_directories
+        )
 
     @property
     def epoch(self) -> Epoch:

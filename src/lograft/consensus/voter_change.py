@@ -16,6 +16,7 @@ from lograft.consensus.messages import (
     AddVoterRequest,
     Error,
     RemoveVoterRequest,
+    RenameVoterRequest,
     UpdateVoterRequest,
     VoterChangeRequest,
 )
@@ -76,17 +77,20 @@ def upgraded(voters: VoterSet, described: Mapping[NodeId, Voter]) -> VoterSet | 
 
 
 def changed(
-    voters: VoterSet, request: AddVoterRequest | RemoveVoterRequest | UpdateVoterRequest
+    voters: VoterSet,
+    request: AddVoterRequest | RemoveVoterRequest | UpdateVoterRequest | RenameVoterRequest,
 ) -> VoterSet | Error:
     """The voters after the change, or why there is none."""
     if isinstance(request, AddVoterRequest):
         if voters.find(request.voter.key.node_id) is not None:
             return Error.DUPLICATE_VOTER
         return voters.with_voter(request.voter)
-    key = request.key if isinstance(request, RemoveVoterRequest) else request.voter.key
+    key = request.voter.key if isinstance(request, UpdateVoterRequest) else request.key
     known = voters.find(key.node_id)
     if known is None or known.key != key:
         return Error.VOTER_NOT_FOUND
     if isinstance(request, RemoveVoterRequest):
         return Error.LAST_VOTER if len(voters.voters) == 1 else voters.without(key.node_id)
+    if isinstance(request, RenameVoterRequest):
+        return voters.replacing(known._replace(key=ReplicaKey(key.node_id, request.directory_id)))
     return voters.replacing(request.voter)

@@ -141,4 +141,4 @@ class VoterSide(Replica):
 
     def _is_meant(self, request: VoteRequest | BeginQuorumEpochRequest) -> bool:
         """A node that came back with another disk must not answer for the old one."""
-        return request.to.names(self.me)
+        return self.has_name(request.to)

@@ -16,6 +16,7 @@ from lograft.consensus.messages import (
     FetchResponse,
     FetchSnapshotRequest,
     FetchSnapshotResponse,
+    RenameVoterRequest,
     UpdateVoterRequest,
     UpgradeVersionRequest,
     VoterChangeResponse,
@@ -344,4 +345,90 @@ def test_a_newcomer_that_never_comes_is_given_up() -> None:
     assert [(m.request_id, m.error) for m in answers] == [  # type: ignore[union-attr]
         (8, Error.TIMED_OUT)
     ]
+    assert core.is_leader
+
+
+# ── voters that were moved to another log dir ────────────────────────────────────────────────
+
+NEW_TWO = ReplicaKey(NodeId(2), UUID(int=22))
+
+
+def test_a_moved_voter_answers_to_its_old_name_and_keeps_its_vote() -> None:
+    core = RaftCore(
+        NEW_TWO,
+        VoterSet.of(KEYS),
+        hard_state=HardState(Epoch(4), NO_NODE, THREE),
+        log_end=EMPTY,
+        past_directories=[TWO.directory_id],
+    )
+    core.start(0)
+    assert core.is_voter
+    assert core.me == TWO, "the voters know it by this name"
+    assert core.unlisted_directory == NEW_TWO.directory_id
+    for to, error, granted in (
+        (TWO, Error.NONE, False),
+        (NEW_TWO, Error.NONE, False),
+        (ReplicaKey(NodeId(2), UUID(int=5)), Error.WRONG_VOTER, False),
+    ):
+        ask = VoteRequest(sender=ONE, to=to, epoch=Epoch(4), log_end=EMPTY)
+        (send,) = settle(core, core.step(ask, 0), 0).send
+        assert isinstance(send.message, VoteResponse)
+        assert (send.message.error, send.message.granted) == (error, granted)
+
+
+def test_a_voter_with_another_disk_is_not_the_same() -> None:
+    core = replica(NEW_TWO)
+    assert not core.is_voter
+    ask = VoteRequest(sender=ONE, to=TWO, epoch=Epoch(4), log_end=EMPTY)
+    (send,) = core.step(ask, 0).send
+    assert send.message.error is Error.WRONG_VOTER  # type: ignore[union-attr]
+
+
+def test_a_leader_renames_a_moved_voter_which_keeps_what_it_has() -> None:
+    core = leader()
+    core.step(fetch(TWO, 1), 1)
+    rename = RenameVoterRequest(key=TWO, directory_id=NEW_TWO.directory_id, request_id=5)
+    voters = core.step(rename, 2).append_voters
+    assert voters is not None
+    assert voters.find(NodeId(2)) == Voter(NEW_TWO)
+    core.on_appended(Offset(2), 2, voters=voters)
+    core.on_durable(Offset(2), 2)
+    assert core.high_watermark == 1
+    # It has not seen its new name yet.
+    core.step(fetch(TWO, 2), 3)
+    assert core.high_watermark == 2
+    core.on_appended(Offset(3), 4)
+    core.on_durable(Offset(3), 4)
+    core.step(fetch(NEW_TWO, 3), 5)
+    assert core.high_watermark == 3
+    assert core.leadership is not None
+    assert [each.key for each in core.leadership.replicas()].count(NEW_TWO) == 1
+    # Back again.
+    voters = core.step(RenameVoterRequest(key=NEW_TWO, directory_id=TWO.directory_id), 6)[-1]
+    assert voters is not None
+    core.on_appended(Offset(4), 6, voters=voters)
+    core.on_durable(Offset(4), 6)
+    core.step(fetch(TWO, 4), 7)
+    assert core.high_watermark == 4
+
+
+def test_a_leader_that_was_moved_renames_itself_and_counts_its_own_disk() -> None:
+    core = leader()
+    core.step(fetch(THREE, 1), 1)
+    moved = ReplicaKey(NodeId(1), UUID(int=11))
+    core.on_moved(moved, [ONE.directory_id])
+    assert core.is_leader
+    assert core.is_voter
+    core.on_appended(Offset(2), 1)
+    core.on_durable(Offset(2), 1)
+    core.step(fetch(THREE, 2), 1)
+    assert core.high_watermark == 2
+    rename = RenameVoterRequest(key=core.me, directory_id=core.unlisted_directory)
+    voters = core.step(rename, 2).append_voters
+    assert voters is not None
+    core.on_appended(Offset(3), 2, voters=voters)
+    core.on_durable(Offset(3), 2)
+    assert core.me == moved
+    core.step(fetch(THREE, 3), 3)
+    assert core.high_watermark == 3
     assert core.is_leader
