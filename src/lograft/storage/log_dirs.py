@@ -24,6 +24,8 @@ CLEANER_OFFSETS: Final = "cleaner-offset-checkpoint"
 LEADER_EPOCHS: Final = "leader-epoch-checkpoint"
 META_PROPERTIES: Final = "meta.properties"
 PARTITION_METADATA: Final = "partition.metadata"
+MOVED_FROM: Final = "lograft.moved-from"
+MOVING_TO: Final = "lograft.moving-to"
 CLEAN_SHUTDOWN: Final = ".kafka_cleanshutdown"
 RUNNING: Final = ".lograft_running"
 LOCK: Final = ".lock"
@@ -172,6 +174,51 @@ def write_partition_metadata(
     text = f"version: 0\ntopic_id: {uuid_to_text(topic_id)}"
     path = f"{directory}/{PARTITION_METADATA}"
     write_atomically(disk, path, text.encode(), sync_name=sync_name)
+
+
+# ── replicas that move between log dirs ──────────────────────────────────────────────────────
+
+
+def read_moved_from(disk: Disk, directory: str) -> tuple[UUID, ...]:
+    """The ids of the log dirs in which the replica in this folder has been a voter before."""
+    return _read_uuids(disk, f"{directory}/{MOVED_FROM}")
+
+
+def write_moved_from(disk: Disk, directory: str, directory_ids: Sequence[UUID]) -> None:
+    _write_uuids(disk, f"{directory}/{MOVED_FROM}", directory_ids)
+
+
+def read_moving_to(disk: Disk, directory: str) -> UUID | None:
+    """The log dir to which the replica in this folder was about to move. If a folder of its name
+    is there, that one is the replica, and this one is what it was copied from."""
+    found = _read_uuids(disk, f"{directory}/{MOVING_TO}")
+    return found[0] if found else None
+
+
+def write_moving_to(disk: Disk, directory: str, directory_id: UUID) -> None:
+    _write_uuids(disk, f"{directory}/{MOVING_TO}", [directory_id])
+
+
+def remove_moving_to(disk: Disk, directory: str) -> None:
+    disk.unlink(f"{directory}/{MOVING_TO}")
+    disk.fsync_dir(directory)
+
+
+def _read_uuids(disk: Disk, path: str) -> tuple[UUID, ...]:
+    if not disk.exists(path):
+        return ()
+    try:
+        version, *lines = disk.read(path).decode().splitlines()
+        if version != "version: 0":
+            raise InvalidCheckpoint(f"{path} is of another version than 0")
+        return tuple(uuid_from_text(line) for line in lines)
+    except (ValueError, InvalidInput):
+        raise InvalidCheckpoint(f"{path} does not name log dirs") from None
+
+
+def _write_uuids(disk: Disk, path: str, directory_ids: Sequence[UUID]) -> None:
+    lines = ["version: 0", *(uuid_to_text(each) for each in directory_ids)]
+    write_atomically(disk, path, ("\n".join(lines) + "\n").encode())
 
 
 # ── clean stops ──────────────────────────────────────────────────────────────────────────────

@@ -61,17 +61,38 @@ def test_a_checkpoint_that_kafka_left_empty_has_no_entries() -> None:
 @given(st.binary(max_size=60))
 def test_garbage_in_any_file_is_named(garbage: bytes) -> None:
     disk = make_disk()
-    for name in (log_dirs.META_PROPERTIES, log_dirs.PARTITION_METADATA, log_dirs.LEADER_EPOCHS):
+    for name in (
+        log_dirs.META_PROPERTIES,
+        log_dirs.PARTITION_METADATA,
+        log_dirs.LEADER_EPOCHS,
+        log_dirs.MOVED_FROM,
+        log_dirs.MOVING_TO,
+    ):
         disk.open(f"d/{name}", create=True).append(garbage)
     for read in (
         log_dirs.read_meta_properties,
         log_dirs.read_partition_metadata,
         log_dirs.read_epochs,
+        log_dirs.read_moved_from,
+        log_dirs.read_moving_to,
     ):
         try:
             read(disk, "d")
         except InvalidCheckpoint:
             pass
+
+
+def test_where_a_replica_was_and_where_it_goes() -> None:
+    disk = make_disk()
+    assert log_dirs.read_moved_from(disk, "d") == ()
+    assert log_dirs.read_moving_to(disk, "d") is None
+    ids = UUID(int=1), UUID(int=2)
+    log_dirs.write_moved_from(disk, "d", ids)
+    log_dirs.write_moving_to(disk, "d", ids[1])
+    assert log_dirs.read_moved_from(disk, "d") == ids
+    assert log_dirs.read_moving_to(disk, "d") == ids[1]
+    log_dirs.remove_moving_to(disk, "d")
+    assert log_dirs.read_moving_to(disk, "d") is None
 
 
 def test_meta_properties() -> None:

@@ -23,9 +23,9 @@ from uuid import UUID
 
 from crc32c import crc32c
 
-from lograft.broker.errors import VotesCorrupt
+from lograft.broker.errors import ReplicaNotMovable, VotesCorrupt
 from lograft.consensus.types import HardState, ReplicaKey
-from lograft.model.errors import DiskFailed
+from lograft.model.errors import DiskFailed, LograftError
 from lograft.model.seams import Disk, File, Runtime
 from lograft.model.types import NO_NODE, Epoch, NodeId, TopicIdPartition
 from lograft.storage.log_dirs import write_atomically
@@ -52,6 +52,12 @@ class Entry(NamedTuple):
 
 
 Told = Callable[[HardState], None]
+
+
+def order_of(state: HardState) -> tuple[int, int, bool, bool]:
+    """Of two states that a replica had, the later one has the greater order: lives and epochs
+    grow, and within an epoch a vote comes before the leader."""
+    return state.life, state.epoch, state.leader != NO_NODE, state.voted_for is not None
 
 
 def encode(entry: Entry, group: int) -> bytes:
@@ -101,7 +107,10 @@ class VoteJournal:
         #: Newest first come, first served; a partition's newer state replaces its older one.
         self._waiting: dict[TopicIdPartition, tuple[HardState | None, Told | None]] = {}
         self._wake = asyncio.Event()
-        self._failed = False
+        #: Those who wait in `store`.
+        self._stores: list[asyncio.Future[None]] = []
+        #: Why nothing is written any more.
+        self._ended: LograftError | None = None
 
     @property
     def lane(self) -> str:
@@ -172,6 +181,33 @@ class VoteJournal:
         self._waiting[key] = (state, told)
         self._wake.set()
 
+    async def store(self, key: TopicIdPartition, state: HardState) -> None:
+        """Returns when it is on disk; raises DiskFailed, or ReplicaNotMovable at a stop."""
+        if self._ended is not None:
+            raise self._ended
+        stored: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        self._stores.append(stored)
+
+        def tell(_: HardState) -> None:
+            if not stored.done():
+                stored.set_result(None)
+
+        self.write(key, state, tell)
+        try:
+            await stored
+        finally:
+            self._stores.remove(stored)
+
+    def stop(self) -> None:
+        """With its task: those who wait in `store` would wait without end."""
+        self._end(ReplicaNotMovable("the node stops"))
+
+    def _end(self, reason: LograftError) -> None:
+        self._ended = reason
+        for stored in self._stores:
+            if not stored.done():
+                stored.set_exception(reason)
+
     def forget(self, key: TopicIdPartition) -> None:
         if key in self._states or key in self._waiting:
             self._waiting[key] = (None, None)
@@ -179,7 +215,7 @@ class VoteJournal:
 
     async def run(self) -> None:
         """A task of the node."""
-        while not self._failed:
+        while self._ended is None:
             await self._wake.wait()
             self._wake.clear()
             waiting, self._waiting = self._waiting, {}
@@ -190,7 +226,7 @@ class VoteJournal:
                 job = partial(self._commit, entries)
                 await self._runtime.workers.run(job, lane=self.lane)
             except DiskFailed as error:
-                self._failed = True
+                self._end(error)
                 self._on_failed(error)
                 return
             for entry in entries:

@@ -6,9 +6,9 @@ from uuid import UUID
 
 import pytest
 
-from lograft.broker.errors import VotesCorrupt
+from lograft.broker.errors import ReplicaNotMovable, VotesCorrupt
 from lograft.broker.replicas import vote_journal
-from lograft.broker.replicas.vote_journal import ENTRY_SIZE, VOTES, VoteJournal
+from lograft.broker.replicas.vote_journal import ENTRY_SIZE, VOTES, VoteJournal, order_of
 from lograft.consensus.types import CONTROLLER, HardState, ReplicaKey
 from lograft.model.errors import DiskFailed
 from lograft.model.types import NO_NODE, Epoch, NodeId, TopicIdPartition
@@ -171,3 +171,63 @@ def test_a_failed_fsync_is_told_and_nothing_after_it_is_called_written() -> None
     machine.loop.run_until_complete(life.run(scenario(life), name="main"))
     assert not life.failures, life.failures
     machine.loop.close()
+
+
+def test_store_returns_when_the_state_is_on_disk() -> None:
+    machine = new_machine()
+
+    async def write(life: Life) -> None:
+        journal, _ = open_journal(life)
+        await journal.store(key(0), state(4))
+
+    async def read(life: Life) -> None:
+        journal, _ = open_journal(life)
+        assert journal.state_of(key(0)) == state(4)
+
+    for work in (write, read):
+        life = machine.boot()
+        machine.loop.run_until_complete(life.run(work(life), name="main"))
+        machine.lose_power()
+    machine.loop.close()
+
+
+def test_store_fails_with_the_disk_and_with_the_node() -> None:
+    machine = new_machine()
+
+    async def fail(life: Life) -> None:
+        journal, failures = open_journal(life)
+        life.disk.faults.append(DiskFault(operation="fsync"))
+        for _ in range(2):
+            with pytest.raises(DiskFailed):
+                await journal.store(key(0), state(4))
+        assert len(failures) == 1
+
+    async def stop(life: Life) -> None:
+        life.disk.make_dir("/other")
+        journal = VoteJournal(life.runtime, "/other", on_failed=lambda _: None)
+        stored = asyncio.ensure_future(journal.store(key(0), state(4)))
+        await asyncio.sleep(0.001)
+        journal.stop()
+        with pytest.raises(ReplicaNotMovable):
+            await stored
+
+    life = machine.boot()
+    for work in (fail, stop):
+        machine.loop.run_until_complete(life.run(work(life), name="main"))
+    machine.loop.close()
+
+
+def test_the_later_of_two_states() -> None:
+    one = ReplicaKey(NodeId(1))
+    ascending = [
+        HardState(),
+        HardState(Epoch(9), NO_NODE, CONTROLLER, Epoch(3)),
+        HardState(Epoch(4), NodeId(1), None, Epoch(4)),
+        HardState(Epoch(5), NO_NODE, None, Epoch(4)),
+        HardState(Epoch(5), NO_NODE, one, Epoch(4)),
+        HardState(Epoch(5), NodeId(1), None, Epoch(4)),
+        HardState(Epoch(6), NO_NODE, None, Epoch(4)),
+    ]
+    orders = [order_of(each) for each in ascending]
+    assert orders == sorted(orders)
+    assert len({*orders}) == len(orders)
