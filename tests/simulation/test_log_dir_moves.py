@@ -1,22 +1,36 @@
-"""A replica of a raft partition changes its log dir: the log dir is part of a voter's identity, so
-it leaves raft mode, moves, and enters again, under load and with crashes on the way."""
+"""Replicas of a raft partition change their log dirs, under load, with elections and crashes on the
+way: each stays the same voter, its votes come along."""
 
 import asyncio
 
 import pytest
 
-from lograft.model.errors import ErrorCode
+from lograft.broker.replicas.raft_partition import RaftPartition
+from lograft.broker.replicas.vote_journal import order_of
+from lograft.consensus.types import HardState, VoterSet
 from lograft.model.seams import Address
-from lograft.model.types import ReplicationMode
+from lograft.model.types import NO_NODE, ReplicationMode, TopicIdPartition
+from lograft.replication.raft_replica import RaftReplica
 from lograft.simulation.cluster import SimulatedCluster
+from lograft.simulation.disk import DiskFault
+from lograft.simulation.hosts import Host
 from lograft.simulation.routing import ClusterClient
+from lograft.storage.log_dirs import MOVED_FROM, MOVING_TO
 from lograft.wire.messages.alter_replica_log_dirs import (
     AlterReplicaLogDir,
     AlterReplicaLogDirsRequest,
     AlterReplicaLogDirsResponse,
     AlterReplicaLogDirTopic,
 )
-from tests.simulation.test_mode_switch import TOPIC, Writer, check, create, switch, wait_mode
+from tests.simulation.test_mode_switch import (
+    TOPIC,
+    Writer,
+    check,
+    create,
+    state_of,
+    switch,
+    wait_mode,
+)
 
 DIRECTORIES = ("/data", "/other")
 
@@ -40,47 +54,314 @@ def path_of(cluster: SimulatedCluster, node_id: int) -> str:
     return partition.directory.path
 
 
-@pytest.mark.parametrize("seed", range(4))
-def test_a_raft_replica_moves_by_way_of_isr_mode(seed: int) -> None:
+def other_path(cluster: SimulatedCluster, node_id: int) -> str:
+    (target,) = {*DIRECTORIES} - {path_of(cluster, node_id)}
+    return target
+
+
+def raft_of(cluster: SimulatedCluster, node_id: int) -> RaftReplica | None:
+    key = TopicIdPartition(cluster.image.topic_ids[TOPIC], 0)
+    port = cluster.node(node_id).broker.replicas.raft.find(key)
+    return None if port is None else port.modes.raft
+
+
+def voters_in(cluster: SimulatedCluster, node_id: int) -> VoterSet | None:
+    raft = raft_of(cluster, node_id)
+    return None if raft is None else raft.core.voters
+
+
+def are_voters_known_by_their_places(cluster: SimulatedCluster) -> bool:
+    """Whether the voters in every log, and the metadata, name the log dirs of the replicas."""
+    state = state_of(cluster)
+    places = {}
+    for node_id in state.replicas:
+        partition = cluster.node(node_id).broker.partitions.get(TOPIC, 0)
+        if partition is None or partition.directory is None:
+            return False
+        places[node_id] = partition.directory.directory_id
+    if dict(zip(state.replicas, state.directories, strict=True)) != places:
+        return False
+    for node_id in state.replicas:
+        voters = voters_in(cluster, node_id)
+        if voters is None or dict(voter.key for voter in voters.voters) != places:
+            return False
+    return True
+
+
+async def wait_for_names(cluster: SimulatedCluster) -> None:
+    await cluster.wait_for(lambda: are_voters_known_by_their_places(cluster), seconds=30)
+
+
+class Leaders:
+    """Who was seen to lead each epoch; and no replica forgets what it has promised."""
+
+    def __init__(self, cluster: SimulatedCluster) -> None:
+        self._cluster = cluster
+        self._key = TopicIdPartition(cluster.image.topic_ids[TOPIC], 0)
+        self.of_epoch: dict[int, int] = {}
+        self._promised: dict[int, HardState] = {}
+        self._task = asyncio.ensure_future(self._watch())
+
+    async def _watch(self) -> None:
+        while True:
+            for node_id, node in self._cluster.nodes().items():
+                self._look(node_id, node.broker.replicas.raft.find(self._key))
+            await asyncio.sleep(0.005)
+
+    def _look(self, node_id: int, port: RaftPartition | None) -> None:
+        if port is None:
+            return
+        raft, promised = port.modes.raft, port.modes.journal
+        before = self._promised.get(node_id, promised)
+        assert order_of(before) <= order_of(promised), (node_id, before, promised)
+        self._promised[node_id] = promised
+        if raft is not None and raft.core.is_leader:
+            leader = self.of_epoch.setdefault(raft.core.epoch, node_id)
+            assert leader == node_id, (raft.core.epoch, leader, node_id)
+
+    def check(self) -> None:
+        assert self.of_epoch
+        if self._task.done():
+            self._task.result()
+        self._task.cancel()
+
+
+async def start_writing(
+    cluster: SimulatedCluster, *, replicas: int = 3, **topic: str
+) -> tuple[ClusterClient, Writer, "asyncio.Future[None]"]:
+    await cluster.start()
+    client = cluster.client()
+    await create(client, replicas, retention_ms="-1", replication_mode="raft", **topic)
+    await wait_mode(cluster, ReplicationMode.raft)
+    writer = Writer(cluster.client("writer"))
+    work = asyncio.ensure_future(writer.run())
+    await writer.wait_for_more(cluster)
+    return client, writer, work
+
+
+async def lose_power_everywhere_and_check(
+    cluster: SimulatedCluster, writer: Writer, work: "asyncio.Future[None]"
+) -> None:
+    for each in cluster.hosts:
+        cluster.lose_power(each)
+    await cluster.start()
+    await writer.wait_for_more(cluster)
+    await wait_for_names(cluster)
+    writer.is_stopped = True
+    await work
+    await asyncio.sleep(3)
+    check(cluster, writer)
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_all_replicas_move_there_and_back_under_load(seed: int) -> None:
     cluster = SimulatedCluster(nodes=3, seed=seed, properties={"log.dirs": ",".join(DIRECTORIES)})
 
     async def main() -> None:
-        await cluster.start()
-        client = cluster.client()
-        await create(client, min_insync_replicas="2", retention_ms="-1", replication_mode="raft")
-        await wait_mode(cluster, ReplicationMode.raft)
-        writer = Writer(cluster.client("writer"))
-        work = asyncio.ensure_future(writer.run())
-        await writer.wait_for_more(cluster)
-        node_id = 1 + seed % 3
-        (target,) = {*DIRECTORIES} - {path_of(cluster, node_id)}
-        assert await move(client, node_id, target) == ErrorCode.invalid_replica_assignment
+        client, writer, work = await start_writing(cluster, min_insync_replicas="2")
+        leader = state_of(cluster).leader
+        epoch = state_of(cluster).leader_epoch
+        for _ in range(2):
+            for node_id in (1, 2, 3):
+                target = other_path(cluster, node_id)
+                assert await move(client, node_id, target) == 0
+                await cluster.wait_for(
+                    lambda node_id=node_id, target=target: path_of(cluster, node_id) == target,
+                    seconds=30,
+                )
+                await writer.wait_for_more(cluster)
+                await wait_for_names(cluster)
+        # A move needs no election, not even that of the leader.
+        assert (state_of(cluster).leader, state_of(cluster).leader_epoch) == (leader, epoch)
+        await lose_power_everywhere_and_check(cluster, writer, work)
+
+    cluster.run(main())
+
+
+@pytest.mark.parametrize("seed", range(6))
+def test_a_crash_while_a_replica_moves(seed: int) -> None:
+    """The moving node dies after so many operations of its disk; leaders die in between."""
+    cluster = SimulatedCluster(nodes=3, seed=seed, properties={"log.dirs": ",".join(DIRECTORIES)})
+
+    async def main() -> None:
+        client, writer, work = await start_writing(cluster, min_insync_replicas="2")
+        leaders = Leaders(cluster)
+        for node_id in (1, 2, 3):
+            client = cluster.client(f"before {node_id}")
+            target = other_path(cluster, node_id)
+            assert await move(client, node_id, target) == 0
+            host = cluster.hosts[node_id]
+            starts = host.starts
+            host.crash_after(2 + 4 * seed + node_id, "power" if seed % 2 else "kill")
+            if seed % 3 == 0:
+                # An election while it moves, or while it is down.
+                leader = state_of(cluster).leader
+                if leader not in (node_id, NO_NODE):
+                    await asyncio.sleep(0.05 * (seed % 5))
+                    cluster.kill(leader)
+                    await asyncio.sleep(0.3)
+                    await cluster.start(leader)
+            await cluster.wait_for(lambda h=host, s=starts: h.starts > s, seconds=30)
+            await cluster.wait_serving(node_id)
+            await writer.wait_for_more(cluster)
+            if path_of(cluster, node_id) != target:
+                # The folder of the copy, which records the move, may not have been on disk yet.
+                client = cluster.client(f"after {node_id}")
+                assert await move(client, node_id, target) == 0
+            await cluster.wait_for(lambda n=node_id, t=target: path_of(cluster, n) == t, seconds=30)
+            await writer.wait_for_more(cluster)
+        await lose_power_everywhere_and_check(cluster, writer, work)
+        leaders.check()
+
+    cluster.run(main())
+
+
+@pytest.mark.parametrize("seed", range(2))
+def test_a_replica_that_moves_in_isr_mode_votes_under_its_new_place(seed: int) -> None:
+    cluster = SimulatedCluster(nodes=3, seed=seed, properties={"log.dirs": ",".join(DIRECTORIES)})
+
+    async def main() -> None:
+        client, writer, work = await start_writing(cluster, min_insync_replicas="2")
         await switch(client, "isr")
         await wait_mode(cluster, ReplicationMode.isr)
-        assert await move(client, node_id, target) == 0
-        # Some of them while it moves, some when it has arrived.
-        host = cluster.hosts[node_id]
-        starts = host.starts
-        loses_power = seed % 2 == 1
-        host.crash_after(5 + 12 * seed, "power" if loses_power else "kill")
-        await cluster.wait_for(lambda: host.starts > starts, seconds=10)
-        await cluster.wait_serving(node_id)
-        if loses_power:
-            # The folder of the copy, which records the move, may not have been on disk yet.
-            client = cluster.client("after the power loss")
+        for node_id in (1, 2, 3):
+            target = other_path(cluster, node_id)
             assert await move(client, node_id, target) == 0
-        await cluster.wait_for(lambda: path_of(cluster, node_id) == target, seconds=30)
+            await cluster.wait_for(lambda n=node_id, t=target: path_of(cluster, n) == t, seconds=30)
         await switch(client, "raft")
         await wait_mode(cluster, ReplicationMode.raft)
         await writer.wait_for_more(cluster)
-        for each in cluster.hosts:
-            cluster.lose_power(each)
-        await cluster.start()
+        await lose_power_everywhere_and_check(cluster, writer, work)
+
+    cluster.run(main())
+
+
+def crash_from(host: Host, path: str, operations: int, how: str) -> None:
+    """The node dies so many operations of its disk after the first rename of such a path."""
+    life = host.machine.life
+    assert life is not None
+
+    def arm() -> bool:
+        host.crash_after(operations, how)
+        return False
+
+    fault = DiskFault(operation="rename", effect="delay", path_part=path, is_allowed=arm)
+    life.disk.faults.append(fault)
+
+
+@pytest.mark.parametrize("operations", range(1, 13))
+def test_a_crash_at_every_step_of_the_swap(operations: int) -> None:
+    """From the copy's first note of its past to the end of the source, for a follower and for a
+    leader; after that all lose power."""
+    how = "power" if operations % 2 else "kill"
+    cluster = SimulatedCluster(
+        nodes=3, seed=operations, properties={"log.dirs": ",".join(DIRECTORIES)}
+    )
+
+    async def main() -> None:
+        _, writer, work = await start_writing(cluster, min_insync_replicas="2")
+        leaders = Leaders(cluster)
+        for is_leader in (False, True):
+            state = state_of(cluster)
+            node_id = next(node for node in state.replicas if (node == state.leader) is is_leader)
+            host, target = cluster.hosts[node_id], other_path(cluster, node_id)
+            starts = host.starts
+            path = MOVED_FROM if operations % 4 < 2 else MOVING_TO
+            crash_from(host, path, operations, how)
+            client = cluster.client(f"moves {node_id}")
+            assert await move(client, node_id, target) == 0
+            await cluster.wait_for(lambda h=host, s=starts: h.starts > s, seconds=30)
+            await cluster.wait_serving(node_id)
+            await writer.wait_for_more(cluster)
+            if path_of(cluster, node_id) != target:
+                client = cluster.client(f"moves {node_id} again")
+                assert await move(client, node_id, target) == 0
+            await cluster.wait_for(lambda n=node_id, t=target: path_of(cluster, n) == t, seconds=30)
+            await writer.wait_for_more(cluster)
+        await lose_power_everywhere_and_check(cluster, writer, work)
+        leaders.check()
+
+    cluster.run(main())
+
+
+@pytest.mark.parametrize("seed", range(6))
+def test_an_election_while_a_replica_is_between_its_log_dirs(seed: int) -> None:
+    """The rename of the copy takes long, and the leader dies meanwhile: the others elect, and the
+    replica votes or follows when it has arrived."""
+    cluster = SimulatedCluster(nodes=3, seed=seed, properties={"log.dirs": ",".join(DIRECTORIES)})
+
+    async def main() -> None:
+        client, writer, work = await start_writing(cluster, min_insync_replicas="2")
+        leaders = Leaders(cluster)
+        state = state_of(cluster)
+        followers = [node for node in state.replicas if node != state.leader]
+        node_id = followers[seed % 2] if seed < 4 else state.leader
+        life = cluster.hosts[node_id].machine.life
+        assert life is not None
+        path = (MOVING_TO, "-future", "raft-votes")[seed % 3]
+        life.disk.faults.append(
+            DiskFault(operation="rename", effect="delay", delay_ms=3_000, path_part=path)
+        )
+        target = other_path(cluster, node_id)
+        assert await move(client, node_id, target) == 0
+        await asyncio.sleep(0.2)
+        if node_id != state.leader:
+            cluster.kill(state.leader)
+        else:
+            cluster.kill(followers[0])
+        await cluster.wait_for(lambda: path_of(cluster, node_id) == target, seconds=30)
         await writer.wait_for_more(cluster)
-        assert path_of(cluster, node_id) == target
-        writer.is_stopped = True
-        await work
-        await asyncio.sleep(3)
-        check(cluster, writer)
+        for each in cluster.hosts:
+            if not cluster.hosts[each].is_up:
+                await cluster.start(each)
+        await writer.wait_for_more(cluster)
+        await lose_power_everywhere_and_check(cluster, writer, work)
+        leaders.check()
+
+    cluster.run(main())
+
+
+@pytest.mark.parametrize("is_leader", [False, True])
+def test_a_disk_that_fails_in_the_swap_takes_the_replica_offline(is_leader: bool) -> None:
+    """Which folder is the replica is known at the next start; the others go on."""
+    cluster = SimulatedCluster(nodes=3, seed=5, properties={"log.dirs": ",".join(DIRECTORIES)})
+
+    async def main() -> None:
+        client, writer, work = await start_writing(cluster, min_insync_replicas="2")
+        leaders = Leaders(cluster)
+        state = state_of(cluster)
+        node_id = next(node for node in state.replicas if (node == state.leader) is is_leader)
+        host, source = cluster.hosts[node_id], path_of(cluster, node_id)
+        partition, life = cluster.node(node_id).broker.partitions.get(TOPIC, 0), host.machine.life
+        assert partition is not None
+        assert life is not None
+        disk = life.disk
+
+        def is_in_swap() -> bool:
+            return disk.exists(f"{source}/{TOPIC}-0/{MOVING_TO}")
+
+        fault = DiskFault(operation="rename", path_part="-future", times=100, is_allowed=is_in_swap)
+        disk.faults.append(fault)
+        assert await move(client, node_id, other_path(cluster, node_id)) == 0
+        await cluster.wait_for(lambda: partition.offline, seconds=30)
+        await writer.wait_for_more(cluster)
+        await lose_power_everywhere_and_check(cluster, writer, work)
+        leaders.check()
+
+    cluster.run(main())
+
+
+@pytest.mark.parametrize("seed", range(2))
+def test_the_only_replica_moves(seed: int) -> None:
+    cluster = SimulatedCluster(nodes=1, seed=seed, properties={"log.dirs": ",".join(DIRECTORIES)})
+
+    async def main() -> None:
+        client, writer, work = await start_writing(cluster, replicas=1)
+        for _ in range(3):
+            target = other_path(cluster, 1)
+            assert await move(client, 1, target) == 0
+            await cluster.wait_for(lambda t=target: path_of(cluster, 1) == t, seconds=30)
+            await writer.wait_for_more(cluster)
+        await lose_power_everywhere_and_check(cluster, writer, work)
 
     cluster.run(main())

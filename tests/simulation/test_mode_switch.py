@@ -100,13 +100,13 @@ class Writer:
             await asyncio.sleep(0.02)
 
 
-async def create(client: ClusterClient, **configs: str) -> None:
+async def create(client: ClusterClient, replication_factor: int = 3, /, **configs: str) -> None:
     request = CreateTopicsRequest(
         topics=[
             CreatableTopic(
                 name=TOPIC,
                 num_partitions=1,
-                replication_factor=3,
+                replication_factor=replication_factor,
                 configs=[
                     CreatableTopicConfig(name=name.replace("_", "."), value=value)
                     for name, value in configs.items()

@@ -227,7 +227,7 @@ class Broker:
         )
         self._housekeeping = Housekeeping(runtime, self.logs, holds)
         self._cleaner = LogCleaner(runtime, self.logs)
-        self.moves = LogMoves(runtime, self.logs, metadata=metadata)
+        self.moves = LogMoves(runtime, self.logs, self.replicas.raft, metadata=metadata)
         self.fetch_sessions = FetchSessions(
             runtime.randomness, count_max=config.max_incremental_fetch_session_cache_slots
         )

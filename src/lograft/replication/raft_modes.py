@@ -13,8 +13,10 @@ leaving     While nobody leads: votes for the controller, on disk, fsyncs its wh
 Satisfies `roles.PartitionReplica`; what is not in that protocol is for the shell of raft mode.
 """
 
+from collections.abc import Iterable
 from dataclasses import replace
 from typing import Final
+from uuid import UUID
 
 from lograft.consensus.core import RaftCore
 from lograft.consensus.types import (
@@ -71,10 +73,13 @@ class ModeReplica:
         chance: Chance,
         port: RaftPort,
         journal: HardState,
+        past_directories: Iterable[UUID] = (),
     ) -> None:
         """Takes over from `isr`, which was all there is to the replica until now. `journal`: what
         the journal of votes says about this partition."""
         self.me = me
+        #: Log dirs of this node that the replica was moved from, with its votes.
+        self.past_directories = tuple(past_directories)
         self.broker_epoch = isr.broker_epoch
         self.log = log
         self.assignment = isr.assignment
@@ -296,6 +301,7 @@ class ModeReplica:
             epochs=known,
             voter_history=port.voters_since(since),
             view=PartitionLogView,
+            past_directories=self.past_directories,
         )
         if tail.offset > 0 and not known:
             core.log.start = core.log.end = LogEnd(tail.epoch, tail.offset)
@@ -339,6 +345,14 @@ class ModeReplica:
         if not is_bound or self.log.durable_offset < self.log.end_offset or raft.is_cutting:
             return None
         return log_tail(self.log)
+
+    # ── another log dir ──────────────────────────────────────────────────────────────────────
+
+    def on_moved(self, key: ReplicaKey, past_directories: Iterable[UUID]) -> None:
+        """The log, and what the journal says, lie in another log dir, on disk."""
+        self.me, self.past_directories = key, tuple(past_directories)
+        if self.raft is not None:
+            self.raft.core.on_moved(key, self.past_directories)
 
     # ── the journal ──────────────────────────────────────────────────────────────────────────
 

@@ -31,6 +31,7 @@ class RaftReplica:
         "broker_epoch",
         "core",
         "follower",
+        "is_paused",
         "leader",
         "log",
         "port",
@@ -60,6 +61,8 @@ class RaftReplica:
         #: Whom the leader hands over to as soon as that one has everything; meanwhile it appends
         #: nothing for clients.
         self.successor: NodeId | None = None
+        #: The log changes its log dir: nothing may be decided meanwhile.
+        self.is_paused = False
         self._role: tuple[bool, Epoch, NodeId] | None = None
         #: The core's next fetch, until the stream takes it.
         self._request: FetchRequest | None = None
@@ -75,7 +78,8 @@ class RaftReplica:
 
     @property
     def is_cutting(self) -> bool:
-        return self.follower is not None and self.follower.is_cutting
+        """Whether the log cannot be used now: it is being cut, or changes its log dir."""
+        return self.is_paused or (self.follower is not None and self.follower.is_cutting)
 
     @property
     def deadline_ms(self) -> int | None:
@@ -182,9 +186,22 @@ class RaftReplica:
         if core.fetcher is not None:
             core.fetcher.on_answer(now_ms)
         self._tell(core.on_durable(min(log.durable_offset, view.end.offset), now_ms))
+        self._step_held()
+
+    def _step_held(self) -> None:
         held, self._held = self._held, []
         for message in held:
             self.step(message)
+
+    def resume(self) -> None:
+        """After a pause."""
+        self.is_paused = False
+        fetcher, now_ms = self.core.fetcher, self.port.now_ms()
+        if fetcher is not None and fetcher.in_flight is not None:
+            # Its answer may have come meanwhile, and was not looked at.
+            self._tell(self.core.on_unanswered(fetcher.in_flight, now_ms))
+        self._step_held()
+        self.tell_deadline()
 
     def _tell_durable(self) -> None:
         if self.on_durable(self.log.durable_offset):

@@ -6,13 +6,27 @@ asked with a wait of 0): the stream's own long poll does that for all partitions
 """
 
 from typing import TYPE_CHECKING, Final
+from uuid import UUID
 
 from lograft.consensus.errors import CommittedAtRisk
 from lograft.consensus.leadership import Progress
-from lograft.consensus.messages import Error, FetchRequest, FetchResponse
+from lograft.consensus.messages import (
+    Error,
+    FetchRequest,
+    FetchResponse,
+    RenameVoterRequest,
+)
 from lograft.consensus.types import LogEnd, LogSlice, ReplicaKey
 from lograft.model.errors import ErrorCode
-from lograft.model.types import NO_EPOCH, NO_NODE, NO_OFFSET, BrokerEpoch, NodeId, Offset
+from lograft.model.types import (
+    NO_EPOCH,
+    NO_NODE,
+    NO_OFFSET,
+    ZERO_UUID,
+    BrokerEpoch,
+    NodeId,
+    Offset,
+)
 from lograft.replication.errors import TruncatesCommitted
 from lograft.replication.raft_port import epochs_of_records
 from lograft.replication.replica_view import NEVER_MS, ReplicaStatus
@@ -55,13 +69,16 @@ ERROR_OF: Final = {
 class RaftLeader:
     """Satisfies `roles.LeaderRole`."""
 
-    __slots__ = ("_log_starts", "_replica", "leader_epoch")
+    __slots__ = ("_log_starts", "_moved", "_replica", "leader_epoch")
 
     def __init__(self, replica: "RaftReplica") -> None:
         self._replica = replica
         self.leader_epoch = replica.core.epoch
         #: Where the followers' logs begin, as they said.
         self._log_starts: dict[NodeId, Offset] = {}
+        #: Followers that lie in other log dirs than the voters in their logs say, as their last
+        #: fetches told: the name in use, and the log dir.
+        self._moved: dict[NodeId, tuple[ReplicaKey, UUID]] = {}
 
     @property
     def high_watermark(self) -> Offset:
@@ -173,6 +190,10 @@ class RaftLeader:
         if fetch.life == NO_EPOCH and voter is not None:
             # Under ISR's rules, in the epoch that has become a life, it does not name its disk.
             sender = voter.key
+        if fetch.moved_to != ZERO_UUID and fetch.life != NO_EPOCH:
+            self._moved[fetch.node_id] = sender, fetch.moved_to
+        elif self._moved:
+            self._moved.pop(fetch.node_id, None)
         log_end = LogEnd(fetch.last_fetched_epoch, fetch.offset)
         if fetch.leader_epoch == replica.core.epoch:
             plain = replica.core.note_progress(now_ms, sender=sender, log_end=log_end)
@@ -203,6 +224,23 @@ class RaftLeader:
         if replica.successor is not None:
             replica.advance_hand_over()
         return FetchVerdict(ErrorCode.none, None, effects) if moved else ACCEPTED
+
+    def find_moved_voter(self) -> RenameVoterRequest | None:
+        """A voter that lies in another log dir than the voters in the log say, or whose log dir
+        they do not know. Only the voter itself can tell that it is the same: a node with a new
+        disk has forgotten its votes."""
+        core = self._replica.core
+        if core.unlisted_directory != ZERO_UUID:
+            voter = core.voters.find(core.key.node_id)
+            assert voter is not None, core.key
+            return RenameVoterRequest(key=voter.key, directory_id=core.unlisted_directory)
+        for key, directory_id in self._moved.values():
+            voter = core.voters.find(key.node_id)
+            if voter is None or voter.key.directory_id == directory_id:
+                continue
+            if voter.key.names(key):
+                return RenameVoterRequest(key=voter.key, directory_id=directory_id)
+        return None
 
     def _check_fetch(
         self, fetch: FollowerFetch, *, log_start: Offset, epoch_end: EpochEnd
@@ -292,6 +330,7 @@ class RaftFollower:
             replica.log.log_start_offset,
             request.life,
             replica.core.me.directory_id,
+            replica.core.unlisted_directory,
         )
         self._sent = (fetch, request)
         return fetch
@@ -301,7 +340,7 @@ class RaftFollower:
         if sent is None or sent[0] is not fetch or replica.follower is not self:
             return None
         fetcher = replica.core.fetcher
-        if fetcher is None or fetcher.in_flight != sent[1].request_id or self.is_cutting:
+        if fetcher is None or fetcher.in_flight != sent[1].request_id or replica.is_cutting:
             return None
         return sent[1]
 

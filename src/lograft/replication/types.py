@@ -107,7 +107,11 @@ class FollowerFetch(NamedTuple):
     log_start_offset: Offset
     #: The raft life that the follower lives; NO_EPOCH: it follows ISR's rules.
     life: Epoch = NO_EPOCH
+    #: The log dir under which the voters know the follower, or the one it lies in.
     directory_id: UUID = ZERO_UUID
+    #: The log dir that a voter lies in, where the voters in its log know it by another one (it was
+    #: moved, its votes included) or by none; else ZERO_UUID.
+    moved_to: UUID = ZERO_UUID
 
 
 @dataclass(frozen=True, slots=True)

@@ -13,7 +13,7 @@ from uuid import UUID
 from lograft.model.errors import DiskFailed, LograftError
 from lograft.model.seams import Disk
 from lograft.model.settings.topic import TopicConfig
-from lograft.model.types import METADATA_TOPIC, NO_OFFSET, Offset, TopicPartition
+from lograft.model.types import METADATA_TOPIC, NO_OFFSET, ZERO_UUID, Offset, TopicPartition
 from lograft.storage.errors import InvalidCheckpoint
 from lograft.storage.log import Log
 from lograft.storage.log_dirs import (
@@ -28,6 +28,8 @@ from lograft.storage.log_dirs import (
     parse_folder_name,
     read_checkpoint,
     read_clean_shutdown,
+    read_moved_from,
+    read_moving_to,
     read_partition_metadata,
     read_running,
     take_clean_shutdown,
@@ -52,6 +54,10 @@ class FoundLog(NamedTuple):
     plan: RecoveryPlan
     #: As checkpointed; NO_OFFSET: it never was.
     high_watermark: Offset
+    #: Log dirs that it was moved from as a voter.
+    past_directories: tuple[UUID, ...] = ()
+    #: Where it was about to move to; a log dir that does not exist if that cannot be read.
+    moving_to: UUID | None = None
 
 
 class Survey(NamedTuple):
@@ -108,7 +114,10 @@ def _survey(disk: Disk, log_dir: str) -> Survey:
         )
         high_watermark = high_watermarks.get(topic_partition, NO_OFFSET)
         topic_id = _topic_id(disk, path)
-        logs.append(FoundLog(topic_partition, topic_id, path, plan, high_watermark))
+        past, moving_to = _moves(disk, path)
+        logs.append(
+            FoundLog(topic_partition, topic_id, path, plan, high_watermark, past, moving_to)
+        )
     names = {*recovery_points, *log_starts, *cleaner_offsets, *high_watermarks}
     return Survey(logs, doomed, coming, clean_epoch, names, cleaner_offsets)
 
@@ -160,6 +169,19 @@ def _topic_id(disk: Disk, path: str) -> UUID | None:
     except InvalidCheckpoint as error:
         LOGGER.warning("%s; the log is taken by its folder's name", error)
         return None
+
+
+def _moves(disk: Disk, path: str) -> tuple[tuple[UUID, ...], UUID | None]:
+    try:
+        past = read_moved_from(disk, path)
+    except InvalidCheckpoint as error:
+        LOGGER.warning("%s; the replica is a voter only under the id of its log dir", error)
+        past = ()
+    try:
+        return past, read_moving_to(disk, path)
+    except InvalidCheckpoint as error:
+        LOGGER.warning("%s", error)
+        return past, ZERO_UUID
 
 
 def open_found(

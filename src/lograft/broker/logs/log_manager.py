@@ -16,6 +16,7 @@ from typing import Final, NamedTuple, Protocol
 from uuid import UUID
 
 from lograft.broker.logs.checkpoints import Checkpoints
+from lograft.broker.logs.interrupted_moves import Choice, Opened, choose, doubt_of, settle
 from lograft.broker.logs.log_loading import (
     ConfigOf,
     FoundLog,
@@ -49,14 +50,6 @@ LOGGER: Final = logging.getLogger(__name__)
 LOGS_PER_JOB: Final = 64
 #: Workers that make or close logs side by side.
 MAKERS: Final = 4
-
-
-class Opened(NamedTuple):
-    """A log found at start, or why it could not be opened."""
-
-    result: Log | LograftError
-    directory: LogDirectory
-    high_watermark: Offset
 
 
 class Make(NamedTuple):
@@ -116,6 +109,8 @@ class LogManager:
         #: The cluster was told that nothing is missing.
         self._claims_all = False
         self._found: dict[TopicIdPartition, Opened] = {}
+        #: While the logs are loaded: every folder of a replica.
+        self._candidates: dict[TopicIdPartition, list[Opened]] = {}
         self._work: dict[LogDirectory, list[Make | Doom]] = {}
         #: The tasks that do it.
         self._workers_at: dict[LogDirectory, Task] = {}
@@ -159,6 +154,44 @@ class LogManager:
                 await self._load_directory(directory, config_of, id_of)
             except DiskFailed as error:
                 directory.fail(error)
+        await self._choose_found()
+
+    async def _choose_found(self) -> None:
+        """Where a replica has several folders, or a move was interrupted."""
+        sees_all = not self.unusable and len(self.online) == len(self.directories)
+        for key, candidates in self._candidates.items():
+            choice = choose(candidates)
+            chosen = choice.chosen
+            for other in choice.others:
+                LOGGER.error(
+                    "%s lies in %s and in %s: the first one is used, move the other away",
+                    other.found.topic_partition,
+                    chosen.directory.path,
+                    other.directory.path,
+                )
+            doubt = doubt_of(chosen, sees_all=sees_all)
+            if doubt is not None:
+                LOGGER.error("%s", doubt)
+                chosen = chosen._replace(result=doubt)
+            elif choice.left_behind or chosen.found.moving_to is not None:
+                await self._settle(choice)
+            self._found[key] = chosen
+        self._candidates.clear()
+
+    async def _settle(self, choice: Choice) -> None:
+        for each in choice.left_behind:
+            if isinstance(each.result, Log):
+                each.result.close(clean=False)
+        job = partial(settle, self._disk, choice, self._runtime.randomness.uuid())
+        try:
+            doomed = await self._runtime.workers.run(job)
+        except DiskFailed as error:
+            for directory in self.directories:
+                if directory.path == error.log_dir:
+                    directory.fail(error)
+            return
+        due_ms = self._runtime.clock.mono_ms()
+        self.doomed += [(due_ms, directory, path) for directory, path in doomed]
 
     async def read_previous_epoch(self) -> int:
         """The broker epoch of the last life if nothing that was written in it can be gone, else -1.
@@ -215,14 +248,7 @@ class LogManager:
                     )
                 elif result.end_offset < one.plan.recovery_point:
                     shorter[one.topic_partition] = result.end_offset
-                first = self._found.setdefault(key, Opened(result, directory, one.high_watermark))
-                if first.directory is not directory:
-                    LOGGER.error(
-                        "%s lies in %s and in %s: the first one is used, move the other away",
-                        one.topic_partition,
-                        first.directory.path,
-                        directory.path,
-                    )
+                self._candidates.setdefault(key, []).append(Opened(result, directory, one))
         if shorter:
             # Before anything is written there: it is not fsynced, whatever was there once.
             job = partial(lower_recovery_points, disk, directory.path, shorter)
@@ -241,13 +267,14 @@ class LogManager:
             return False
         self.partitions[partition] = None
         opened.directory.log_count += 1
-        partition.assign_directory(opened.directory)
+        partition.assign_directory(opened.directory, opened.found.past_directories)
         if isinstance(opened.result, LograftError):
             partition.on_offline(str(opened.result))
         elif opened.directory.offline:
             partition.on_offline(f"log dir {opened.directory.path} is offline")
         else:
-            self._opened(partition, opened.result, opened.directory, opened.high_watermark)
+            high_watermark = opened.found.high_watermark
+            self._opened(partition, opened.result, opened.directory, high_watermark)
         return True
 
     def _opened(

@@ -6,19 +6,25 @@ and takes the name, the old folder loses it. The log then goes on in the new fil
 holds it notices. The copy has its name, durably, before the old folder gives its own away: whatever
 ends the process, one of them is whole.
 
-A move that a stop has interrupted begins again at the next start. Replicas in raft mode do not
-move: their log dir is part of who they are as voters.
+A move that a stop has interrupted begins again at the next start.
+
+A replica in raft mode stays the same voter: its votes come along, and it answers to the id of its
+old log dir too until the leader has written the new one to the log (`RaftLeader.find_moved_voter`).
+So there must never be two of it. Before the copy gets the name, the source says where the replica
+goes (`interrupted_moves.py`); if something fails from then on, the replica is offline until a start
+has seen which folder it is.
 """
 
 import asyncio
 import logging
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from functools import partial
-from typing import Final
+from typing import Final, Protocol
 from uuid import UUID
 
 from lograft.broker.cluster_metadata import ClusterMetadata
 from lograft.broker.errors import ReplicaNotMovable
+from lograft.broker.logs.interrupted_moves import past_directories
 from lograft.broker.logs.log_loading import open_at, rename_logs
 from lograft.broker.logs.log_manager import LogManager
 from lograft.broker.partitions.log_directory import LogDirectory
@@ -29,7 +35,13 @@ from lograft.model.seams import Disk, Runtime, Task
 from lograft.model.types import Offset, ReplicationMode
 from lograft.storage.errors import BeginsInsideBatch, OffsetOutOfRange
 from lograft.storage.log import Log
-from lograft.storage.log_dirs import deleted_folder_name, folder_name, future_folder_name
+from lograft.storage.log_dirs import (
+    deleted_folder_name,
+    folder_name,
+    future_folder_name,
+    write_moved_from,
+    write_moving_to,
+)
 from lograft.storage.types import RecoveryPlan
 
 LOGGER: Final = logging.getLogger(__name__)
@@ -64,11 +76,29 @@ class Move:
         return 0 if log is None or future is None else max(0, log.end_offset - future.end_offset)
 
 
+class Voters(Protocol):
+    """The replicas that are, were or will be in raft mode (`replicas/raft_partitions.py`)."""
+
+    def pause(self, partition: Partition) -> bool: ...
+
+    async def carry_votes(self, partition: Partition, target: LogDirectory) -> None: ...
+
+    def resume(self, partition: Partition, *, is_moved: bool) -> None: ...
+
+
 class LogMoves:
-    def __init__(self, runtime: Runtime, logs: LogManager, *, metadata: ClusterMetadata) -> None:
+    def __init__(
+        self,
+        runtime: Runtime,
+        logs: LogManager,
+        voters: Voters,
+        *,
+        metadata: ClusterMetadata,
+    ) -> None:
         self._runtime = runtime
         self._disk = runtime.disk
         self._logs = logs
+        self._voters = voters
         self._throttle = ReplicationThrottle(RATE, metadata, window=RATE_WINDOW)
         self.moves: dict[Partition, Move] = {}
         threads = metadata.config.value("num.replica.alter.log.dirs.threads")
@@ -81,11 +111,6 @@ class LogMoves:
         under_way = self.moves.get(partition)
         if under_way is not None and under_way.target is target:
             return
-        if partition.assignment.mode is not ReplicationMode.isr:
-            raise ReplicaNotMovable(
-                f"{partition.topic_partition} is in raft mode, where a log dir is part of a voter's"
-                " identity: switch it to isr, move it, switch it back"
-            )
         if under_way is not None:
             if under_way.is_arriving:
                 raise ReplicaNotMovable(f"{partition.topic_partition} is just arriving: try again")
@@ -149,10 +174,8 @@ class LogMoves:
 
     async def _copy_and_swap(self, move: Move) -> bool:
         partition, target = move.partition, move.target
-        while partition.kept_offsets is not None:
-            await asyncio.sleep(PAUSE_MS / 1000)
         log = partition.log
-        if log is None or not partition.is_usable:
+        if log is None or not await self._wait_movable(partition):
             return False
         move.future = await self._runtime.workers.run(
             partial(
@@ -165,10 +188,18 @@ class LogMoves:
                 now_ms=self._runtime.clock.wall_ms(),
             )
         )
-        while _may_go_on(partition):
+        while await self._wait_movable(partition):
             await self._copy(partition, log, move.future)
             if await self._swap(move, log, move.future):
                 return True
+        return False
+
+    async def _wait_movable(self, partition: Partition) -> bool:
+        """Until the log is not being cut, nor the mode being switched. False: it never will be."""
+        while not partition.is_deleted and not partition.offline:
+            if _may_go_on(partition):
+                return True
+            await asyncio.sleep(PAUSE_MS / 1000)
         return False
 
     def _unique(self, name: Callable[..., str], partition: Partition) -> str:
@@ -230,34 +261,58 @@ class LogMoves:
 
     async def _swap(self, move: Move, log: Log, future: Log) -> bool:
         """False: the log was cut before it could be held."""
-        partition, target, source = move.partition, move.target, move.partition.directory
+        partition, source = move.partition, move.partition.directory
         assert source is not None
-        name = partition.topic_partition
         async with source.surgery:
             if not _may_go_on(partition):
                 return False
             move.is_arriving = True
             partition.begin_move(KeptOffsets(log.durable_offset, log.log_start_offset))
+            is_voter = self._voters.pause(partition)
+            is_moved = False
             try:
-                if not await self._copy_rest(log, future):
-                    return False
-                target.kept[name] = KeptOffsets(future.end_offset, log.log_start_offset)
-                await self._runtime.workers.run(partial(future.close, clean=True), lane=target.path)
-                # Before the copy has the name: an older log of this name may have been here.
-                await self._logs.write_checkpoints(target)
-                doomed = f"{source.path}/{self._unique(deleted_folder_name, partition)}"
-                copy = await self._runtime.workers.run(
-                    partial(_exchange, self._disk, log, future, target.path, doomed),
-                    lane=source.path,
-                )
-                self._change_places(partition, log, copy, target)
-                due_ms = self._runtime.clock.mono_ms() + partition.config.file_delete_delay_ms
-                self._logs.doomed.append((due_ms, source, doomed))
+                if await self._copy_rest(log, future):
+                    await self._exchange(move, source, log, future, is_voter=is_voter)
+                    is_moved = True
             finally:
                 move.is_arriving = False
-                target.kept.pop(name, None)
-                partition.end_move()
-        return True
+                move.target.kept.pop(partition.topic_partition, None)
+                if not partition.offline or not is_voter:
+                    partition.end_move(
+                        partial(self._voters.resume, partition, is_moved=is_moved)
+                        if is_voter
+                        else None
+                    )
+        return is_moved
+
+    async def _exchange(
+        self, move: Move, source: LogDirectory, log: Log, future: Log, *, is_voter: bool
+    ) -> None:
+        partition, target, workers = move.partition, move.target, self._runtime.workers
+        name = partition.topic_partition
+        target.kept[name] = KeptOffsets(future.end_offset, log.log_start_offset)
+        await workers.run(partial(future.close, clean=True), lane=target.path)
+        # Before the copy has the name: an older log of this name may have been here.
+        await self._logs.write_checkpoints(target)
+        past: tuple[UUID, ...] = ()
+        if is_voter:
+            ids = source.directory_id, target.directory_id
+            past = past_directories(partition.past_directories, *ids)
+            await workers.run(partial(_name_past, self._disk, future, past), lane=target.path)
+            await self._voters.carry_votes(partition, target)
+        doomed = f"{source.path}/{self._unique(deleted_folder_name, partition)}"
+        goal = target.directory_id if is_voter else None
+        job = partial(_exchange, self._disk, log, future, target.path, doomed, goal)
+        try:
+            copy = await workers.run(job, lane=source.path)
+        except LograftError as error:
+            if is_voter and not partition.is_deleted:
+                # Which folder is the replica is not known before the next start.
+                partition.on_offline(f"its move to {target.path} failed: {error}")
+            raise
+        self._change_places(partition, log, copy, target, past)
+        due_ms = self._runtime.clock.mono_ms() + partition.config.file_delete_delay_ms
+        self._logs.doomed.append((due_ms, source, doomed))
 
     async def _copy_rest(self, log: Log, future: Log) -> bool:
         """While nobody appends."""
@@ -268,7 +323,12 @@ class LogMoves:
         return future.end_offset == log.end_offset
 
     def _change_places(
-        self, partition: Partition, log: Log, copy: Log, target: LogDirectory
+        self,
+        partition: Partition,
+        log: Log,
+        copy: Log,
+        target: LogDirectory,
+        past_directories: tuple[UUID, ...],
     ) -> None:
         source, name = partition.directory, partition.topic_partition
         assert source is not None
@@ -279,17 +339,35 @@ class LogMoves:
             target.cleaner_offsets[name] = source.cleaner_offsets.pop(name)
         source.changes += 1
         target.changes += 1
-        partition.on_moved(target)
+        partition.on_moved(target, past_directories)
         self._logs.on_partition_opened(partition, target)
 
 
 def _may_go_on(partition: Partition) -> bool:
-    return partition.is_usable and partition.assignment.mode is ReplicationMode.isr
+    """While its mode is being switched its log is evidence: it stays where it is."""
+    modes = ReplicationMode.isr, ReplicationMode.raft
+    return partition.is_usable and partition.assignment.mode in modes
 
 
-def _exchange(disk: Disk, log: Log, future: Log, log_dir: str, doomed: str) -> Log:
-    """A worker's job; returns the copy under its own name."""
+def _name_past(disk: Disk, future: Log, past: Sequence[UUID]) -> None:
+    """A worker's job."""
+    try:
+        write_moved_from(disk, future.directory, past)
+    except OSError as error:
+        raise DiskFailed(future.log_dir, error) from error
+
+
+def _exchange(
+    disk: Disk, log: Log, future: Log, log_dir: str, doomed: str, goal: UUID | None
+) -> Log:
+    """A worker's job; returns the copy under its own name. `goal`: the id of its log dir, where
+    there must never be two of the replica."""
     path = f"{log_dir}/{folder_name(log.topic_partition)}"
+    if goal is not None:
+        try:
+            write_moving_to(disk, log.directory, goal)
+        except OSError as error:
+            raise DiskFailed(log.log_dir, error) from error
     rename_logs(disk, log_dir, [(future.directory, path)])
     copy = Log.open(
         disk,

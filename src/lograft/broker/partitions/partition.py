@@ -158,6 +158,7 @@ class Partition:
         "log",
         "me",
         "offline",
+        "past_directories",
         "replica",
         "rule",
         "state",
@@ -190,6 +191,8 @@ class Partition:
         #: None while a worker opens it.
         self.log: Log | None = None
         self.directory: LogDirectory | None = None
+        #: Ids of the log dirs that the replica was in before, as a voter.
+        self.past_directories: tuple[UUID, ...] = ()
         #: What the checkpoints say while a worker uses the log alone: always in the states HELD,
         #: and until the worker is done where the partition has failed or was deleted meanwhile.
         self.kept_offsets: KeptOffsets | None = None
@@ -275,10 +278,13 @@ class Partition:
         """The only writer of the state; raises IllegalTransition."""
         self.state = next_state(self.state, cause)
 
-    def assign_directory(self, directory: LogDirectory) -> None:
+    def assign_directory(
+        self, directory: LogDirectory, past_directories: tuple[UUID, ...] = ()
+    ) -> None:
         """Its log lies there, or will once a worker has made it."""
         assert self.log is None, self
         self.directory = directory
+        self.past_directories = past_directories
 
     def on_opened(
         self, log: Log, directory: LogDirectory, *, high_watermark: Offset = NO_OFFSET
@@ -380,15 +386,20 @@ class Partition:
         self._move(Cause.MOVE_BEGUN)
         self.kept_offsets = kept
 
-    def on_moved(self, directory: LogDirectory) -> None:
+    def on_moved(self, directory: LogDirectory, past_directories: tuple[UUID, ...] = ()) -> None:
         """Its log goes on in the files of another log dir."""
         assert self.kept_offsets is not None, self
         self.directory = directory
+        self.past_directories = past_directories
 
-    def end_move(self) -> None:
-        """The log lies in one of the two log dirs, and is on disk there."""
+    def end_move(self, resume: Callable[[], None] | None = None) -> None:
+        """The log lies in one of the two log dirs, and is on disk there. `resume`: the replica was
+        paused."""
         self._move(Cause.MOVE_ENDED)
         self._forget_kept()
+        if resume is not None and not self.is_deleted:
+            resume()
+            self._host.role_changed(self)
         if self.state is ONLINE:
             self.on_durable()
         self.on_cut()

@@ -362,6 +362,7 @@ class FollowerSession:
                 Offset(asked.log_start_offset),
                 Epoch(asked.raft_life),
                 asked.replica_directory_id,
+                asked.moved_to_directory_id,
             ),
             log_start=log.log_start_offset,
             epoch_end=epoch_end,

@@ -6,6 +6,7 @@ of its log dir and over `RaftVotes` to the other voters, deadlines into the node
 
 import asyncio
 from collections.abc import Iterator
+from functools import partial
 from typing import TYPE_CHECKING, Final
 
 from lograft.broker.partitions.partition import Partition
@@ -37,9 +38,27 @@ HAND_OVER_MS: Final = 500
 class RaftPartition:
     """A `RaftPort`."""
 
-    __slots__ = ("_host", "deadline_ms", "journal", "key", "modes", "partition")
+    __slots__ = (
+        "_carried",
+        "_host",
+        "_landed",
+        "_postponed",
+        "_wanted",
+        "deadline_ms",
+        "is_paused",
+        "journal",
+        "key",
+        "modes",
+        "partition",
+    )
 
-    def __init__(self, host: "RaftPartitions", partition: Partition, journal: VoteJournal) -> None:
+    def __init__(
+        self,
+        host: "RaftPartitions",
+        partition: Partition,
+        journal: VoteJournal,
+        state: HardState,
+    ) -> None:
         self._host = host
         self.partition = partition
         self.journal = journal
@@ -47,6 +66,16 @@ class RaftPartition:
         self.modes: ModeReplica
         #: When it stands in the node's queue of deadlines; None: it does not.
         self.deadline_ms: int | None = None
+        #: While the replica changes its log dir: nothing is written to a journal, and nothing
+        #: that was written is acted on.
+        self.is_paused = False
+        #: The newest state that the replica has, or wants to have, in its journal.
+        self._wanted = state
+        #: In a pause: what is to be written after it, and what has got on disk in it.
+        self._postponed = False
+        self._landed: HardState | None = None
+        #: In a pause: what the journal of the other log dir holds.
+        self._carried: HardState | None = None
 
     @property
     def log(self) -> Log:
@@ -60,9 +89,21 @@ class RaftPartition:
         return self._host.now_ms()
 
     def persist(self, state: HardState) -> None:
-        self.journal.write(self.key, state, self._on_persisted)
+        self._wanted = state
+        if self.is_paused:
+            self._postponed = True
+        else:
+            self._write(state)
 
-    def _on_persisted(self, state: HardState) -> None:
+    def _write(self, state: HardState) -> None:
+        self.journal.write(self.key, state, partial(self._on_persisted, self.journal))
+
+    def _on_persisted(self, journal: VoteJournal, state: HardState) -> None:
+        if journal is not self.journal:
+            return  # The replica was moved meanwhile; the other journal has it too.
+        if self.is_paused:
+            self._landed = state
+            return
         if self.partition.is_deleted or self.partition.offline:
             return
         if self.modes.on_persisted(state):
@@ -87,6 +128,9 @@ class RaftPartition:
         return self._append([voters_control(voters)], epoch)
 
     def _append(self, controls: list[Control], epoch: Epoch) -> Offset | None:
+        if self.is_paused:
+            # A change of the voters; the core gives it up after a while, and the leader asks again.
+            return None
         now_ms = self._host.wall_ms()
         batch = control_batch(controls, base_offset=self.log.end_offset, epoch=epoch, now_ms=now_ms)
         try:
@@ -168,6 +212,35 @@ class RaftPartition:
         if raft.successor is not None and self.modes.raft is raft and not self.partition.is_deleted:
             raft.successor = None
             self.partition.tell_committed()
+
+    # Another log dir: the replica stays the same voter, so its votes come along.
+
+    def pause(self) -> None:
+        self.is_paused = True
+        self._postponed, self._landed, self._carried = False, None, None
+        if self.modes.raft is not None:
+            self.modes.raft.is_paused = True
+
+    async def carry_votes(self, journal: VoteJournal) -> None:
+        """On disk in the other log dir before the log gets its name there. It may be ahead of what
+        the own journal holds, as if a crash had come just after that was written."""
+        self._carried = self._wanted
+        await journal.store(self.key, self._carried)
+
+    def resume(self, journal: VoteJournal | None) -> None:
+        """`journal`: of the log dir that the replica lies in now; None: it was not moved."""
+        if journal is not None:
+            self.journal = journal
+            self._landed = self._carried
+        self.is_paused = False
+        raft, postponed, landed = self.modes.raft, self._postponed, self._landed
+        wanted = self._wanted
+        if landed is not None:
+            self._on_persisted(self.journal, landed)
+        if postponed and self._wanted is wanted:
+            self._write(wanted)
+        if raft is not None and raft is self.modes.raft:
+            raft.resume()
 
     def tick(self) -> None:
         raft, partition = self.modes.raft, self.partition

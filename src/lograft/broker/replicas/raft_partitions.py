@@ -13,7 +13,7 @@ from heapq import heappop, heappush
 from typing import Any, Final
 
 from lograft.broker.cluster_metadata import ClusterMetadata
-from lograft.broker.errors import PeerUnreachable
+from lograft.broker.errors import PeerUnreachable, ReplicaNotMovable
 from lograft.broker.links.peers import Peers
 from lograft.broker.partitions.log_directory import LogDirectory
 from lograft.broker.partitions.partition import Partition
@@ -22,7 +22,7 @@ from lograft.broker.replicas.isr_changes import ControllerRequests
 from lograft.broker.replicas.raft_partition import RaftPartition
 from lograft.broker.replicas.raft_reports import RaftReports
 from lograft.broker.replicas.raft_votes import RaftVotes
-from lograft.broker.replicas.vote_journal import VoteJournal
+from lograft.broker.replicas.vote_journal import VoteJournal, order_of
 from lograft.consensus.types import RaftSettings, ReplicaKey
 from lograft.model.errors import DiskFailed, LograftError
 from lograft.model.seams import Address, Runtime, Task
@@ -132,6 +132,8 @@ class RaftPartitions:
     def stop(self) -> None:
         for task in self._tasks:
             task.cancel()
+        for journal in self._journals.values():
+            journal.stop()
 
     def spawn(self, work: Coroutine[Any, Any, None], *, name: str) -> Task:
         return self._runtime.spawn(work, name=name)
@@ -163,7 +165,12 @@ class RaftPartitions:
         directory, log = partition.directory, partition.log
         assert directory is not None
         assert log is not None
-        port = RaftPartition(self, partition, self._journals[directory.path])
+        key = TopicIdPartition(partition.topic_id, partition.index)
+        # Whatever log dir of this node an earlier stay of the replica was in: of all that it has
+        # promised there, the latest counts.
+        known = (journal.state_of(key) for journal in self._journals.values())
+        state = max(known, key=order_of)
+        port = RaftPartition(self, partition, self._journals[directory.path], state)
         port.modes = ModeReplica(
             ReplicaKey(self._me, directory.directory_id),
             isr,
@@ -173,7 +180,8 @@ class RaftPartitions:
             raft_settings=self.settings,
             chance=self._runtime.randomness.below,
             port=port,
-            journal=port.journal.state_of(port.key),
+            journal=state,
+            past_directories=partition.past_directories,
         )
         self._ports[port.key] = port
         return port.modes
@@ -192,7 +200,8 @@ class RaftPartitions:
         if port is not None:
             self.reports.forget(port)
             if is_deleted:
-                port.journal.forget(port.key)
+                for journal in self._journals.values():
+                    journal.forget(port.key)
 
     def on_role(self, partition: Partition) -> None:
         """Its role is another one, or it has become ready to serve."""
@@ -209,6 +218,34 @@ class RaftPartitions:
             raft = port.modes.raft
             if raft is not None and not port.partition.is_deleted:
                 raft.on_unreachable(node_id)
+
+    # ── replicas that change their log dir (`broker/logs/log_moves.py`) ──────────────────────
+
+    def pause(self, partition: Partition) -> bool:
+        """Nothing is decided or voted until `resume`. False: the replica never was in raft mode."""
+        port = self._ports.get(TopicIdPartition(partition.topic_id, partition.index))
+        if port is None or port.partition is not partition:
+            return False
+        port.pause()
+        return True
+
+    async def carry_votes(self, partition: Partition, target: LogDirectory) -> None:
+        """Raises DiskFailed, ReplicaNotMovable."""
+        port = self._ports.get(TopicIdPartition(partition.topic_id, partition.index))
+        journal = self._journals.get(target.path)
+        if port is None or journal is None:
+            raise ReplicaNotMovable(f"{partition.topic_partition}: {target.path} cannot be used")
+        await port.carry_votes(journal)
+
+    def resume(self, partition: Partition, *, is_moved: bool) -> None:
+        port = self._ports.get(TopicIdPartition(partition.topic_id, partition.index))
+        directory = partition.directory
+        if port is None or port.partition is not partition or directory is None:
+            return
+        if is_moved:
+            me = ReplicaKey(self._me, directory.directory_id)
+            port.modes.on_moved(me, partition.past_directories)
+        port.resume(self._journals[directory.path] if is_moved else None)
 
     # ── time ─────────────────────────────────────────────────────────────────────────────────
 

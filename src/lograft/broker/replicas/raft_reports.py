@@ -255,6 +255,9 @@ class RaftReports:
             if assignment.adding or assignment.removing:
                 self._changing = True
                 self._change_voters(port, raft)
+            elif (renaming := raft.leader.find_moved_voter()) is not None:
+                self._changing = True
+                raft.step(renaming)
             elif not self._is_known(port, raft) or (
                 set(self._in_sync(port, raft)) != set(assignment.isr)
             ):

@@ -278,6 +278,7 @@ class ReplicaFetcher:
                     high_watermark=self.followed[topic_id, index].role.high_watermark,
                     replica_directory_id=fetch.directory_id,
                     raft_life=fetch.life,
+                    moved_to_directory_id=fetch.moved_to,
                 )
             )
         request = FetchRequest(

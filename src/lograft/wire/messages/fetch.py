@@ -34,6 +34,7 @@ class FetchPartition(Message):
     replica_directory_id: UUID = uuid(since=17, tag=0, ignorable=True)
     high_watermark: int = int64(since=18, tag=1, default=9223372036854775807, ignorable=True)
     raft_life: int = int32(since=12, tag=10001, default=-1, ignorable=True)
+    moved_to_directory_id: UUID = uuid(since=12, tag=10002, ignorable=True)
 
 
 class FetchTopic(Message):

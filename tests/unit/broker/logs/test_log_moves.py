@@ -6,7 +6,7 @@ from functools import partial
 
 import pytest
 
-from lograft.broker.errors import PartitionOpening, ReplicaNotMovable
+from lograft.broker.errors import PartitionOpening
 from lograft.broker.partitions.log_directory import LogDirectory
 from lograft.broker.partitions.partition import Partition
 from lograft.metadata.topics import delete_topics
@@ -230,12 +230,19 @@ def test_a_move_is_taken_back() -> None:
     run(scenario, log_dirs=DIRS)
 
 
-def test_voters_stay_where_they_are() -> None:
+def test_a_move_waits_for_the_end_of_a_switch_of_modes() -> None:
     async def scenario(bench: Bench) -> None:
         (partition,) = await bench.create_topic("a")
-        partition.assignment = partition.assignment._replace(mode=ReplicationMode.raft)
-        with pytest.raises(ReplicaNotMovable, match="switch it to isr"):
-            bench.broker.moves.move(partition, other_dir(bench, partition))
+        source, target = partition.directory, other_dir(bench, partition)
+        before = partition.assignment
+        partition.assignment = before._replace(mode=ReplicationMode.entering)
+        bench.broker.moves.move(partition, target)
+        await asyncio.sleep(1)
+        assert partition.directory is source
+        partition.assignment = before
+        while partition in bench.broker.moves.moves:
+            await asyncio.sleep(0.001)
+        assert partition.directory is target
 
     run(scenario, log_dirs=DIRS)
 
