@@ -33,6 +33,7 @@ from tests.simulation.test_mode_switch import (
 )
 
 DIRECTORIES = ("/data", "/other")
+COPY = "-future"
 
 
 async def move(client: ClusterClient, node_id: int, path: str) -> int:
@@ -236,21 +237,25 @@ def test_a_replica_that_moves_in_isr_mode_votes_under_its_new_place(seed: int) -
     cluster.run(main())
 
 
-def crash_from(host: Host, path: str, operations: int, how: str) -> None:
-    """The node dies so many operations of its disk after the first rename of such a path."""
+def crash_from(host: Host, folder: str, path: str, operations: int, how: str) -> None:
+    """The node dies so many operations of its disk after the first rename of such a path; in the
+    case of the copy, after that which gives it the name of the log."""
     life = host.machine.life
     assert life is not None
+    disk = life.disk
 
     def arm() -> bool:
-        host.crash_after(operations, how)
+        if disk.crash is None and (path != COPY or disk.exists(f"{folder}/{MOVING_TO}")):
+            host.crash_after(operations, how)
         return False
 
-    fault = DiskFault(operation="rename", effect="delay", path_part=path, is_allowed=arm)
-    life.disk.faults.append(fault)
+    fault = DiskFault(operation="rename", path_part=path, times=1_000, is_allowed=arm)
+    disk.faults.append(fault)
 
 
-@pytest.mark.parametrize("operations", range(1, 13))
-def test_a_crash_at_every_step_of_the_swap(operations: int) -> None:
+@pytest.mark.parametrize("path", [MOVED_FROM, MOVING_TO, COPY])
+@pytest.mark.parametrize("operations", range(1, 7))
+def test_a_crash_at_every_step_of_the_swap(operations: int, path: str) -> None:
     """From the copy's first note of its past to the end of the source, for a follower and for a
     leader; after that all lose power."""
     how = "power" if operations % 2 else "kill"
@@ -266,8 +271,8 @@ def test_a_crash_at_every_step_of_the_swap(operations: int) -> None:
             node_id = next(node for node in state.replicas if (node == state.leader) is is_leader)
             host, target = cluster.hosts[node_id], other_path(cluster, node_id)
             starts = host.starts
-            path = MOVED_FROM if operations % 4 < 2 else MOVING_TO
-            crash_from(host, path, operations, how)
+            folder = f"{path_of(cluster, node_id)}/{TOPIC}-0"
+            crash_from(host, folder, path, operations, how)
             client = cluster.client(f"moves {node_id}")
             assert await move(client, node_id, target) == 0
             await cluster.wait_for(lambda h=host, s=starts: h.starts > s, seconds=30)
@@ -340,7 +345,7 @@ def test_a_disk_that_fails_in_the_swap_takes_the_replica_offline(is_leader: bool
         def is_in_swap() -> bool:
             return disk.exists(f"{source}/{TOPIC}-0/{MOVING_TO}")
 
-        fault = DiskFault(operation="rename", path_part="-future", times=100, is_allowed=is_in_swap)
+        fault = DiskFault(operation="rename", path_part=COPY, times=100, is_allowed=is_in_swap)
         disk.faults.append(fault)
         assert await move(client, node_id, other_path(cluster, node_id)) == 0
         await cluster.wait_for(lambda: partition.offline, seconds=30)
@@ -363,5 +368,26 @@ def test_the_only_replica_moves(seed: int) -> None:
             await cluster.wait_for(lambda t=target: path_of(cluster, 1) == t, seconds=30)
             await writer.wait_for_more(cluster)
         await lose_power_everywhere_and_check(cluster, writer, work)
+
+    cluster.run(main())
+
+
+def test_a_folder_that_is_in_the_way_stops_the_move_and_nothing_else() -> None:
+    cluster = SimulatedCluster(nodes=1, seed=1, properties={"log.dirs": ",".join(DIRECTORIES)})
+
+    async def main() -> None:
+        client, writer, work = await start_writing(cluster, replicas=1)
+        target = other_path(cluster, 1)
+        life = cluster.hosts[1].machine.life
+        assert life is not None
+        life.disk.make_dir(f"{target}/{TOPIC}-0")
+        moves = cluster.node(1).broker.moves.moves
+        assert await move(client, 1, target) == 0
+        await cluster.wait_for(lambda: not moves, seconds=30)
+        assert path_of(cluster, 1) != target
+        await writer.wait_for_more(cluster)
+        writer.is_stopped = True
+        await work
+        check(cluster, writer)
 
     cluster.run(main())

@@ -351,6 +351,10 @@ def _may_go_on(partition: Partition) -> bool:
 
 def _name_past(disk: Disk, future: Log, past: Sequence[UUID]) -> None:
     """A worker's job."""
+    path = f"{future.log_dir}/{folder_name(future.topic_partition)}"
+    if disk.exists(path):
+        # Seen now: later on it would take the replica offline.
+        raise ReplicaNotMovable(f"{path} is in the way: move it away")
     try:
         write_moved_from(disk, future.directory, past)
     except OSError as error:
