@@ -21,7 +21,7 @@ from lograft.broker.broker import Broker
 from lograft.broker.coordinators import producer_ids
 from lograft.broker.partitions.partition import Partition
 from lograft.broker.partitions.waiting import OffsetWaits
-from lograft.broker.quorum.raft_engine import RaftEngine
+from lograft.broker.quorum.raft_driver import RaftDriver
 from lograft.broker.replicas.following import Following
 from lograft.broker.replicas.replicas import BrokersSeen
 from lograft.metadata import alter_partition, brokers
@@ -231,12 +231,12 @@ class ClusterMutant:
 CLUSTER_MUTANTS: Final[dict[str, ClusterMutant]] = {
     "metadata log not fsynced": ClusterMutant(
         "voters count records that are only in the page cache",
-        [(RaftEngine, "_flush", _nothing)],
+        [(RaftDriver, "_flush", _nothing)],
         quorum_power,
     ),
     "vote not persisted": ClusterMutant(
         "epoch and vote are told but never written",
-        [(RaftEngine, "_write_state", _nothing)],
+        [(RaftDriver, "_write_state", _nothing)],
         quorum_power,
     ),
     "watermark of the leader alone": ClusterMutant(

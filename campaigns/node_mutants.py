@@ -7,7 +7,7 @@ from campaigns.mutants import Patch, hunt_with
 from campaigns.node import Fault, NodeOptions, run_node
 from lograft.broker.coordinators.producer_ids import ProducerIds
 from lograft.broker.logs.checkpoints import Checkpoints
-from lograft.broker.quorum.raft_engine import RaftEngine
+from lograft.broker.quorum.raft_driver import RaftDriver
 from lograft.replication.isr_leader import IsrLeader
 from lograft.storage import flushing
 from lograft.storage.producers import ProducerStates
@@ -53,7 +53,7 @@ NODE_MUTANTS: Final[dict[str, tuple[str, list[Patch]]]] = {
     ),
     "metadata not fsynced": (
         "the controller answers for records that are only in the page cache",
-        [(RaftEngine, "_flush", _nothing)],
+        [(RaftDriver, "_flush", _nothing)],
     ),
     "recovery point of the end": (
         "checkpoints claim that everything was fsynced",

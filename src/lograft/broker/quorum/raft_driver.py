@@ -1,37 +1,91 @@
-"""Makes the Raft core's wishes come true: appends, cuts, fsyncs, persists, sends, delivers what is
-committed. The same for a voter and for an observer (a broker without a vote).
+"""Executes the effects of the Raft core: appends, truncates, fsyncs, persists, sends, and delivers
+what is committed. The same for a voter and for an observer (a broker without a vote).
 
 Start: `load_metadata` (blocking) → `RaftDriver(runtime, loaded, config, …)` → listeners → `start()`
-→ `wait_ready()`. Listeners hear every committed batch once, in order, beginning with the snapshot;
-a node that was far behind hears `on_snapshot` in between. `on_leader` comes after everything that
-was in the log when this node became leader, `on_unleader` when it is leader no more.
+→ `wait_ready()`. Listeners receive every committed batch once, in order, beginning with the
+snapshot; on a node that was far behind, `on_snapshot` may come in between. `on_leader` comes after
+everything that was in the log when this node became leader, `on_unleader` when it stops leading.
+
+Every event goes through `_tell`, one after the other, and its effects are executed at once. The
+hard state and the log are fsynced in the background, while appends gather and share the next fsync.
+Only while the log is truncated or replaced by a snapshot do events wait, since nothing else may use
+the log then.
 """
 
 import asyncio
-from collections.abc import Callable, Sequence
+from collections import deque
+from collections.abc import Callable, Coroutine, Sequence
 from dataclasses import replace
 from functools import partial
-from typing import Final, NamedTuple
+from typing import Any, Final, NamedTuple, Protocol
 
-from lograft.broker.errors import NotController
-from lograft.broker.quorum.metadata_batches import records_batch
-from lograft.broker.quorum.raft_engine import Asked, CommitListener, RaftEngine
-from lograft.broker.quorum.snapshots import Snapshot, SnapshotId
+from lograft.broker.errors import MetadataBatchTooLarge, MetadataCorrupt, NotController
+from lograft.broker.links.peers import Peers
+from lograft.broker.quorum.metadata_batches import (
+    BATCH_BYTES_MAX,
+    Control,
+    MetadataBatch,
+    control_batch,
+    records_batch,
+)
+from lograft.broker.quorum.metadata_loading import LoadedMetadata, write_recovery_point
+from lograft.broker.quorum.quorum_state import write_quorum_state
+from lograft.broker.quorum.raft_log import (
+    Fetched,
+    log_epochs,
+    read_bytes,
+    read_snapshot_bytes,
+    slice_of,
+)
+from lograft.broker.quorum.raft_network import RaftNetwork
+from lograft.broker.quorum.raft_requests import Asker, raw_entries
+from lograft.broker.quorum.snapshots import (
+    Quorum,
+    Snapshot,
+    SnapshotId,
+    finish_parts,
+    quorum_controls,
+    quorum_of,
+    voters_control,
+    voters_in,
+    write_part,
+)
 from lograft.consensus import messages as core_messages
-from lograft.consensus.types import ReplicaKey, Voter, VoterSet
-from lograft.model.seams import Address
+from lograft.consensus.core import RaftCore
+from lograft.consensus.types import (
+    Effects,
+    HardState,
+    LeaderChange,
+    LogEnd,
+    LogSlice,
+    RaftSettings,
+    ReplicaKey,
+    Voter,
+    VoterEndpoint,
+    VoterSet,
+)
+from lograft.consensus.voter_change import DYNAMIC_VOTERS_VERSION
+from lograft.model.errors import DiskFailed
+from lograft.model.seams import Address, Runtime, Task
+from lograft.model.settings.broker import BrokerConfig
 from lograft.model.types import NO_NODE, NO_OFFSET, Epoch, NodeId, Offset
+from lograft.storage.log import FlushPlan
+from lograft.storage.types import Origin
+from lograft.wire import record_frames as frames
 from lograft.wire.message import Message
+from lograft.wire.records import leader_change_message
 
+#: How often a busy log writes down how far it was fsynced, to tell damage from a torn tail later.
+RECOVERY_POINT_INTERVAL_MS: Final = 5_000
 #: Appends that wait for their commit; more are refused: the disk cannot keep up.
 WAITERS_MAX: Final = 100_000
 #: Requests of other nodes that wait for their answers.
 ASKED_MAX: Final = 10_000
-#: How long a stopping leader waits for the others to hear of it.
+#: How long a stopping leader waits until the others know of it.
 HAND_OVER_MS_MAX: Final = 1_000
 #: An observer that was silent for so long is no observer any more.
 OBSERVER_MS_MAX: Final = 300_000
-#: Above all timeouts of the core: an answer that it has dropped must not be waited for for ever.
+#: Longer than all timeouts of the core: a request that the core dropped must not wait without end.
 ANSWER_MS_MAX: Final = 60_000
 
 
@@ -46,7 +100,115 @@ class ReplicaView(NamedTuple):
     is_voter: bool
 
 
-class RaftDriver(RaftEngine):
+class CommitListener(Protocol):
+    def __call__(self, offset: Offset, epoch: Epoch, records: Sequence[Message]) -> None:
+        """A committed batch; `offset` is that of its last record. Control batches come with no
+        records. Must not wait; what it raises ends the node."""
+
+
+class Asked(NamedTuple):
+    """A request of another node that waits for the core's answer."""
+
+    future: "asyncio.Future[core_messages.Response]"
+    bytes_max: int
+
+
+class RaftDriver:
+    def __init__(
+        self,
+        runtime: Runtime,
+        loaded: LoadedMetadata,
+        config: BrokerConfig,
+        *,
+        peers: Peers | None = None,
+        cluster_id: str = "",
+    ) -> None:
+        self._runtime = runtime
+        self._config = config
+        self._folder = loaded.folder
+        self._snapshot = loaded.snapshot
+        self.cluster_id = cluster_id
+        self.log = loaded.log
+        self.log.lower_recovery_point = self._mark_recovery_point
+        #: Held while the log is flushed, truncated or tidied.
+        self.log_lock = asyncio.Lock()
+        #: As far as it is committed; `core.voters` may be ahead.
+        self.quorum = loaded.quorum
+        #: Where this node's controller listeners are; set before the start.
+        self.endpoints: tuple[VoterEndpoint, ...] = ()
+        self.settings = raft_settings(config)
+        self._network = RaftNetwork(
+            runtime,
+            Peers(runtime, client_id=f"raft-client-{config.node_id}") if peers is None else peers,
+            listener=config.controller_listener_names[0],
+            bootstrap=config.controller_quorum_bootstrap_servers,
+            request_timeout_ms=self.settings.request_timeout_ms,
+            on_answer=self._on_answer,
+            on_disconnected=lambda node: self._tell(partial(self.core.on_disconnected, node)),
+            on_unreachable=lambda node: self._tell(partial(self.core.on_unreachable, node)),
+        )
+        snapshot = self._snapshot
+        is_real = snapshot is not None and snapshot.id.end_offset > 0
+        self.core = RaftCore(
+            loaded.me,
+            loaded.quorum.voters,
+            hard_state=loaded.hard_state,
+            log_end=LogEnd(
+                self.log.latest_epoch
+                if self.log.end_offset > self.log.log_start_offset
+                else loaded.log_start.epoch,
+                self.log.end_offset,
+            ),
+            settings=self.settings,
+            chance=runtime.randomness.below,
+            epochs=log_epochs(self.log),
+            voter_history=[
+                each
+                for batch in loaded.tail
+                for each in voters_in(batch.base_offset, batch.control)
+            ],
+            log_start=loaded.log_start,
+            snapshot=snapshot.id if snapshot is not None and is_real else None,
+            snapshot_size_bytes=loaded.snapshot_size_bytes,
+            bootstrap=self._network.bootstrap_ids,
+        )
+        #: The newest snapshot on disk.
+        self.snapshot_id: SnapshotId | None = None if snapshot is None else snapshot.id
+        self.last_committed_timestamp_ms = 0 if snapshot is None else snapshot.last_timestamp_ms
+        #: Bytes of all batches that were delivered; says how much a snapshot would save.
+        self.committed_bytes = 0
+        #: In the log, not yet delivered.
+        self._pending: deque[MetadataBatch] = deque(loaded.tail)
+        #: Everything below was delivered.
+        self.delivered_end = loaded.log_start.offset if snapshot is None else snapshot.id.end_offset
+        self._listeners: list[CommitListener] = []
+        self._snapshot_listeners: list[Callable[[Snapshot], None]] = []
+        self._leader_listeners: list[Callable[[Epoch], None]] = []
+        self._unleader_listeners: list[Callable[[Epoch], None]] = []
+        self._waiters: deque[tuple[Offset, asyncio.Future[None]]] = deque()
+        self._asked: dict[int, Asked] = {}
+        self._asked_last = 0
+        #: What happened while the core could not be told.
+        self._events: deque[Callable[[int], Effects]] = deque()
+        self._is_telling = False
+        #: The log is being cut or replaced.
+        self._is_replacing = False
+        #: The epoch in which this node leads from now on, until its listeners know it.
+        self._led: Epoch | None = None
+        #: The high watermark of the leader as of its last answer.
+        self._leader_mark = NO_OFFSET
+        self._timer: asyncio.TimerHandle | None = None
+        self._timer_ms: int | None = None
+        self._wake = asyncio.Event()
+        self._flushed = asyncio.Event()
+        self._ready = asyncio.Event()
+        self._marked_ms = -RECOVERY_POINT_INTERVAL_MS
+        self._failure: Exception | None = None
+        self._is_stopped = False
+        #: A leader that is about to hand over decides nothing more.
+        self._is_leaving = False
+        self._task: Task | None = None
+
     # ── life ─────────────────────────────────────────────────────────────────────────────────
 
     def add_listener(self, listener: CommitListener) -> None:
@@ -118,7 +280,7 @@ class RaftDriver(RaftEngine):
             if not asked.future.done():
                 asked.future.set_exception(NotController("this node is stopping"))
 
-    # ── what others ask ──────────────────────────────────────────────────────────────────────
+    # ── state and requests of other nodes ────────────────────────────────────────────────────
 
     @property
     def is_leader(self) -> bool:
@@ -282,3 +444,392 @@ class RaftDriver(RaftEngine):
             "uncommitted_batches": len(self._pending),
             "waiters": len(self._waiters),
         }
+
+    # ── passing events to the core ───────────────────────────────────────────────────────────
+
+    @property
+    def lane(self) -> str:
+        """Its own: a commit of metadata does not queue behind the fsyncs of data."""
+        return f"{self._folder}#metadata"
+
+    def _tell(self, event: Callable[[int], Effects]) -> None:
+        """What happened, in the order in which it did. Called by timers, connections and tasks: a
+        failure is this node's end, not theirs."""
+        if self._failure is not None or self._is_stopped:
+            return
+        self._events.append(event)
+        if self._is_telling or self._is_replacing:
+            return
+        self._is_telling = True
+        try:
+            while self._events and not self._is_replacing:
+                self._do(self._events.popleft()(self._runtime.clock.mono_ms()))
+                self._settle()
+        except Exception as error:
+            self._fail(error)
+        finally:
+            self._is_telling = False
+
+    def _fail(self, error: Exception) -> None:
+        """The task of the node ends with this error, and with it the node."""
+        if self._failure is None:
+            self._failure = error
+        self._wake.set()
+
+    def _settle(self) -> None:
+        """After the effects of a call: what others are told, and when the core wants to be."""
+        if self._led is not None:
+            epoch, self._led = self._led, None
+            for on_leader in self._leader_listeners:
+                on_leader(epoch)
+            self._ready.set()
+        if not self._ready.is_set() and NO_OFFSET < self._leader_mark <= self.delivered_end:
+            self._ready.set()
+        due_ms = self.core.deadline_ms
+        if due_ms == self._timer_ms:
+            return
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
+        self._timer_ms = due_ms
+        if due_ms is not None:
+            wait_ms = max(0, due_ms - self._runtime.clock.mono_ms())
+            loop = asyncio.get_running_loop()
+            self._timer = loop.call_later(wait_ms / 1000, self._on_timer)
+
+    def _on_timer(self) -> None:
+        self._timer = self._timer_ms = None
+        self._tell(self.core.tick)
+
+    def _on_answer(self, response: core_messages.Response) -> None:
+        if isinstance(response, core_messages.FetchResponse):
+            if response.entries is not None:
+                data = response.entries.data
+                assert isinstance(data, bytes | bytearray | memoryview)
+                try:
+                    entries = slice_of(data, source=f"an answer of node {response.sender}")
+                except MetadataCorrupt as error:
+                    self._network.complain(response.sender, str(error))
+                    return
+                response = replace(response, entries=entries)
+            if response.sender == response.leader == self.core.leader:
+                self._leader_mark = response.high_watermark
+        self._tell(partial(self.core.step, response))
+
+    # ── executing the core's effects ─────────────────────────────────────────────────────────
+
+    def _do(self, effects: Effects) -> None:
+        if effects.persist is not None:
+            self._network.spawn(self._persist(effects.persist), name="quorum state")
+        if effects.unlead is not None:
+            self._unlead(effects.unlead)
+        if effects.truncate is not None:
+            self._replace(self._truncate(effects.truncate, effects))
+        else:
+            self._do_rest(effects)
+
+    def _do_rest(self, effects: Effects) -> None:
+        if effects.append is not None:
+            self._append_fetched(effects.append)
+        if effects.chunk is not None:
+            chunk = effects.chunk
+            write_part(
+                self._runtime.disk,
+                self._folder,
+                SnapshotId(*chunk.snapshot),
+                chunk.position,
+                chunk.data,
+            )
+        for to, message in effects.send:
+            self._send(to, message)
+        if effects.committed is not None:
+            self._deliver(effects.committed)
+        if effects.install is not None:
+            self._replace(self._install(SnapshotId(*effects.install)))
+        if effects.lead is not None:
+            self._lead(effects.lead)
+        if effects.append_voters is not None:
+            self._append_voters(effects.append_voters)
+
+    def _send(self, to: NodeId, message: core_messages.Message) -> None:
+        if isinstance(message, core_messages.Response):
+            asked = self._asked.get(message.request_id)
+            if asked is not None and not asked.future.done():
+                asked.future.set_result(self._filled(message, asked.bytes_max))
+            return
+        assert isinstance(message, core_messages.PeerRequest), "only clients change voters"
+        asker = Asker(
+            self.cluster_id,
+            self.endpoints,
+            self._config.controller_quorum_fetch_max_bytes,
+            self._config.controller_quorum_fetch_snapshot_max_bytes,
+        )
+        self._network.send(to, message, asker=asker, voters=self.core.voters)
+
+    def _filled(self, message: core_messages.Response, bytes_max: int) -> core_messages.Response:
+        """With the records, or the piece of a snapshot, that the core leaves to the driver."""
+        match message:
+            case core_messages.FetchResponse() if message.read_from != NO_OFFSET:
+                data = read_bytes(self.log, message.read_from, bytes_max=bytes_max)
+                return replace(message, read_from=NO_OFFSET, entries=raw_entries(data))
+            case core_messages.FetchSnapshotResponse() if message.snapshot is not None:
+                id_ = SnapshotId(*message.snapshot)
+                disk, position = self._runtime.disk, message.position
+                try:
+                    piece = read_snapshot_bytes(
+                        disk, self._folder, id_, position, bytes_max=bytes_max
+                    )
+                except FileNotFoundError:
+                    # A newer one has taken its place just now.
+                    error = core_messages.Error.SNAPSHOT_NOT_FOUND
+                    return replace(message, error=error, snapshot=None)
+                return replace(message, data=piece)
+            case _:
+                return message
+
+    def _append_fetched(self, entries: LogSlice) -> None:
+        assert isinstance(entries.data, Fetched)
+        self.log.append_as_follower(entries.data.data, now_ms=self._runtime.clock.wall_ms())
+        assert self.log.end_offset == entries.end, (self.log.end_offset, entries)
+        self._pending.extend(entries.data.batches)
+        self._wake.set()
+
+    def _unlead(self, epoch: Epoch) -> None:
+        self._led = None
+        self._fail_waiters()
+        for on_unleader in self._unleader_listeners:
+            on_unleader(epoch)
+
+    def _deliver(self, high_watermark: Offset) -> None:
+        pending = self._pending
+        while pending and pending[0].last_offset < high_watermark:
+            batch = pending.popleft()
+            if batch.control:
+                self._deliver_control(batch)
+            self.last_committed_timestamp_ms = batch.timestamp_ms
+            self.committed_bytes += batch.size_bytes
+            self.delivered_end = Offset(batch.last_offset + 1)
+            for listener in self._listeners:
+                listener(batch.last_offset, batch.epoch, batch.records)
+        waiters = self._waiters
+        while waiters and waiters[0][0] < high_watermark:
+            _, future = waiters.popleft()
+            if not future.done():
+                future.set_result(None)
+
+    def _deliver_control(self, batch: MetadataBatch) -> None:
+        if voters_in(batch.base_offset, batch.control):
+            # Voters that have moved are where the log says, not where they were.
+            self._network.forget()
+        self.quorum = quorum_of(batch.control, self.quorum) or self.quorum
+        is_change = batch.control[0][0] == frames.LEADER_CHANGE
+        if is_change and self.core.is_leader and batch.epoch == self.core.epoch:
+            self._led = batch.epoch
+
+    def _fail_waiters(self) -> None:
+        waiters, self._waiters = self._waiters, deque()
+        for offset, future in waiters:
+            if not future.done():
+                future.set_exception(
+                    NotController(f"the record at {offset} may or may not become committed")
+                )
+
+    # ── writing batches ──────────────────────────────────────────────────────────────────────
+
+    def _append(
+        self,
+        data: bytearray,
+        records: tuple[Message, ...],
+        control: tuple[Control, ...],
+        now_ms: int,
+    ) -> Offset:
+        if len(data) > BATCH_BYTES_MAX:
+            raise MetadataBatchTooLarge(
+                f"{len(records)} records need {len(data)} bytes, one batch of the metadata log"
+                f" holds {BATCH_BYTES_MAX}: split the request"
+            )
+        size = len(data)
+        try:
+            result = self.log.append_as_leader(
+                memoryview(data), leader_epoch=self.core.epoch, now_ms=now_ms, origin=Origin.RAFT
+            )
+        except DiskFailed as failure:
+            self._fail(failure)
+            raise
+        last = Offset(result.end_offset - 1)
+        self._pending.append(
+            MetadataBatch(result.base_offset, last, self.core.epoch, now_ms, size, records, control)
+        )
+        voters = voters_in(result.base_offset, control)
+        effects = self.core.on_appended(
+            result.end_offset,
+            self._runtime.clock.mono_ms(),
+            voters=voters[-1][1] if voters else None,
+        )
+        self._wake.set()
+        self._do(effects)
+        return last
+
+    def _append_control(self, controls: list[Control], epoch: Epoch) -> None:
+        base = self.log.end_offset
+        now_ms = self._runtime.clock.wall_ms()
+        data = control_batch(controls, base_offset=base, epoch=epoch, now_ms=now_ms)
+        self._append(data, (), tuple(controls), now_ms)
+
+    def _append_voters(self, voters: VoterSet) -> None:
+        """The first set of a quorum whose voters were static raises kraft.version, in one batch."""
+        is_upgrade = self.core.voters.is_static
+        controls = (
+            quorum_controls(Quorum(DYNAMIC_VOTERS_VERSION, voters))
+            if is_upgrade
+            else [voters_control(voters)]
+        )
+        self._append_control(controls, self.core.epoch)
+
+    def _lead(self, change: LeaderChange) -> None:
+        """The first batch of the epoch. The first of all epochs also carries the voters, which so
+        far only the snapshot at offset 0 names."""
+        message = leader_change_message.LeaderChangeMessage(
+            version=0,
+            leader_id=change.leader,
+            voters=[leader_change_message.Voter(voter_id=node) for node in change.voters],
+            granting_voters=[
+                leader_change_message.Voter(voter_id=node) for node in change.granting
+            ],
+        )
+        controls: list[Control] = [(frames.LEADER_CHANGE, message)]
+        if self.log.end_offset == 0:
+            controls += quorum_controls(self.quorum)
+        self._append_control(controls, change.epoch)
+
+    # ── what takes time ──────────────────────────────────────────────────────────────────────
+
+    async def _run(self) -> None:
+        """Fsyncs what was appended, and ends with the first failure."""
+        while True:
+            await self._wake.wait()
+            self._wake.clear()
+            if self._failure is not None:
+                raise self._failure
+            async with self.log_lock:
+                plan = self.log.flush_plan()
+                if not plan.is_empty:
+                    try:
+                        await self._runtime.workers.run(partial(self._flush, plan), lane=self.lane)
+                    except DiskFailed as failure:
+                        self._fail(failure)
+                        raise
+                    self.log.mark_durable(plan)
+            self._flushed.set()
+            self._tell(lambda now_ms: self.core.on_durable(self.log.durable_offset, now_ms))
+
+    def _flush(self, plan: FlushPlan) -> None:
+        """A worker's job."""
+        plan.run()
+        now_ms = self._runtime.clock.mono_ms()
+        if now_ms - self._marked_ms >= RECOVERY_POINT_INTERVAL_MS:
+            self._marked_ms = now_ms
+            self._mark_recovery_point(plan.upto)
+
+    async def mark_durable(self, upto: Offset) -> None:
+        """Writes down that everything below is on disk, before a snapshot stands for it."""
+        await self._runtime.workers.run(partial(self._mark_recovery_point, upto), lane=self.lane)
+
+    def _mark_recovery_point(self, offset: Offset) -> None:
+        try:
+            write_recovery_point(self._runtime.disk, self._folder, offset)
+        except OSError as error:
+            raise DiskFailed(self.log.log_dir, error) from error
+
+    def _close(self) -> None:
+        """A worker's job. What a failed disk holds is known only to the next start."""
+        if self._failure is None and not self.log.failed:
+            self.log.close(clean=True)
+            self._mark_recovery_point(self.log.durable_offset)
+
+    async def _persist(self, state: HardState) -> None:
+        # In a lane of its own: a vote need not wait for the fsync of the log.
+        try:
+            await self._runtime.workers.run(
+                partial(self._write_state, state), lane=f"{self._folder}#quorum"
+            )
+        except DiskFailed as failure:
+            self._fail(failure)
+            raise
+        self._tell(self.core.on_persisted)
+
+    def _write_state(self, state: HardState) -> None:
+        try:
+            write_quorum_state(
+                self._runtime.disk,
+                self._folder,
+                state,
+                kraft_version=0 if self.core.voters.is_static else 1,
+                voters=self.core.voters,
+            )
+        except OSError as error:
+            raise DiskFailed(self.log.log_dir, error) from error
+
+    def _replace(self, work: Coroutine[Any, Any, None]) -> None:
+        assert not self._is_replacing, "one cut at a time"
+        self._is_replacing = True
+        self._network.spawn(self._replacing(work), name="metadata log")
+
+    async def _replacing(self, work: Coroutine[Any, Any, None]) -> None:
+        try:
+            async with self.log_lock:
+                await work
+        except Exception as error:
+            self._fail(error)
+            raise
+        self._is_replacing = False
+        # Goes on with what happened meanwhile.
+        self._wake.set()
+        self._tell(self.core.tick)
+
+    async def _truncate(self, to: Offset, effects: Effects) -> None:
+        await self._runtime.workers.run(partial(self.log.truncate, to), lane=self.lane)
+        if self.log.end_offset != to:
+            raise MetadataCorrupt(f"{self._folder} cannot be cut at {to}: a batch lies across it")
+        pending = self._pending
+        while pending and pending[-1].last_offset >= to:
+            pending.pop()
+        self._do_rest(effects)
+
+    async def _install(self, snapshot_id: SnapshotId) -> None:
+        """The leader's snapshot takes the place of this node's log."""
+
+        def job() -> Snapshot:
+            found = finish_parts(self._runtime.disk, self._folder, snapshot_id)
+            self.log.truncate_fully_and_start_at(
+                snapshot_id.end_offset, now_ms=self._runtime.clock.wall_ms()
+            )
+            return found
+
+        snapshot = await self._runtime.workers.run(job, lane=self.lane)
+        size = self._runtime.disk.open(f"{self._folder}/{snapshot_id.file_name}").size
+        self._pending.clear()
+        self.quorum = snapshot.quorum or self.quorum
+        self.snapshot_id = snapshot_id
+        self.last_committed_timestamp_ms = snapshot.last_timestamp_ms
+        if snapshot_id.end_offset > self.delivered_end:
+            self.delivered_end = snapshot_id.end_offset
+            for listener in self._snapshot_listeners:
+                listener(snapshot)
+        effects = self.core.on_installed(
+            snapshot_id,
+            size_bytes=size,
+            voters=self.quorum.voters,
+            now_ms=self._runtime.clock.mono_ms(),
+        )
+        self._do_rest(effects)
+
+
+def raft_settings(config: BrokerConfig) -> RaftSettings:
+    return RaftSettings(
+        election_timeout_ms=config.controller_quorum_election_timeout_ms,
+        election_backoff_max_ms=config.controller_quorum_election_backoff_max_ms,
+        fetch_timeout_ms=config.controller_quorum_fetch_timeout_ms,
+        request_timeout_ms=config.controller_quorum_request_timeout_ms,
+        retry_backoff_ms=config.controller_quorum_retry_backoff_ms,
+    )
