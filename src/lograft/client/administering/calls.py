@@ -90,6 +90,11 @@ class Calls:
         """How long a server may take for what it is asked to do."""
         return self._settings.request_timeout_ms
 
+    @property
+    def asks_controllers(self) -> bool:
+        """Requests go to controllers (bootstrap.controllers), not to brokers."""
+        return self._settings.asks_controllers
+
     async def connect(self) -> None:
         """Raises ConnectionFailed when none of the named servers answers now."""
         await self._core.network.any_link()

@@ -6,8 +6,7 @@ from enum import IntEnum
 from typing import Final
 from uuid import UUID
 
-from lograft.client.administering.calls import CONTROLLER_ENDPOINTS
-from lograft.client.administering.part import AdminPart
+from lograft.client.administering.calls import CONTROLLER_ENDPOINTS, Calls
 from lograft.client.errors import raise_for
 from lograft.model.seams import Address
 from lograft.model.types import METADATA_TOPIC, ZERO_UUID
@@ -140,167 +139,136 @@ class QuorumDescription:
         return max(0, now_ms - moment_ms)
 
 
-class ClusterPart(AdminPart):
-    async def describe_cluster(self, *, fenced: bool = False) -> ClusterDescription:
-        """Who is in the cluster; `fenced`: also brokers that are registered and offline. With
-        bootstrap.controllers, `brokers` are the controllers.
+async def describe_cluster(calls: Calls, *, fenced: bool = False) -> ClusterDescription:
+    asks_controllers = calls.asks_controllers
+    answer = await calls.one(
+        DescribeClusterRequest(
+            include_fenced_brokers=fenced,
+            endpoint_type=CONTROLLER_ENDPOINTS if asks_controllers else BROKER_ENDPOINTS,
+        ),
+        DescribeClusterResponse,
+        lambda found: raise_for(found.error_code, "the cluster", found.error_message),
+        at_least=2 if fenced else 1 if asks_controllers else 0,
+    )
+    brokers = sorted(answer.brokers, key=lambda one: one.broker_id)
+    return ClusterDescription(
+        answer.cluster_id,
+        answer.controller_id,
+        tuple(
+            BrokerDescription(one.broker_id, Address(one.host, one.port), one.rack, one.is_fenced)
+            for one in brokers
+        ),
+        tuple(answer.unenforced_state),
+    )
 
-        print((await admin.describe_cluster()).brokers)
-        """
-        asks_controllers = self.settings.asks_controllers
-        answer = await self._calls.one(
-            DescribeClusterRequest(
-                include_fenced_brokers=fenced,
-                endpoint_type=CONTROLLER_ENDPOINTS if asks_controllers else BROKER_ENDPOINTS,
-            ),
-            DescribeClusterResponse,
-            lambda found: raise_for(found.error_code, "the cluster", found.error_message),
-            at_least=2 if fenced else 1 if asks_controllers else 0,
-        )
-        brokers = sorted(answer.brokers, key=lambda one: one.broker_id)
-        return ClusterDescription(
-            answer.cluster_id,
-            answer.controller_id,
-            tuple(
-                BrokerDescription(
-                    one.broker_id, Address(one.host, one.port), one.rack, one.is_fenced
+
+async def describe_features(calls: Calls) -> Features:
+    answer = await calls.one(
+        ApiVersionsRequest(client_software_name="lograft", client_software_version="1"),
+        ApiVersionsResponse,
+        lambda found: raise_for(found.error_code, "features"),
+        at_least=3,
+    )
+    return Features(
+        {
+            one.name: FeatureLevels(one.min_version_level, one.max_version_level)
+            for one in answer.finalized_features
+        },
+        answer.finalized_features_epoch,
+        {
+            one.name: FeatureLevels(one.min_version, one.max_version)
+            for one in answer.supported_features
+        },
+    )
+
+
+async def update_features(
+    calls: Calls,
+    levels: Mapping[str, int],
+    *,
+    kind: UpgradeKind = UpgradeKind.upgrade,
+    validate_only: bool = False,
+) -> None:
+    await calls.one(
+        UpdateFeaturesRequest(
+            timeout_ms=calls.request_timeout_ms,
+            feature_updates=[
+                FeatureUpdateKey(feature=name, max_version_level=level, upgrade_type=kind)
+                for name, level in levels.items()
+            ],
+            validate_only=validate_only,
+        ),
+        UpdateFeaturesResponse,
+        _check_features,
+        locate=calls.controller,
+        at_least=1,
+    )
+
+
+async def unregister_broker(calls: Calls, broker: int) -> None:
+    await calls.one(
+        UnregisterBrokerRequest(broker_id=broker),
+        UnregisterBrokerResponse,
+        lambda found: raise_for(found.error_code, f"broker {broker}", found.error_message),
+        locate=calls.controller,
+    )
+
+
+async def describe_quorum(calls: Calls) -> QuorumDescription:
+    answer = await calls.one(
+        DescribeQuorumRequest(
+            topics=[
+                DescribeQuorumRequestTopicData(
+                    topic_name=METADATA_TOPIC,
+                    partitions=[DescribeQuorumRequestPartitionData(partition_index=0)],
                 )
-                for one in brokers
-            ),
-            tuple(answer.unenforced_state),
-        )
+            ]
+        ),
+        DescribeQuorumResponse,
+        _check_quorum,
+        locate=calls.controller,
+    )
+    told = answer.topics[0].partitions[0]
+    return QuorumDescription(
+        told.leader_id,
+        told.leader_epoch,
+        told.high_watermark,
+        tuple(_quorum_replica(one) for one in told.current_voters),
+        tuple(_quorum_replica(one) for one in told.observers),
+        {
+            node.node_id: {one.name: Address(one.host, one.port) for one in node.listeners}
+            for node in answer.nodes
+        },
+    )
 
-    async def describe_features(self) -> Features:
-        """Levels of what the nodes must agree on.
 
-        print((await admin.describe_features()).finalized["metadata.version"].highest)
-        """
-        answer = await self._calls.one(
-            ApiVersionsRequest(client_software_name="lograft", client_software_version="1"),
-            ApiVersionsResponse,
-            lambda found: raise_for(found.error_code, "features"),
-            at_least=3,
-        )
-        return Features(
-            {
-                one.name: FeatureLevels(one.min_version_level, one.max_version_level)
-                for one in answer.finalized_features
-            },
-            answer.finalized_features_epoch,
-            {
-                one.name: FeatureLevels(one.min_version, one.max_version)
-                for one in answer.supported_features
-            },
-        )
+async def add_voter(
+    calls: Calls, node: int, directory: UUID, listeners: Mapping[str, Address]
+) -> None:
+    await calls.one(
+        AddRaftVoterRequest(
+            cluster_id=None,
+            timeout_ms=calls.request_timeout_ms,
+            voter_id=node,
+            voter_directory_id=directory,
+            listeners=[
+                Listener(name=name, host=address.host, port=address.port)
+                for name, address in listeners.items()
+            ],
+        ),
+        AddRaftVoterResponse,
+        lambda found: raise_for(found.error_code, f"voter {node}", found.error_message),
+        locate=calls.controller,
+    )
 
-    async def update_features(
-        self,
-        levels: Mapping[str, int],
-        *,
-        kind: UpgradeKind = UpgradeKind.upgrade,
-        validate_only: bool = False,
-    ) -> None:
-        """All of it or nothing; level 0 takes a feature away.
 
-        finalized = (await admin.describe_features()).finalized
-        levels = {"group.version": finalized["group.version"].highest}
-        await admin.update_features(levels, validate_only=True)
-        """
-        await self._calls.one(
-            UpdateFeaturesRequest(
-                timeout_ms=self._calls.request_timeout_ms,
-                feature_updates=[
-                    FeatureUpdateKey(feature=name, max_version_level=level, upgrade_type=kind)
-                    for name, level in levels.items()
-                ],
-                validate_only=validate_only,
-            ),
-            UpdateFeaturesResponse,
-            _check_features,
-            locate=self._calls.controller,
-            at_least=1,
-        )
-
-    async def unregister_broker(self, broker: int) -> None:
-        """Forgets a broker that will not come back. Its partitions keep their replicas there:
-        reassign them first.
-
-            # The first step of taking broker 7 out for good is `lograft reassign`, the last is
-            # await admin.unregister_broker(7)
-        """
-        await self._calls.one(
-            UnregisterBrokerRequest(broker_id=broker),
-            UnregisterBrokerResponse,
-            lambda found: raise_for(found.error_code, f"broker {broker}", found.error_message),
-            locate=self._calls.controller,
-        )
-
-    # ── the quorum ───────────────────────────────────────────────────────────────────────────
-
-    async def describe_quorum(self) -> QuorumDescription:
-        """Who votes, who leads, and how far everybody is.
-
-        quorum = await admin.describe_quorum()
-        print(quorum.leader, [voter.node for voter in quorum.voters])
-        """
-        answer = await self._calls.one(
-            DescribeQuorumRequest(
-                topics=[
-                    DescribeQuorumRequestTopicData(
-                        topic_name=METADATA_TOPIC,
-                        partitions=[DescribeQuorumRequestPartitionData(partition_index=0)],
-                    )
-                ]
-            ),
-            DescribeQuorumResponse,
-            _check_quorum,
-            locate=self._calls.controller,
-        )
-        told = answer.topics[0].partitions[0]
-        return QuorumDescription(
-            told.leader_id,
-            told.leader_epoch,
-            told.high_watermark,
-            tuple(_quorum_replica(one) for one in told.current_voters),
-            tuple(_quorum_replica(one) for one in told.observers),
-            {
-                node.node_id: {one.name: Address(one.host, one.port) for one in node.listeners}
-                for node in answer.nodes
-            },
-        )
-
-    async def add_voter(self, node: int, directory: UUID, listeners: Mapping[str, Address]) -> None:
-        """Lets a controller that follows the quorum vote in it (KIP-853).
-
-        # await admin.add_voter(4, directory_id, {"CONTROLLER": Address("host4", 9093)})
-        """
-        await self._calls.one(
-            AddRaftVoterRequest(
-                cluster_id=None,
-                timeout_ms=self._calls.request_timeout_ms,
-                voter_id=node,
-                voter_directory_id=directory,
-                listeners=[
-                    Listener(name=name, host=address.host, port=address.port)
-                    for name, address in listeners.items()
-                ],
-            ),
-            AddRaftVoterResponse,
-            lambda found: raise_for(found.error_code, f"voter {node}", found.error_message),
-            locate=self._calls.controller,
-        )
-
-    async def remove_voter(self, node: int, directory: UUID) -> None:
-        """Takes a controller's vote; it goes on following the quorum.
-
-        # await admin.remove_voter(4, directory_id)
-        """
-        await self._calls.one(
-            RemoveRaftVoterRequest(cluster_id=None, voter_id=node, voter_directory_id=directory),
-            RemoveRaftVoterResponse,
-            lambda found: raise_for(found.error_code, f"voter {node}", found.error_message),
-            locate=self._calls.controller,
-        )
+async def remove_voter(calls: Calls, node: int, directory: UUID) -> None:
+    await calls.one(
+        RemoveRaftVoterRequest(cluster_id=None, voter_id=node, voter_directory_id=directory),
+        RemoveRaftVoterResponse,
+        lambda found: raise_for(found.error_code, f"voter {node}", found.error_message),
+        locate=calls.controller,
+    )
 
 
 def _check_features(answer: UpdateFeaturesResponse) -> None:

@@ -5,8 +5,7 @@ from dataclasses import dataclass
 from enum import IntEnum
 from typing import Any, Final, Literal, NamedTuple
 
-from lograft.client.administering.calls import Places
-from lograft.client.administering.part import AdminPart
+from lograft.client.administering.calls import Calls, Places
 from lograft.client.arguments import several
 from lograft.client.errors import ClientError, WrongUse, broker_error, raise_for
 from lograft.client.network import Node
@@ -158,201 +157,178 @@ def group_resource(name: str) -> ConfigResource:
     return ConfigResource(ResourceKind.group, name)
 
 
-class ConfigsPart(AdminPart):
-    async def describe_configs(
-        self,
-        resources: Iterable[ConfigResource],
-        *,
-        names: Collection[str] | None = None,
-        synonyms: bool = False,
-        documentation: bool = False,
-    ) -> dict[ConfigResource, dict[str, ConfigEntry]]:
-        """Settings by name, all or those that are named.
-
-        found = await admin.describe_configs([topic_resource("orders")])
-        print(found[topic_resource("orders")]["retention.ms"].value)
-        """
-
-        async def ask(
-            node: Node | None, items: Sequence[ConfigResource]
-        ) -> dict[ConfigResource, dict[str, ConfigEntry] | ClientError]:
-            answer = await self._calls.ask(
-                node,
-                DescribeConfigsRequest(
-                    resources=[
-                        DescribeConfigsResource(
-                            resource_type=one.kind,
-                            resource_name=one.name,
-                            configuration_keys=None if names is None else list(several(names)),
-                        )
-                        for one in items
-                    ],
-                    include_synonyms=synonyms,
-                    include_documentation=documentation,
-                ),
-                DescribeConfigsResponse,
-            )
-            return {_resource(one): _entries(one) for one in answer.results}
-
-        return await self._calls.all_of(resources, self._where(self._calls.anywhere), ask)
-
-    async def describe_skipped_configs(self, brokers: Iterable[int]) -> dict[int, tuple[str, ...]]:
-        """Dynamic settings that are stored for a broker, or for all, but that the broker cannot
-        apply: each with its reason. Only Lograft's brokers report them.
-
-        print((await admin.describe_skipped_configs([1]))[1])
-        """
-
-        async def ask(
-            node: Node | None, items: Sequence[ConfigResource]
-        ) -> dict[ConfigResource, tuple[str, ...] | ClientError]:
-            answer = await self._calls.ask(
-                node,
-                DescribeConfigsRequest(
-                    resources=[
-                        DescribeConfigsResource(
-                            resource_type=each.kind,
-                            resource_name=each.name,
-                            configuration_keys=["node.id"],
-                        )
-                        for each in items
-                    ]
-                ),
-                DescribeConfigsResponse,
-            )
-            return {
-                _resource(each): broker_error(
-                    each.error_code, f"broker {each.resource_name}", each.error_message
-                )
-                if each.error_code
-                else tuple(each.skipped_values)
-                for each in answer.results
-            }
-
-        found = await self._calls.all_of(
-            [broker_resource(broker) for broker in brokers],
-            self._where(self._calls.anywhere),
-            ask,
-        )
-        return {int(resource.name): skipped for resource, skipped in found.items()}
-
-    async def alter_configs(
-        self,
-        changes: Mapping[ConfigResource, Iterable[ConfigChange]],
-        *,
-        validate_only: bool = False,
-    ) -> None:
-        """Changes the settings that are named, and no others.
-
-        change = ConfigChange("retention.ms", "3600000")
-        await admin.alter_configs({topic_resource("orders"): [change]})
-        """
-
-        async def ask(
-            node: Node | None, items: Sequence[ConfigResource]
-        ) -> dict[ConfigResource, ClientError | None]:
-            request = IncrementalAlterConfigsRequest(
-                resources=[_altered(one, changes[one]) for one in items],
-                validate_only=validate_only,
-            )
-            answer = await self._calls.ask(node, request, IncrementalAlterConfigsResponse)
-            return {
-                _resource(one): broker_error(
-                    one.error_code,
-                    f"{_resource(one).kind.name} {one.resource_name!r}",
-                    one.error_message,
-                )
-                if one.error_code
-                else None
-                for one in answer.responses
-            }
-
-        await self._calls.all_of(changes, self._where(self._calls.controller, alters=True), ask)
-
-    async def list_config_resources(
-        self, kinds: Iterable[ResourceKind] = ()
-    ) -> list[ConfigResource]:
-        """Whatever can have settings of its own.
-
-        print(await admin.list_config_resources([ResourceKind.topic]))
-        """
-        wanted = [int(kind) for kind in kinds]
-        answer = await self._calls.one(
-            ListConfigResourcesRequest(resource_types=wanted),
-            ListConfigResourcesResponse,
-            lambda found: raise_for(found.error_code, "settings"),
-            at_least=1 if wanted else 0,
-        )
-        return [
-            ConfigResource(ResourceKind(one.resource_type), one.resource_name)
-            for one in answer.config_resources
-        ]
-
-    async def alter_replication(
-        self,
-        topic: str,
-        *,
-        mode: Mode | None = None,
-        replicas: int | None = None,
-        partitions: Collection[int] = (),
-    ) -> None:
-        """Changes how a topic is replicated while it is in use: Kafka's ISR or Raft, and by how
-        many brokers, in one step of the cluster's log. Only Lograft can. `partitions`: only these;
-        the mode of a whole topic takes back what was said of single partitions. `describe_topics`
-        shows how far it is.
-
-        await admin.alter_replication("orders", mode="raft")
-        await admin.alter_replication("orders", mode="isr", partitions=[0])
-        """
-        if mode is None and replicas is None:
-            raise WrongUse("alter_replication changes nothing: give a mode, replicas or both")
-        changes = []
-        if mode is not None and partitions:
-            overrides = await self._mode_overrides(topic) | dict.fromkeys(partitions, mode)
-            words = ",".join(f"{index}:{word}" for index, word in sorted(overrides.items()))
-            changes.append(ConfigChange(MODE_OF_PARTITIONS, words))
-        elif mode is not None:
-            changes.append(ConfigChange(MODE, mode))
-            changes.append(ConfigChange(MODE_OF_PARTITIONS, None, Operation.delete))
-        await self._calls.one(
-            IncrementalAlterConfigsRequest(
-                resources=[_altered(topic_resource(topic), changes)],
-                replication_factor=replicas or -1,
-                partitions=sorted(partitions),
+async def describe_configs(
+    calls: Calls,
+    resources: Iterable[ConfigResource],
+    *,
+    names: Collection[str] | None = None,
+    synonyms: bool = False,
+    documentation: bool = False,
+) -> dict[ConfigResource, dict[str, ConfigEntry]]:
+    async def ask(
+        node: Node | None, items: Sequence[ConfigResource]
+    ) -> dict[ConfigResource, dict[str, ConfigEntry] | ClientError]:
+        answer = await calls.ask(
+            node,
+            DescribeConfigsRequest(
+                resources=[
+                    DescribeConfigsResource(
+                        resource_type=one.kind,
+                        resource_name=one.name,
+                        configuration_keys=None if names is None else list(several(names)),
+                    )
+                    for one in items
+                ],
+                include_synonyms=synonyms,
+                include_documentation=documentation,
             ),
-            IncrementalAlterConfigsResponse,
-            lambda answer: _raise_first(topic, answer.responses),
-            locate=self._calls.controller,
-            at_least=1,
+            DescribeConfigsResponse,
         )
+        return {_resource(one): _entries(one) for one in answer.results}
 
-    async def _mode_overrides(self, topic: str) -> dict[int, str]:
-        resource = topic_resource(topic)
-        found = await self.describe_configs([resource], names=[MODE_OF_PARTITIONS])
-        entry = found[resource].get(MODE_OF_PARTITIONS)
-        words = ((entry.value if entry else None) or "").split(",")
-        pairs = (word.partition(":") for word in words if word)
-        return {int(index): mode for index, _, mode in pairs}
+    return await calls.all_of(resources, _config_locator(calls, calls.anywhere), ask)
 
-    def _where(
-        self, elsewhere: Callable[[Sequence[str]], Any], *, alters: bool = False
-    ) -> Callable[[Sequence[ConfigResource]], Any]:
-        """Each node answers for its own settings and loggers. With bootstrap.controllers, as in
-        Kafka, the active controller changes the settings of every node."""
-        asks_active = alters and self.settings.asks_controllers
 
-        def is_own(one: ConfigResource) -> bool:
-            return one.is_one_broker and not (asks_active and one.kind is ResourceKind.broker)
+async def describe_skipped_configs(
+    calls: Calls, brokers: Iterable[int]
+) -> dict[int, tuple[str, ...]]:
+    async def ask(
+        node: Node | None, items: Sequence[ConfigResource]
+    ) -> dict[ConfigResource, tuple[str, ...] | ClientError]:
+        answer = await calls.ask(
+            node,
+            DescribeConfigsRequest(
+                resources=[
+                    DescribeConfigsResource(
+                        resource_type=each.kind,
+                        resource_name=each.name,
+                        configuration_keys=["node.id"],
+                    )
+                    for each in items
+                ]
+            ),
+            DescribeConfigsResponse,
+        )
+        return {
+            _resource(each): broker_error(
+                each.error_code, f"broker {each.resource_name}", each.error_message
+            )
+            if each.error_code
+            else tuple(each.skipped_values)
+            for each in answer.results
+        }
 
-        async def locate(items: Sequence[ConfigResource]) -> Places[ConfigResource]:
-            nodes = [int(one.name) for one in items if is_own(one)]
-            known = await self._calls.brokers(nodes) if nodes else {}
-            place = None
-            if len(nodes) < len(items):
-                place = (await elsewhere([""]))[""]
-            return {one: known[int(one.name)] if is_own(one) else place for one in items}
+    found = await calls.all_of(
+        [broker_resource(broker) for broker in brokers],
+        _config_locator(calls, calls.anywhere),
+        ask,
+    )
+    return {int(resource.name): skipped for resource, skipped in found.items()}
 
-        return locate
+
+async def alter_configs(
+    calls: Calls,
+    changes: Mapping[ConfigResource, Iterable[ConfigChange]],
+    *,
+    validate_only: bool = False,
+) -> None:
+    async def ask(
+        node: Node | None, items: Sequence[ConfigResource]
+    ) -> dict[ConfigResource, ClientError | None]:
+        request = IncrementalAlterConfigsRequest(
+            resources=[_altered(one, changes[one]) for one in items],
+            validate_only=validate_only,
+        )
+        answer = await calls.ask(node, request, IncrementalAlterConfigsResponse)
+        return {
+            _resource(one): broker_error(
+                one.error_code,
+                f"{_resource(one).kind.name} {one.resource_name!r}",
+                one.error_message,
+            )
+            if one.error_code
+            else None
+            for one in answer.responses
+        }
+
+    await calls.all_of(changes, _config_locator(calls, calls.controller, alters=True), ask)
+
+
+async def list_config_resources(
+    calls: Calls, kinds: Iterable[ResourceKind] = ()
+) -> list[ConfigResource]:
+    wanted = [int(kind) for kind in kinds]
+    answer = await calls.one(
+        ListConfigResourcesRequest(resource_types=wanted),
+        ListConfigResourcesResponse,
+        lambda found: raise_for(found.error_code, "settings"),
+        at_least=1 if wanted else 0,
+    )
+    return [
+        ConfigResource(ResourceKind(one.resource_type), one.resource_name)
+        for one in answer.config_resources
+    ]
+
+
+async def alter_replication(
+    calls: Calls,
+    topic: str,
+    *,
+    mode: Mode | None = None,
+    replicas: int | None = None,
+    partitions: Collection[int] = (),
+) -> None:
+    if mode is None and replicas is None:
+        raise WrongUse("alter_replication changes nothing: give a mode, replicas or both")
+    changes = []
+    if mode is not None and partitions:
+        overrides = await _find_mode_overrides(calls, topic) | dict.fromkeys(partitions, mode)
+        words = ",".join(f"{index}:{word}" for index, word in sorted(overrides.items()))
+        changes.append(ConfigChange(MODE_OF_PARTITIONS, words))
+    elif mode is not None:
+        changes.append(ConfigChange(MODE, mode))
+        changes.append(ConfigChange(MODE_OF_PARTITIONS, None, Operation.delete))
+    await calls.one(
+        IncrementalAlterConfigsRequest(
+            resources=[_altered(topic_resource(topic), changes)],
+            replication_factor=replicas or -1,
+            partitions=sorted(partitions),
+        ),
+        IncrementalAlterConfigsResponse,
+        lambda answer: _raise_first(topic, answer.responses),
+        locate=calls.controller,
+        at_least=1,
+    )
+
+
+async def _find_mode_overrides(calls: Calls, topic: str) -> dict[int, str]:
+    resource = topic_resource(topic)
+    found = await describe_configs(calls, [resource], names=[MODE_OF_PARTITIONS])
+    entry = found[resource].get(MODE_OF_PARTITIONS)
+    words = ((entry.value if entry else None) or "").split(",")
+    pairs = (word.partition(":") for word in words if word)
+    return {int(index): mode for index, _, mode in pairs}
+
+
+def _config_locator(
+    calls: Calls, elsewhere: Callable[[Sequence[str]], Any], *, alters: bool = False
+) -> Callable[[Sequence[ConfigResource]], Any]:
+    """Each node answers for its own settings and loggers. With bootstrap.controllers, as in
+    Kafka, the active controller changes the settings of every node."""
+    asks_active = alters and calls.asks_controllers
+
+    def is_own(one: ConfigResource) -> bool:
+        return one.is_one_broker and not (asks_active and one.kind is ResourceKind.broker)
+
+    async def locate(items: Sequence[ConfigResource]) -> Places[ConfigResource]:
+        nodes = [int(one.name) for one in items if is_own(one)]
+        known = await calls.brokers(nodes) if nodes else {}
+        place = None
+        if len(nodes) < len(items):
+            place = (await elsewhere([""]))[""]
+        return {one: known[int(one.name)] if is_own(one) else place for one in items}
+
+    return locate
 
 
 def _resource(told: DescribeConfigsResult | AlterConfigsResourceResponse) -> ConfigResource:

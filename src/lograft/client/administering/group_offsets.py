@@ -4,9 +4,8 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final
 
-from lograft.client.administering.groups import GroupsPart
+from lograft.client.administering.calls import Calls
 from lograft.client.administering.partitions import (
-    PartitionsPart,
     by_topic,
     failure,
 )
@@ -56,121 +55,106 @@ class GroupOffset:
     before_reset: int = -1
 
 
-class GroupOffsetsPart(GroupsPart, PartitionsPart):
-    async def list_group_offsets(
-        self, group: str, partitions: Iterable[TopicPartition] | None = None
-    ) -> dict[TopicPartition, GroupOffset]:
-        """What a group has committed: all, or in these partitions.
+async def list_group_offsets(
+    calls: Calls, group: str, partitions: Iterable[TopicPartition] | None = None
+) -> dict[TopicPartition, GroupOffset]:
+    return (await list_offsets_of_groups(calls, [group], partitions))[group]
 
-        print(await admin.list_group_offsets("billing"))
-        """
-        return (await self.list_offsets_of_groups([group], partitions))[group]
 
-    async def list_offsets_of_groups(
-        self, groups: Iterable[str], partitions: Iterable[TopicPartition] | None = None
-    ) -> dict[str, dict[TopicPartition, GroupOffset]]:
-        """What several groups have committed, with one request to each coordinator.
+async def list_offsets_of_groups(
+    calls: Calls, groups: Iterable[str], partitions: Iterable[TopicPartition] | None = None
+) -> dict[str, dict[TopicPartition, GroupOffset]]:
+    topics = (
+        None
+        if partitions is None
+        else [
+            OffsetFetchRequestTopics(name=name, partition_indexes=[one.partition for one in those])
+            for name, those in by_topic(partitions).items()
+        ]
+    )
 
-        print(await admin.list_offsets_of_groups(["billing", "audit"]))
-        """
-        topics = (
-            None
-            if partitions is None
-            else [
-                OffsetFetchRequestTopics(
-                    name=name, partition_indexes=[one.partition for one in those]
-                )
-                for name, those in by_topic(partitions).items()
-            ]
+    async def ask(
+        node: Node | None, names: Sequence[str]
+    ) -> dict[str, dict[TopicPartition, GroupOffset] | ClientError]:
+        answer = await calls.ask(
+            node,
+            OffsetFetchRequest(
+                groups=[OffsetFetchRequestGroup(group_id=one, topics=topics) for one in names]
+            ),
+            OffsetFetchResponse,
+            at_least=_FETCH_VERSIONS[0],
+            at_most=_FETCH_VERSIONS[1],
         )
+        return {one.group_id: _offsets(one) for one in answer.groups}
 
-        async def ask(
-            node: Node | None, names: Sequence[str]
-        ) -> dict[str, dict[TopicPartition, GroupOffset] | ClientError]:
-            answer = await self._calls.ask(
-                node,
-                OffsetFetchRequest(
-                    groups=[OffsetFetchRequestGroup(group_id=one, topics=topics) for one in names]
-                ),
-                OffsetFetchResponse,
-                at_least=_FETCH_VERSIONS[0],
-                at_most=_FETCH_VERSIONS[1],
-            )
-            return {one.group_id: _offsets(one) for one in answer.groups}
+    return await calls.all_of(groups, calls.group_coordinators, ask)
 
-        return await self._calls.all_of(groups, self._calls.group_coordinators, ask)
 
-    async def alter_group_offsets(
-        self, group: str, offsets: Mapping[TopicPartition, int | GroupOffset]
-    ) -> None:
-        """Sets offsets of a group without members, as Kafka does; `reset_offsets` moves those of a
-        group in use.
+async def alter_group_offsets(
+    calls: Calls, group: str, offsets: Mapping[TopicPartition, int | GroupOffset]
+) -> None:
+    moves = {
+        place: one if isinstance(one, GroupOffset) else GroupOffset(one)
+        for place, one in offsets.items()
+    }
+    await commit_offsets(calls, group, commit_topics(moves), ResetAction.none)
 
-        await admin.alter_group_offsets("billing", {TopicPartition("orders", 0): 0})
-        """
-        moves = {
-            place: one if isinstance(one, GroupOffset) else GroupOffset(one)
-            for place, one in offsets.items()
-        }
-        await self._commit(group, commit_topics(moves), ResetAction.none)
 
-    async def delete_group_offsets(self, group: str, partitions: Iterable[TopicPartition]) -> None:
-        """Forgets where a group stands in partitions of topics that it does not read now.
+async def delete_group_offsets(
+    calls: Calls, group: str, partitions: Iterable[TopicPartition]
+) -> None:
+    places = list(several(partitions))
 
-        await admin.delete_group_offsets("billing", [TopicPartition("orders", 0)])
-        """
-        places = list(several(partitions))
-
-        async def ask(node: Node | None, groups: Sequence[str]) -> dict[str, None]:
-            answer = await self._calls.ask(
-                node,
-                OffsetDeleteRequest(
-                    group_id=group,
-                    topics=[
-                        OffsetDeleteRequestTopic(
-                            name=name,
-                            partitions=[
-                                OffsetDeleteRequestPartition(partition_index=one.partition)
-                                for one in those
-                            ],
-                        )
-                        for name, those in by_topic(places).items()
-                    ],
-                ),
-                OffsetDeleteResponse,
-            )
-            raise_for(answer.error_code, f"group {group!r}")
-            for topic in answer.topics:
-                for one in topic.partitions:
-                    raise_for(
-                        one.error_code, f"group {group!r}, {topic.name}-{one.partition_index}"
+    async def ask(node: Node | None, groups: Sequence[str]) -> dict[str, None]:
+        answer = await calls.ask(
+            node,
+            OffsetDeleteRequest(
+                group_id=group,
+                topics=[
+                    OffsetDeleteRequestTopic(
+                        name=name,
+                        partitions=[
+                            OffsetDeleteRequestPartition(partition_index=one.partition)
+                            for one in those
+                        ],
                     )
-            return {groups[0]: None}
+                    for name, those in by_topic(places).items()
+                ],
+            ),
+            OffsetDeleteResponse,
+        )
+        raise_for(answer.error_code, f"group {group!r}")
+        for topic in answer.topics:
+            for one in topic.partitions:
+                raise_for(one.error_code, f"group {group!r}, {topic.name}-{one.partition_index}")
+        return {groups[0]: None}
 
-        await self._calls.all_of([group], self._calls.group_coordinators, ask)
+    await calls.all_of([group], calls.group_coordinators, ask)
 
-    async def _commit(
-        self, group: str, topics: list[OffsetCommitRequestTopic], action: ResetAction
-    ) -> None:
-        request = OffsetCommitRequest(group_id=group, topics=topics, reset_action=action)
-        if action is not ResetAction.none:
-            request.generation_id_or_member_epoch = RESET_GENERATION
 
-        async def ask(node: Node | None, groups: Sequence[str]) -> dict[str, None]:
-            answer = await self._calls.ask(
-                node,
-                request,
-                OffsetCommitResponse,
-                at_least=_COMMIT_VERSIONS[0],
-                at_most=_COMMIT_VERSIONS[1],
-            )
-            for topic in answer.topics:
-                for one in topic.partitions:
-                    what = f"offsets of {topic.name} for group {group!r}"
-                    _check_commit(what, action, one.error_code, answer.error_message)
-            return {groups[0]: None}
+async def commit_offsets(
+    calls: Calls, group: str, topics: list[OffsetCommitRequestTopic], action: ResetAction
+) -> None:
+    """Commits for a group without members, or with an action for a group in use."""
+    request = OffsetCommitRequest(group_id=group, topics=topics, reset_action=action)
+    if action is not ResetAction.none:
+        request.generation_id_or_member_epoch = RESET_GENERATION
 
-        await self._calls.all_of([group], self._calls.group_coordinators, ask)
+    async def ask(node: Node | None, groups: Sequence[str]) -> dict[str, None]:
+        answer = await calls.ask(
+            node,
+            request,
+            OffsetCommitResponse,
+            at_least=_COMMIT_VERSIONS[0],
+            at_most=_COMMIT_VERSIONS[1],
+        )
+        for topic in answer.topics:
+            for one in topic.partitions:
+                what = f"offsets of {topic.name} for group {group!r}"
+                _check_commit(what, action, one.error_code, answer.error_message)
+        return {groups[0]: None}
+
+    await calls.all_of([group], calls.group_coordinators, ask)
 
 
 def _offsets(told: OffsetFetchResponseGroup) -> dict[TopicPartition, GroupOffset] | ClientError:

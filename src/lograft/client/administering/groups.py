@@ -6,7 +6,7 @@ from functools import partial
 from struct import Struct
 from typing import Final
 
-from lograft.client.administering.part import AdminPart
+from lograft.client.administering.calls import Calls
 from lograft.client.administering.partitions import failure
 from lograft.client.arguments import several
 from lograft.client.errors import ClientError, UnsupportedByBroker, broker_error, raise_for
@@ -101,150 +101,136 @@ class GroupDescription:
         }
 
 
-class GroupsPart(AdminPart):
-    async def list_groups(
-        self, *, states: Collection[str] = (), types: Collection[str] = ()
-    ) -> list[GroupListing]:
-        """All groups by name, or those in these states and of these types.
+async def list_groups(
+    calls: Calls, *, states: Collection[str] = (), types: Collection[str] = ()
+) -> list[GroupListing]:
+    wanted_states = {one.lower() for one in several(states)}
+    wanted_types = {one.lower() for one in several(types)}
 
-        print([group.group for group in await admin.list_groups(states=["Empty"])])
-        """
-        wanted_states = {one.lower() for one in several(states)}
-        wanted_types = {one.lower() for one in several(types)}
-
-        async def ask(node: Node | None, ids: Sequence[int]) -> dict[int, list[GroupListing]]:
-            (broker,) = ids
-            answer = await self._calls.ask(node, ListGroupsRequest(), ListGroupsResponse)
-            raise_for(answer.error_code, f"groups of broker {broker}")
-            return {
-                broker: [
-                    GroupListing(
-                        one.group_id, one.group_type.lower(), one.group_state, one.protocol_type
-                    )
-                    for one in answer.groups
-                ]
-            }
-
-        # Every broker knows those that it coordinates.
-        told = await self._calls.all_of(await self._calls.broker_ids(), self._calls.brokers, ask)
-        found = {one.group: one for groups in told.values() for one in groups}
-        return [
-            one
-            for _, one in sorted(found.items())
-            if (not wanted_states or one.state.lower() in wanted_states)
-            and (not wanted_types or one.type in wanted_types)
-        ]
-
-    async def describe_groups(self, groups: Iterable[str]) -> dict[str, GroupDescription]:
-        """Members and what they have, of either protocol. A group that nobody knows is Dead. Of a
-        share or streams group only the type and the state are told.
-
-        group = (await admin.describe_groups(["billing"]))["billing"]
-        print(group.state, [member.client for member in group.members])
-        """
-
-        async def ask(
-            node: Node | None, names: Sequence[str]
-        ) -> dict[str, GroupDescription | ClientError]:
-            assert isinstance(node, int)
-            found: dict[str, GroupDescription | ClientError] = {}
-            for one in await self._consumer_groups(node, names):
-                if one.error_code not in _NO_CONSUMER_GROUP:
-                    found[one.group_id] = failure(
-                        one.error_code, f"group {one.group_id!r}", one.error_message
-                    ) or _consumer_group(one, node)
-            rest = [name for name in names if name not in found]
-            if rest:
-                answer = await self._calls.ask(
-                    node, DescribeGroupsRequest(groups=rest), DescribeGroupsResponse
-                )
-                found.update((one.group_id, _classic_group(one, node)) for one in answer.groups)
-                missing = [one.group_id for one in answer.groups if one.group_state in ("", DEAD)]
-                if missing:
-                    found.update(await self._other_types(node, missing))
-            return found
-
-        return await self._calls.all_of(groups, self._calls.group_coordinators, ask)
-
-    async def _consumer_groups(self, node: Node, names: Sequence[str]) -> list[ConsumerGroup]:
-        try:
-            answer = await self._calls.ask(
-                node,
-                ConsumerGroupDescribeRequest(group_ids=list(names)),
-                ConsumerGroupDescribeResponse,
-            )
-        except UnsupportedByBroker:
-            return []
-        return answer.groups
-
-    async def _other_types(self, node: int, names: Sequence[str]) -> dict[str, GroupDescription]:
-        """Of these groups, those that DescribeGroups does not know because of their type."""
-        others = await find_other_types(partial(self._calls.ask, node))
+    async def ask(node: Node | None, ids: Sequence[int]) -> dict[int, list[GroupListing]]:
+        (broker,) = ids
+        answer = await calls.ask(node, ListGroupsRequest(), ListGroupsResponse)
+        raise_for(answer.error_code, f"groups of broker {broker}")
         return {
-            name: GroupDescription(
-                name, others[name].group_type.lower(), others[name].group_state, "", node
-            )
-            for name in names
-            if name in others
+            broker: [
+                GroupListing(
+                    one.group_id, one.group_type.lower(), one.group_state, one.protocol_type
+                )
+                for one in answer.groups
+            ]
         }
 
-    async def delete_groups(self, groups: Iterable[str]) -> None:
-        """Deletes groups without members, with all that they have committed.
+    # Every broker knows those that it coordinates.
+    told = await calls.all_of(await calls.broker_ids(), calls.brokers, ask)
+    found = {one.group: one for groups in told.values() for one in groups}
+    return [
+        one
+        for _, one in sorted(found.items())
+        if (not wanted_states or one.state.lower() in wanted_states)
+        and (not wanted_types or one.type in wanted_types)
+    ]
 
-        await admin.delete_groups(["billing"])
-        """
 
-        async def ask(node: Node | None, names: Sequence[str]) -> dict[str, ClientError | None]:
-            answer = await self._calls.ask(
-                node, DeleteGroupsRequest(groups_names=list(names)), DeleteGroupsResponse
+async def describe_groups(calls: Calls, groups: Iterable[str]) -> dict[str, GroupDescription]:
+    async def ask(
+        node: Node | None, names: Sequence[str]
+    ) -> dict[str, GroupDescription | ClientError]:
+        assert isinstance(node, int)
+        found: dict[str, GroupDescription | ClientError] = {}
+        for one in await _describe_consumer_groups(calls, node, names):
+            if one.error_code not in _NO_CONSUMER_GROUP:
+                found[one.group_id] = failure(
+                    one.error_code, f"group {one.group_id!r}", one.error_message
+                ) or _consumer_group(one, node)
+        rest = [name for name in names if name not in found]
+        if rest:
+            answer = await calls.ask(
+                node, DescribeGroupsRequest(groups=rest), DescribeGroupsResponse
             )
-            return {
-                one.group_id: _undeleted(one.group_id, one.error_code) for one in answer.results
-            }
+            found.update((one.group_id, _classic_group(one, node)) for one in answer.groups)
+            missing = [one.group_id for one in answer.groups if one.group_state in ("", DEAD)]
+            if missing:
+                found.update(await _describe_other_types(calls, node, missing))
+        return found
 
-        await self._calls.all_of(groups, self._calls.group_coordinators, ask)
+    return await calls.all_of(groups, calls.group_coordinators, ask)
 
-    async def remove_members(
-        self, group: str, instances: Collection[str] | None = None, *, reason: str = ""
-    ) -> None:
-        """Sends members of a classic group away: static ones by their group.instance.id; None: all.
 
-        await admin.remove_members("billing")
-        """
-        if instances is None:
-            described = (await self.describe_groups([group]))[group]
-            identities = [
-                MemberIdentity(
-                    member_id="" if one.instance is not None else one.member,
-                    group_instance_id=one.instance,
-                    reason=reason,
-                )
-                for one in described.members
-            ]
-        else:
-            identities = [
-                MemberIdentity(member_id="", group_instance_id=one, reason=reason)
-                for one in several(instances)
-            ]
-        if not identities:
-            return
+async def _describe_consumer_groups(
+    calls: Calls, node: Node, names: Sequence[str]
+) -> list[ConsumerGroup]:
+    try:
+        answer = await calls.ask(
+            node,
+            ConsumerGroupDescribeRequest(group_ids=list(names)),
+            ConsumerGroupDescribeResponse,
+        )
+    except UnsupportedByBroker:
+        return []
+    return answer.groups
 
-        async def ask(node: Node | None, names: Sequence[str]) -> dict[str, None]:
-            answer = await self._calls.ask(
-                node,
-                LeaveGroupRequest(group_id=group, members=identities),
-                LeaveGroupResponse,
-                at_least=3,
+
+async def _describe_other_types(
+    calls: Calls, node: int, names: Sequence[str]
+) -> dict[str, GroupDescription]:
+    """Of these groups, those that DescribeGroups does not know because of their type."""
+    others = await find_other_types(partial(calls.ask, node))
+    return {
+        name: GroupDescription(
+            name, others[name].group_type.lower(), others[name].group_state, "", node
+        )
+        for name in names
+        if name in others
+    }
+
+
+async def delete_groups(calls: Calls, groups: Iterable[str]) -> None:
+    async def ask(node: Node | None, names: Sequence[str]) -> dict[str, ClientError | None]:
+        answer = await calls.ask(
+            node, DeleteGroupsRequest(groups_names=list(names)), DeleteGroupsResponse
+        )
+        return {one.group_id: _undeleted(one.group_id, one.error_code) for one in answer.results}
+
+    await calls.all_of(groups, calls.group_coordinators, ask)
+
+
+async def remove_members(
+    calls: Calls, group: str, instances: Collection[str] | None = None, *, reason: str = ""
+) -> None:
+    if instances is None:
+        described = (await describe_groups(calls, [group]))[group]
+        identities = [
+            MemberIdentity(
+                member_id="" if one.instance is not None else one.member,
+                group_instance_id=one.instance,
+                reason=reason,
             )
-            raise_for(answer.error_code, f"group {group!r}")
-            for one in answer.members:
-                raise_for(
-                    one.error_code,
-                    f"member {one.group_instance_id or one.member_id!r} of group {group!r}",
-                )
-            return dict.fromkeys(names, None)
+            for one in described.members
+        ]
+    else:
+        identities = [
+            MemberIdentity(member_id="", group_instance_id=one, reason=reason)
+            for one in several(instances)
+        ]
+    if not identities:
+        return
 
-        await self._calls.all_of([group], self._calls.group_coordinators, ask)
+    async def ask(node: Node | None, names: Sequence[str]) -> dict[str, None]:
+        answer = await calls.ask(
+            node,
+            LeaveGroupRequest(group_id=group, members=identities),
+            LeaveGroupResponse,
+            at_least=3,
+        )
+        raise_for(answer.error_code, f"group {group!r}")
+        for one in answer.members:
+            raise_for(
+                one.error_code,
+                f"member {one.group_instance_id or one.member_id!r} of group {group!r}",
+            )
+        return dict.fromkeys(names, None)
+
+    await calls.all_of([group], calls.group_coordinators, ask)
 
 
 def _consumer_group(told: ConsumerGroup, coordinator: int) -> GroupDescription:

@@ -4,8 +4,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
-from lograft.client.administering.calls import Places
-from lograft.client.administering.part import AdminPart
+from lograft.client.administering.calls import Calls, Places
 from lograft.client.administering.partitions import failure
 from lograft.client.arguments import partition_of, several
 from lograft.client.errors import ClientError, broker_error, raise_for
@@ -66,79 +65,64 @@ class LogDirectory:
     replicas: Mapping[TopicPartition, DirectoryReplica]
 
 
-class LogDirsPart(AdminPart):
-    async def describe_log_dirs(
-        self,
-        brokers: Iterable[int] | None = None,
-        *,
-        partitions: Iterable[TopicPartition] | None = None,
-    ) -> dict[int, list[LogDirectory]]:
-        """What each broker's disks hold.
+async def describe_log_dirs(
+    calls: Calls,
+    brokers: Iterable[int] | None = None,
+    *,
+    partitions: Iterable[TopicPartition] | None = None,
+) -> dict[int, list[LogDirectory]]:
+    topics = None if partitions is None else _by_topic(partitions)
 
-        for broker, directories in (await admin.describe_log_dirs()).items():
-            print(broker, [(one.path, one.usable_bytes) for one in directories])
-        """
-        topics = None if partitions is None else _by_topic(partitions)
+    async def ask(
+        node: Node | None, ids: Sequence[int]
+    ) -> dict[int, list[LogDirectory] | ClientError]:
+        (broker,) = ids
+        answer = await calls.ask(
+            node,
+            DescribeLogDirsRequest(
+                topics=None
+                if topics is None
+                else [
+                    DescribableLogDirTopic(topic=name, partitions=indexes)
+                    for name, indexes in topics.items()
+                ]
+            ),
+            DescribeLogDirsResponse,
+        )
+        raise_for(answer.error_code, f"log directories of broker {broker}")
+        return {broker: [_directory(one) for one in answer.results]}
 
-        async def ask(
-            node: Node | None, ids: Sequence[int]
-        ) -> dict[int, list[LogDirectory] | ClientError]:
-            (broker,) = ids
-            answer = await self._calls.ask(
-                node,
-                DescribeLogDirsRequest(
-                    topics=None
-                    if topics is None
-                    else [
-                        DescribableLogDirTopic(topic=name, partitions=indexes)
-                        for name, indexes in topics.items()
-                    ]
-                ),
-                DescribeLogDirsResponse,
-            )
-            raise_for(answer.error_code, f"log directories of broker {broker}")
-            return {broker: [_directory(one) for one in answer.results]}
+    asked = await calls.broker_ids() if brokers is None else brokers
+    return await calls.all_of(asked, calls.brokers, ask)
 
-        asked = await self._calls.broker_ids() if brokers is None else brokers
-        return await self._calls.all_of(asked, self._calls.brokers, ask)
 
-    async def alter_replica_log_dirs(
-        self, directories: Mapping[TopicPartitionReplica, str]
-    ) -> None:
-        """Starts to move replicas to these log dirs of their brokers; `describe_log_dirs` shows the
-        copies that are not complete yet (`is_future`). For a replica that a broker does not have
-        yet it fails with REPLICA_NOT_AVAILABLE, and the broker will create the replica in this log
-        dir.
+async def alter_replica_log_dirs(
+    calls: Calls, directories: Mapping[TopicPartitionReplica, str]
+) -> None:
+    async def locate(
+        replicas: Sequence[TopicPartitionReplica],
+    ) -> Places[TopicPartitionReplica]:
+        places = await calls.brokers([one.broker for one in replicas])
+        return {one: places[one.broker] for one in replicas}
 
-        (directory,) = (await admin.describe_log_dirs([1]))[1]
-        replica = TopicPartitionReplica("orders", 0, broker=1)
-        await admin.alter_replica_log_dirs({replica: directory.path})
-        """
+    async def ask(
+        node: Node | None, replicas: Sequence[TopicPartitionReplica]
+    ) -> dict[TopicPartitionReplica, ClientError | None]:
+        answer = await calls.ask(
+            node,
+            _alter_request({one: directories[one] for one in replicas}),
+            AlterReplicaLogDirsResponse,
+        )
+        broker = replicas[0].broker
+        found = {}
+        for topic in answer.results:
+            for one in topic.partitions:
+                replica = TopicPartitionReplica(topic.topic_name, one.partition_index, broker)
+                what = f"moving replica {replica} to {directories[replica]}"
+                found[replica] = failure(one.error_code, what)
+        return found
 
-        async def locate(
-            replicas: Sequence[TopicPartitionReplica],
-        ) -> Places[TopicPartitionReplica]:
-            places = await self._calls.brokers([one.broker for one in replicas])
-            return {one: places[one.broker] for one in replicas}
-
-        async def ask(
-            node: Node | None, replicas: Sequence[TopicPartitionReplica]
-        ) -> dict[TopicPartitionReplica, ClientError | None]:
-            answer = await self._calls.ask(
-                node,
-                _alter_request({one: directories[one] for one in replicas}),
-                AlterReplicaLogDirsResponse,
-            )
-            broker = replicas[0].broker
-            found = {}
-            for topic in answer.results:
-                for one in topic.partitions:
-                    replica = TopicPartitionReplica(topic.topic_name, one.partition_index, broker)
-                    what = f"moving replica {replica} to {directories[replica]}"
-                    found[replica] = failure(one.error_code, what)
-            return found
-
-        await self._calls.all_of(directories, locate, ask)
+    await calls.all_of(directories, locate, ask)
 
 
 def _alter_request(

@@ -5,8 +5,7 @@ from dataclasses import dataclass
 from enum import IntEnum
 from typing import Final, Literal, NamedTuple
 
-from lograft.client.administering.calls import settled
-from lograft.client.administering.part import AdminPart
+from lograft.client.administering.calls import Calls, settled
 from lograft.client.arguments import partition_of, several
 from lograft.client.errors import ClientError, broker_error, raise_for
 from lograft.client.network import Node
@@ -97,243 +96,203 @@ class ActiveProducer:
     transaction_start_offset: int
 
 
-class PartitionsPart(AdminPart):
-    async def list_offsets(
-        self,
-        partitions: Mapping[TopicPartition, int],
-        *,
-        isolation: Isolation = "read_uncommitted",
-    ) -> dict[TopicPartition, ListedOffset]:
-        """The first offset since a time in milliseconds, or EARLIEST, LATEST, MAX_TIMESTAMP.
+async def list_offsets(
+    calls: Calls,
+    partitions: Mapping[TopicPartition, int],
+    *,
+    isolation: Isolation = "read_uncommitted",
+) -> dict[TopicPartition, ListedOffset]:
+    at_least = max((_VERSION_OF.get(at, 1) for at in partitions.values()), default=1)
 
-        place = TopicPartition("orders", 0)
-        print((await admin.list_offsets({place: LATEST}))[place].offset)
-        print(await admin.list_offsets({place: EARLIEST}))
-        print(await admin.list_offsets({place: MAX_TIMESTAMP}))
-        """
-        at_least = max((_VERSION_OF.get(at, 1) for at in partitions.values()), default=1)
-
-        async def ask(
-            node: Node | None, items: Sequence[TopicPartition]
-        ) -> dict[TopicPartition, ListedOffset | ClientError]:
-            request = ListOffsetsRequest(
-                replica_id=-1,
-                isolation_level=int(isolation == "read_committed"),
-                topics=[
-                    ListOffsetsTopic(
-                        name=name,
-                        partitions=[
-                            ListOffsetsPartition(
-                                partition_index=one.partition, timestamp=partitions[one]
-                            )
-                            for one in those
-                        ],
-                    )
-                    for name, those in by_topic(items).items()
-                ],
-                timeout_ms=self._calls.request_timeout_ms,
-            )
-            answer = await self._calls.ask(
-                node, request, ListOffsetsResponse, at_least=max(at_least, 2)
-            )
-            return {
-                TopicPartition(topic.name, one.partition_index): failure(
-                    one.error_code, f"{topic.name}-{one.partition_index}"
-                )
-                or ListedOffset(one.offset, one.timestamp, one.leader_epoch)
-                for topic in answer.topics
-                for one in topic.partitions
-            }
-
-        return await self._calls.all_of(partitions, self._calls.leaders, ask)
-
-    async def delete_records(
-        self, before: Mapping[TopicPartition, int]
-    ) -> dict[TopicPartition, int]:
-        """Deletes records below an offset (-1: all that are committed); where the logs begin now.
-
-        await admin.delete_records({TopicPartition("orders", 0): -1})
-        """
-
-        async def ask(
-            node: Node | None, items: Sequence[TopicPartition]
-        ) -> dict[TopicPartition, int | ClientError]:
-            request = DeleteRecordsRequest(
-                topics=[
-                    DeleteRecordsTopic(
-                        name=name,
-                        partitions=[
-                            DeleteRecordsPartition(
-                                partition_index=one.partition, offset=before[one]
-                            )
-                            for one in those
-                        ],
-                    )
-                    for name, those in by_topic(items).items()
-                ],
-                timeout_ms=self._calls.request_timeout_ms,
-            )
-            answer = await self._calls.ask(node, request, DeleteRecordsResponse)
-            found: dict[TopicPartition, int | ClientError] = {}
-            for topic in answer.topics:
-                for one in topic.partitions:
-                    place = TopicPartition(topic.name, one.partition_index)
-                    error = failure(one.error_code, f"records of {place}")
-                    found[place] = one.low_watermark if error is None else error
-            return found
-
-        return await self._calls.all_of(before, self._calls.leaders, ask)
-
-    async def describe_producers(
-        self, partitions: Iterable[TopicPartition]
-    ) -> dict[TopicPartition, list[ActiveProducer]]:
-        """The producers that each partition remembers.
-
-        print(await admin.describe_producers([TopicPartition("orders", 0)]))
-        """
-
-        async def ask(
-            node: Node | None, items: Sequence[TopicPartition]
-        ) -> dict[TopicPartition, list[ActiveProducer] | ClientError]:
-            request = DescribeProducersRequest(
-                topics=[
-                    TopicRequest(name=name, partition_indexes=[one.partition for one in those])
-                    for name, those in by_topic(items).items()
-                ]
-            )
-            answer = await self._calls.ask(node, request, DescribeProducersResponse)
-            found: dict[TopicPartition, list[ActiveProducer] | ClientError] = {}
-            for topic in answer.topics:
-                for one in topic.partitions:
-                    place = TopicPartition(topic.name, one.partition_index)
-                    error = failure(one.error_code, f"producers of {place}", one.error_message)
-                    found[place] = (
-                        [_producer(each) for each in one.active_producers]
-                        if error is None
-                        else error
-                    )
-            return found
-
-        return await self._calls.all_of(partitions, self._calls.leaders, ask)
-
-    # ── leaders and replicas ─────────────────────────────────────────────────────────────────
-
-    async def elect_leaders(
-        self,
-        election: Election = Election.preferred,
-        partitions: Iterable[TopicPartition] | None = None,
-        *,
-        leader: int | None = None,
-    ) -> dict[TopicPartition, bool]:
-        """Elects leaders; None: of all partitions that need it. False: it led already.
-
-        `leader` is the broker that should lead the named partitions, in either replication mode: a
-        replica that is alive and in sync. Brokers of Lograft only. With
-        `auto.leader.rebalance.enable` the first replica leads again after a while; change the order
-        of the replicas (`reassign`) for good.
-
-        await admin.elect_leaders(Election.preferred, [TopicPartition("orders", 0)])
-        """
-        if leader is not None and (partitions is None or election is not Election.preferred):
-            raise ValueError("leader= needs the partitions, and an election that is not unclean")
-        wanted = None if partitions is None else by_topic(partitions)
-        answer = await self._calls.one(
-            ElectLeadersRequest(
-                election_type=election,
-                topic_partitions=None
-                if wanted is None
-                else [
-                    TopicPartitions(topic=name, partitions=[one.partition for one in those])
-                    for name, those in wanted.items()
-                ],
-                timeout_ms=self._calls.request_timeout_ms,
-                leader=NO_NODE if leader is None else leader,
-            ),
-            ElectLeadersResponse,
-            lambda found: raise_for(found.error_code, "elections"),
-            locate=self._calls.controller,
-            at_least=1 if leader is None else 2,
-            lograft_only=leader is not None,
-        )
-        outcomes: dict[TopicPartition, bool | ClientError] = {}
-        for topic in answer.replica_election_results:
-            for one in topic.partition_result:
-                place = TopicPartition(topic.topic, one.partition_id)
-                if one.error_code == ErrorCode.election_not_needed:
-                    outcomes[place] = False
-                else:
-                    error = failure(one.error_code, f"the leader of {place}", one.error_message)
-                    outcomes[place] = True if error is None else error
-        return settled(outcomes)
-
-    async def reassign(self, replicas: Mapping[TopicPartition, Sequence[int] | None]) -> None:
-        """Begins to move partitions to these brokers, the preferred leader first; None takes a move
-        back that is under way.
-
-        await admin.reassign({TopicPartition("orders", 0): [1]})
-        """
-
-        async def ask(
-            node: Node | None, items: Sequence[TopicPartition]
-        ) -> dict[TopicPartition, ClientError | None]:
-            found: dict[TopicPartition, ClientError | None] = {}
-            for start in range(0, len(items), _CHUNK):
-                request = AlterPartitionReassignmentsRequest(
-                    timeout_ms=self._calls.request_timeout_ms,
-                    topics=[
-                        ReassignableTopic(
-                            name=name,
-                            partitions=[
-                                ReassignablePartition(
-                                    partition_index=one.partition, replicas=_listed(replicas[one])
-                                )
-                                for one in those
-                            ],
+    async def ask(
+        node: Node | None, items: Sequence[TopicPartition]
+    ) -> dict[TopicPartition, ListedOffset | ClientError]:
+        request = ListOffsetsRequest(
+            replica_id=-1,
+            isolation_level=int(isolation == "read_committed"),
+            topics=[
+                ListOffsetsTopic(
+                    name=name,
+                    partitions=[
+                        ListOffsetsPartition(
+                            partition_index=one.partition, timestamp=partitions[one]
                         )
-                        for name, those in by_topic(items[start : start + _CHUNK]).items()
+                        for one in those
                     ],
                 )
-                answer = await self._calls.ask(node, request, AlterPartitionReassignmentsResponse)
-                raise_for(answer.error_code, "reassignments", answer.error_message)
-                for topic in answer.responses:
-                    for one in topic.partitions:
-                        place = TopicPartition(topic.name, one.partition_index)
-                        found[place] = failure(one.error_code, str(place), one.error_message)
-            return found
-
-        await self._calls.all_of(replicas, self._calls.controller, ask)
-
-    async def list_reassignments(
-        self, partitions: Iterable[TopicPartition] | None = None
-    ) -> dict[TopicPartition, Reassignment]:
-        """What is being moved now.
-
-        print(await admin.list_reassignments())
-        """
-        wanted = None if partitions is None else by_topic(partitions)
-        answer = await self._calls.one(
-            ListPartitionReassignmentsRequest(
-                timeout_ms=self._calls.request_timeout_ms,
-                topics=None
-                if wanted is None
-                else [
-                    ListPartitionReassignmentsTopics(
-                        name=name, partition_indexes=[one.partition for one in those]
-                    )
-                    for name, those in wanted.items()
-                ],
-            ),
-            ListPartitionReassignmentsResponse,
-            lambda found: raise_for(found.error_code, "reassignments", found.error_message),
-            locate=self._calls.controller,
+                for name, those in by_topic(items).items()
+            ],
+            timeout_ms=calls.request_timeout_ms,
         )
+        answer = await calls.ask(node, request, ListOffsetsResponse, at_least=max(at_least, 2))
         return {
-            TopicPartition(topic.name, one.partition_index): Reassignment(
-                tuple(one.replicas), tuple(one.adding_replicas), tuple(one.removing_replicas)
+            TopicPartition(topic.name, one.partition_index): failure(
+                one.error_code, f"{topic.name}-{one.partition_index}"
             )
+            or ListedOffset(one.offset, one.timestamp, one.leader_epoch)
             for topic in answer.topics
             for one in topic.partitions
         }
+
+    return await calls.all_of(partitions, calls.leaders, ask)
+
+
+async def delete_records(
+    calls: Calls, before: Mapping[TopicPartition, int]
+) -> dict[TopicPartition, int]:
+    async def ask(
+        node: Node | None, items: Sequence[TopicPartition]
+    ) -> dict[TopicPartition, int | ClientError]:
+        request = DeleteRecordsRequest(
+            topics=[
+                DeleteRecordsTopic(
+                    name=name,
+                    partitions=[
+                        DeleteRecordsPartition(partition_index=one.partition, offset=before[one])
+                        for one in those
+                    ],
+                )
+                for name, those in by_topic(items).items()
+            ],
+            timeout_ms=calls.request_timeout_ms,
+        )
+        answer = await calls.ask(node, request, DeleteRecordsResponse)
+        found: dict[TopicPartition, int | ClientError] = {}
+        for topic in answer.topics:
+            for one in topic.partitions:
+                place = TopicPartition(topic.name, one.partition_index)
+                error = failure(one.error_code, f"records of {place}")
+                found[place] = one.low_watermark if error is None else error
+        return found
+
+    return await calls.all_of(before, calls.leaders, ask)
+
+
+async def describe_producers(
+    calls: Calls, partitions: Iterable[TopicPartition]
+) -> dict[TopicPartition, list[ActiveProducer]]:
+    async def ask(
+        node: Node | None, items: Sequence[TopicPartition]
+    ) -> dict[TopicPartition, list[ActiveProducer] | ClientError]:
+        request = DescribeProducersRequest(
+            topics=[
+                TopicRequest(name=name, partition_indexes=[one.partition for one in those])
+                for name, those in by_topic(items).items()
+            ]
+        )
+        answer = await calls.ask(node, request, DescribeProducersResponse)
+        found: dict[TopicPartition, list[ActiveProducer] | ClientError] = {}
+        for topic in answer.topics:
+            for one in topic.partitions:
+                place = TopicPartition(topic.name, one.partition_index)
+                error = failure(one.error_code, f"producers of {place}", one.error_message)
+                found[place] = (
+                    [_producer(each) for each in one.active_producers] if error is None else error
+                )
+        return found
+
+    return await calls.all_of(partitions, calls.leaders, ask)
+
+
+async def elect_leaders(
+    calls: Calls,
+    election: Election = Election.preferred,
+    partitions: Iterable[TopicPartition] | None = None,
+    *,
+    leader: int | None = None,
+) -> dict[TopicPartition, bool]:
+    if leader is not None and (partitions is None or election is not Election.preferred):
+        raise ValueError("leader= needs the partitions, and an election that is not unclean")
+    wanted = None if partitions is None else by_topic(partitions)
+    answer = await calls.one(
+        ElectLeadersRequest(
+            election_type=election,
+            topic_partitions=None
+            if wanted is None
+            else [
+                TopicPartitions(topic=name, partitions=[one.partition for one in those])
+                for name, those in wanted.items()
+            ],
+            timeout_ms=calls.request_timeout_ms,
+            leader=NO_NODE if leader is None else leader,
+        ),
+        ElectLeadersResponse,
+        lambda found: raise_for(found.error_code, "elections"),
+        locate=calls.controller,
+        at_least=1 if leader is None else 2,
+        lograft_only=leader is not None,
+    )
+    outcomes: dict[TopicPartition, bool | ClientError] = {}
+    for topic in answer.replica_election_results:
+        for one in topic.partition_result:
+            place = TopicPartition(topic.topic, one.partition_id)
+            if one.error_code == ErrorCode.election_not_needed:
+                outcomes[place] = False
+            else:
+                error = failure(one.error_code, f"the leader of {place}", one.error_message)
+                outcomes[place] = True if error is None else error
+    return settled(outcomes)
+
+
+async def reassign(calls: Calls, replicas: Mapping[TopicPartition, Sequence[int] | None]) -> None:
+    async def ask(
+        node: Node | None, items: Sequence[TopicPartition]
+    ) -> dict[TopicPartition, ClientError | None]:
+        found: dict[TopicPartition, ClientError | None] = {}
+        for start in range(0, len(items), _CHUNK):
+            request = AlterPartitionReassignmentsRequest(
+                timeout_ms=calls.request_timeout_ms,
+                topics=[
+                    ReassignableTopic(
+                        name=name,
+                        partitions=[
+                            ReassignablePartition(
+                                partition_index=one.partition, replicas=_listed(replicas[one])
+                            )
+                            for one in those
+                        ],
+                    )
+                    for name, those in by_topic(items[start : start + _CHUNK]).items()
+                ],
+            )
+            answer = await calls.ask(node, request, AlterPartitionReassignmentsResponse)
+            raise_for(answer.error_code, "reassignments", answer.error_message)
+            for topic in answer.responses:
+                for one in topic.partitions:
+                    place = TopicPartition(topic.name, one.partition_index)
+                    found[place] = failure(one.error_code, str(place), one.error_message)
+        return found
+
+    await calls.all_of(replicas, calls.controller, ask)
+
+
+async def list_reassignments(
+    calls: Calls, partitions: Iterable[TopicPartition] | None = None
+) -> dict[TopicPartition, Reassignment]:
+    wanted = None if partitions is None else by_topic(partitions)
+    answer = await calls.one(
+        ListPartitionReassignmentsRequest(
+            timeout_ms=calls.request_timeout_ms,
+            topics=None
+            if wanted is None
+            else [
+                ListPartitionReassignmentsTopics(
+                    name=name, partition_indexes=[one.partition for one in those]
+                )
+                for name, those in wanted.items()
+            ],
+        ),
+        ListPartitionReassignmentsResponse,
+        lambda found: raise_for(found.error_code, "reassignments", found.error_message),
+        locate=calls.controller,
+    )
+    return {
+        TopicPartition(topic.name, one.partition_index): Reassignment(
+            tuple(one.replicas), tuple(one.adding_replicas), tuple(one.removing_replicas)
+        )
+        for topic in answer.topics
+        for one in topic.partitions
+    }
 
 
 def by_topic(partitions: Iterable[TopicPartition]) -> dict[str, list[TopicPartition]]:

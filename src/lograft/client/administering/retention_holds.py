@@ -4,10 +4,11 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Final
 
-from lograft.client.administering.configs import ConfigEntry, ConfigsPart, topic_resource
-from lograft.client.administering.group_offsets import GroupOffsetsPart
-from lograft.client.administering.partitions import EARLIEST, LATEST
-from lograft.client.administering.topic_descriptions import TopicDescriptionsPart
+from lograft.client.administering.calls import Calls
+from lograft.client.administering.configs import ConfigEntry, describe_configs, topic_resource
+from lograft.client.administering.group_offsets import list_group_offsets
+from lograft.client.administering.partitions import EARLIEST, LATEST, list_offsets
+from lograft.client.administering.topic_descriptions import list_topics
 from lograft.client.arguments import several
 from lograft.model.retention_holds import HOLD_GROUPS, hold_until_ms
 from lograft.model.types import TopicPartition
@@ -30,65 +31,56 @@ class RetentionHold:
     records_kept: int | None
 
 
-class RetentionHoldsPart(TopicDescriptionsPart, ConfigsPart, GroupOffsetsPart):
-    async def list_retention_holds(
-        self, topics: Iterable[str] | None = None, *, now_ms: int
-    ) -> list[RetentionHold]:
-        """The holds that count at `now_ms` (wall clock), in these topics or in all. Only Lograft
-        has them; elsewhere there are none.
+async def list_retention_holds(
+    calls: Calls, topics: Iterable[str] | None = None, *, now_ms: int
+) -> list[RetentionHold]:
+    names = (
+        [one.name for one in await list_topics(calls)] if topics is None else list(several(topics))
+    )
+    resources = {topic_resource(name): name for name in names}
+    settings = {
+        resources[resource]: found
+        for resource, found in (
+            await describe_configs(calls, resources, names=(HOLD_GROUPS, _RETENTION))
+        ).items()
+    }
+    groups = {group for found in settings.values() for group in _allowed(found)}
+    holds: list[tuple[TopicPartition, str, int, int]] = []
+    for group in sorted(groups):
+        for place, told in (await list_group_offsets(calls, group)).items():
+            until_ms = hold_until_ms(told.metadata)
+            if group in _allowed(settings.get(place.topic, {})) and (until_ms or 0) > now_ms:
+                holds.append((place, group, told.offset, until_ms or 0))
+    places = {place for place, *_ in holds}
+    starts = await list_offsets(calls, dict.fromkeys(places, EARLIEST))
+    ends = await list_offsets(calls, dict.fromkeys(places, LATEST))
+    oldest_ms = {
+        place: now_ms - retention_ms
+        for place in places
+        if (retention_ms := int(settings[place.topic][_RETENTION].value or -1)) >= 0
+    }
+    unexpired = await list_offsets(calls, oldest_ms)
 
-        for hold in await admin.list_retention_holds(now_ms=1_800_000_000_000):
-            print(hold.group, hold.offset, hold.records_kept)
-        """
-        names = (
-            [one.name for one in await self.list_topics()]
-            if topics is None
-            else list(several(topics))
+    def kept(place: TopicPartition, offset: int) -> int | None:
+        if place not in unexpired:
+            return None
+        first = unexpired[place].offset
+        # -1: all are older.
+        first = ends[place].offset if first < 0 else first
+        return max(0, first - max(offset, starts[place].offset))
+
+    return [
+        RetentionHold(
+            *place,
+            group,
+            offset,
+            until_ms,
+            starts[place].offset,
+            ends[place].offset,
+            kept(place, offset),
         )
-        resources = {topic_resource(name): name for name in names}
-        settings = {
-            resources[resource]: found
-            for resource, found in (
-                await self.describe_configs(resources, names=(HOLD_GROUPS, _RETENTION))
-            ).items()
-        }
-        groups = {group for found in settings.values() for group in _allowed(found)}
-        holds: list[tuple[TopicPartition, str, int, int]] = []
-        for group in sorted(groups):
-            for place, told in (await self.list_group_offsets(group)).items():
-                until_ms = hold_until_ms(told.metadata)
-                if group in _allowed(settings.get(place.topic, {})) and (until_ms or 0) > now_ms:
-                    holds.append((place, group, told.offset, until_ms or 0))
-        places = {place for place, *_ in holds}
-        starts = await self.list_offsets(dict.fromkeys(places, EARLIEST))
-        ends = await self.list_offsets(dict.fromkeys(places, LATEST))
-        oldest_ms = {
-            place: now_ms - retention_ms
-            for place in places
-            if (retention_ms := int(settings[place.topic][_RETENTION].value or -1)) >= 0
-        }
-        unexpired = await self.list_offsets(oldest_ms)
-
-        def kept(place: TopicPartition, offset: int) -> int | None:
-            if place not in unexpired:
-                return None
-            first = unexpired[place].offset
-            # -1: all are older.
-            first = ends[place].offset if first < 0 else first
-            return max(0, first - max(offset, starts[place].offset))
-
-        return [
-            RetentionHold(
-                *place,
-                group,
-                offset,
-                until_ms,
-                starts[place].offset,
-                ends[place].offset,
-                kept(place, offset),
-            )
-            for place, group, offset, until_ms in sorted(holds)
-        ]
+        for place, group, offset, until_ms in sorted(holds)
+    ]
 
 
 def _allowed(settings: Mapping[str, ConfigEntry]) -> list[str]:

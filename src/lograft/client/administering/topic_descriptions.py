@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from itertools import zip_longest
 from uuid import UUID
 
-from lograft.client.administering.part import AdminPart
+from lograft.client.administering.calls import Calls
 from lograft.client.arguments import several
 from lograft.client.errors import ClientError, UnsupportedByBroker, broker_error
 from lograft.client.network import Node
@@ -83,126 +83,117 @@ class TopicDescription:
     partitions: tuple[PartitionDescription, ...]
 
 
-class TopicDescriptionsPart(AdminPart):
-    async def list_topics(self, *, internal: bool = False) -> list[TopicListing]:
-        """All topics, by name; `internal`: also those that the brokers keep for themselves.
+async def list_topics(calls: Calls, *, internal: bool = False) -> list[TopicListing]:
+    async def ask(_node: Node | None, items: Sequence[str]) -> dict[str, list[TopicListing]]:
+        told = await calls.metadata(None)
+        found = [
+            TopicListing(one.name, one.topic_id, one.is_internal, len(one.partitions))
+            for one in told.topics
+            if one.name is not None and (internal or not one.is_internal)
+        ]
+        return dict.fromkeys(items, sorted(found, key=lambda one: one.name))
 
-        print([topic.name for topic in await admin.list_topics()])
-        """
+    return (await calls.all_of([""], calls.anywhere, ask))[""]
 
-        async def ask(_node: Node | None, items: Sequence[str]) -> dict[str, list[TopicListing]]:
-            told = await self._calls.metadata(None)
-            found = [
-                TopicListing(one.name, one.topic_id, one.is_internal, len(one.partitions))
-                for one in told.topics
-                if one.name is not None and (internal or not one.is_internal)
-            ]
-            return dict.fromkeys(items, sorted(found, key=lambda one: one.name))
 
-        return (await self._calls.all_of([""], self._calls.anywhere, ask))[""]
+async def describe_topics(
+    calls: Calls, topics: Iterable[str | UUID] | None = None, *, replicas: bool = False
+) -> dict[str, TopicDescription]:
+    if topics is None:
+        names = [one.name for one in await list_topics(calls, internal=True)]
+    else:
+        names = await _find_names(calls, topics)
 
-    async def describe_topics(
-        self, topics: Iterable[str | UUID] | None = None, *, replicas: bool = False
-    ) -> dict[str, TopicDescription]:
-        """Who holds what, by name; None: of all topics. `replicas`: every leader is asked how far
-        its replicas are, which Lograft's brokers tell.
-
-        described = await admin.describe_topics(["orders"], replicas=True)
-        for partition in described["orders"].partitions:
-            print(partition.leader, partition.mode.name, [one.lag for one in partition.states])
-        """
-        if topics is None:
-            names = [one.name for one in await self.list_topics(internal=True)]
-        else:
-            names = await self._names(topics)
-
-        async def ask(
-            node: Node | None, items: Sequence[str]
-        ) -> dict[str, TopicDescription | ClientError]:
-            try:
-                return await self._partitions(node, items)
-            except UnsupportedByBroker:
-                told = await self._calls.metadata(items)
-                return {one.name or "": _described(one) for one in told.topics}
-
-        found = await self._calls.all_of(names, self._calls.anywhere, ask)
-        return await self._with_states(found) if replicas else found
-
-    async def _names(self, topics: Iterable[str | UUID]) -> list[str]:
-        wanted = list(several(topics))
-
-        async def ask(_node: Node | None, ids: Sequence[UUID]) -> dict[UUID, str | ClientError]:
-            told = await self._calls.metadata(ids)
-            return {
-                one.topic_id: broker_error(one.error_code, f"the topic of id {one.topic_id}")
-                if one.error_code or one.name is None
-                else one.name
-                for one in told.topics
-            }
-
-        ids = [one for one in wanted if isinstance(one, UUID)]
-        names = await self._calls.all_of(ids, self._calls.anywhere, ask)
-        return [names[one] if isinstance(one, UUID) else one for one in wanted]
-
-    async def _partitions(
-        self, node: Node | None, names: Sequence[str]
+    async def ask(
+        node: Node | None, items: Sequence[str]
     ) -> dict[str, TopicDescription | ClientError]:
-        """In pages."""
-        found: dict[str, TopicDescription | ClientError] = {}
-        cursor: DescribeTopicPartitionsRequestCursor | None = None
-        while True:
-            answer = await self._calls.ask(
-                node,
-                DescribeTopicPartitionsRequest(
-                    topics=[TopicRequest(name=name) for name in sorted(names)], cursor=cursor
-                ),
-                DescribeTopicPartitionsResponse,
-            )
-            for one in answer.topics:
-                page, known = _described(one), found.get(one.name or "")
-                if isinstance(page, TopicDescription) and isinstance(known, TopicDescription):
-                    page = TopicDescription(
-                        page.name, page.id, page.is_internal, known.partitions + page.partitions
-                    )
-                found[one.name or ""] = page
-            if answer.next_cursor is None:
-                return found
-            cursor = DescribeTopicPartitionsRequestCursor(
-                topic_name=answer.next_cursor.topic_name,
-                partition_index=answer.next_cursor.partition_index,
-            )
+        try:
+            return await _describe_partitions(calls, node, items)
+        except UnsupportedByBroker:
+            told = await calls.metadata(items)
+            return {one.name or "": _described(one) for one in told.topics}
 
-    async def _with_states(
-        self, topics: Mapping[str, TopicDescription]
-    ) -> dict[str, TopicDescription]:
-        """With what the leader of each partition knows of its replicas; where it has just gone,
-        what the others know stands."""
-        by_leader: dict[int, set[str]] = {}
-        for name, topic in topics.items():
-            for partition in topic.partitions:
-                if partition.leader >= 0:
-                    by_leader.setdefault(partition.leader, set()).add(name)
+    found = await calls.all_of(names, calls.anywhere, ask)
+    return await _add_states(calls, found) if replicas else found
 
-        async def ask(
-            node: Node | None, leaders: Sequence[int]
-        ) -> dict[int, dict[str, TopicDescription | ClientError]]:
-            (leader,) = leaders
-            return {leader: await self._partitions(node, sorted(by_leader[leader]))}
 
-        views = await self._calls.spread(by_leader, self._calls.brokers, ask)
-        seen: dict[TopicPartition, PartitionDescription] = {}
-        for leader, view in views.items():
-            for name, partition in _leading(leader, view):
-                seen[TopicPartition(name, partition.index)] = partition
+async def _find_names(calls: Calls, topics: Iterable[str | UUID]) -> list[str]:
+    wanted = list(several(topics))
+
+    async def ask(_node: Node | None, ids: Sequence[UUID]) -> dict[UUID, str | ClientError]:
+        told = await calls.metadata(ids)
         return {
-            name: TopicDescription(
-                topic.name,
-                topic.id,
-                topic.is_internal,
-                tuple(seen.get(TopicPartition(name, one.index), one) for one in topic.partitions),
-            )
-            for name, topic in topics.items()
+            one.topic_id: broker_error(one.error_code, f"the topic of id {one.topic_id}")
+            if one.error_code or one.name is None
+            else one.name
+            for one in told.topics
         }
+
+    ids = [one for one in wanted if isinstance(one, UUID)]
+    names = await calls.all_of(ids, calls.anywhere, ask)
+    return [names[one] if isinstance(one, UUID) else one for one in wanted]
+
+
+async def _describe_partitions(
+    calls: Calls, node: Node | None, names: Sequence[str]
+) -> dict[str, TopicDescription | ClientError]:
+    """In pages."""
+    found: dict[str, TopicDescription | ClientError] = {}
+    cursor: DescribeTopicPartitionsRequestCursor | None = None
+    while True:
+        answer = await calls.ask(
+            node,
+            DescribeTopicPartitionsRequest(
+                topics=[TopicRequest(name=name) for name in sorted(names)], cursor=cursor
+            ),
+            DescribeTopicPartitionsResponse,
+        )
+        for one in answer.topics:
+            page, known = _described(one), found.get(one.name or "")
+            if isinstance(page, TopicDescription) and isinstance(known, TopicDescription):
+                page = TopicDescription(
+                    page.name, page.id, page.is_internal, known.partitions + page.partitions
+                )
+            found[one.name or ""] = page
+        if answer.next_cursor is None:
+            return found
+        cursor = DescribeTopicPartitionsRequestCursor(
+            topic_name=answer.next_cursor.topic_name,
+            partition_index=answer.next_cursor.partition_index,
+        )
+
+
+async def _add_states(
+    calls: Calls, topics: Mapping[str, TopicDescription]
+) -> dict[str, TopicDescription]:
+    """With what the leader of each partition knows of its replicas; where it has just gone,
+    what the others know stands."""
+    by_leader: dict[int, set[str]] = {}
+    for name, topic in topics.items():
+        for partition in topic.partitions:
+            if partition.leader >= 0:
+                by_leader.setdefault(partition.leader, set()).add(name)
+
+    async def ask(
+        node: Node | None, leaders: Sequence[int]
+    ) -> dict[int, dict[str, TopicDescription | ClientError]]:
+        (leader,) = leaders
+        return {leader: await _describe_partitions(calls, node, sorted(by_leader[leader]))}
+
+    views = await calls.spread(by_leader, calls.brokers, ask)
+    seen: dict[TopicPartition, PartitionDescription] = {}
+    for leader, view in views.items():
+        for name, partition in _leading(leader, view):
+            seen[TopicPartition(name, partition.index)] = partition
+    return {
+        name: TopicDescription(
+            topic.name,
+            topic.id,
+            topic.is_internal,
+            tuple(seen.get(TopicPartition(name, one.index), one) for one in topic.partitions),
+        )
+        for name, topic in topics.items()
+    }
 
 
 def _leading(

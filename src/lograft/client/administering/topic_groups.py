@@ -4,11 +4,12 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Final
 
-from lograft.client.administering.configs import ConfigEntry, ConfigsPart, topic_resource
-from lograft.client.administering.group_offsets import GroupOffset, GroupOffsetsPart
-from lograft.client.administering.groups import GroupDescription
-from lograft.client.administering.partitions import LATEST
-from lograft.client.administering.topic_descriptions import TopicDescriptionsPart
+from lograft.client.administering.calls import Calls
+from lograft.client.administering.configs import ConfigEntry, describe_configs, topic_resource
+from lograft.client.administering.group_offsets import GroupOffset, list_offsets_of_groups
+from lograft.client.administering.groups import GroupDescription, describe_groups, list_groups
+from lograft.client.administering.partitions import LATEST, list_offsets
+from lograft.client.administering.topic_descriptions import describe_topics
 from lograft.client.arguments import several
 from lograft.model.types import TopicPartition
 
@@ -80,48 +81,42 @@ class TopicGroups:
     groups: tuple[TopicGroup, ...]
 
 
-class TopicGroupsPart(TopicDescriptionsPart, ConfigsPart, GroupOffsetsPart):
-    async def list_topic_groups(self, topics: Iterable[str]) -> dict[str, TopicGroups]:
-        """The groups that read each topic, by name.
-
-        readers = (await admin.list_topic_groups(["orders"]))["orders"]
-        print(readers.mode, {one.group: one.lag for one in readers.groups})
-        """
-        described = await self.describe_topics(several(topics))
-        resources = {name: topic_resource(name) for name in described}
-        settings = await self.describe_configs(resources.values(), names=(_MODE, _OWNER))
-        places = {
-            TopicPartition(name, one.index): one.leader >= 0
-            for name, topic in described.items()
-            for one in topic.partitions
-        }
-        # A coordinator refuses a group that names a "ptp" topic of another group; a group that asks
-        # for all its offsets gets those that it has.
-        is_claimed = any(_mode(settings[one]) == _POINT_TO_POINT for one in resources.values())
-        names = [one.group for one in await self.list_groups()]
-        groups: dict[str, GroupDescription] = {}
-        offsets: dict[str, dict[TopicPartition, GroupOffset]] = {}
-        for first in range(0, len(names), _GROUPS_AT_ONCE):
-            some = names[first : first + _GROUPS_AT_ONCE]
-            groups |= await self.describe_groups(some)
-            offsets |= await self.list_offsets_of_groups(some, None if is_claimed else places)
-        led = [place for place, has_leader in places.items() if has_leader]
-        listed = await self.list_offsets(dict.fromkeys(led, LATEST))
-        ends = {place: one.offset for place, one in listed.items()}
-        found = {}
-        for name, resource in resources.items():
-            owner = settings[resource].get(_OWNER)
-            found[name] = TopicGroups(
-                name,
-                _mode(settings[resource]),
-                (owner.value or None) if owner is not None else None,
-                tuple(
-                    reading
-                    for group in sorted(groups)
-                    if (reading := _reading(name, groups[group], offsets[group], ends)) is not None
-                ),
-            )
-        return found
+async def list_topic_groups(calls: Calls, topics: Iterable[str]) -> dict[str, TopicGroups]:
+    described = await describe_topics(calls, several(topics))
+    resources = {name: topic_resource(name) for name in described}
+    settings = await describe_configs(calls, resources.values(), names=(_MODE, _OWNER))
+    places = {
+        TopicPartition(name, one.index): one.leader >= 0
+        for name, topic in described.items()
+        for one in topic.partitions
+    }
+    # A coordinator refuses a group that names a "ptp" topic of another group; a group that asks
+    # for all its offsets gets those that it has.
+    is_claimed = any(_mode(settings[one]) == _POINT_TO_POINT for one in resources.values())
+    names = [one.group for one in await list_groups(calls)]
+    groups: dict[str, GroupDescription] = {}
+    offsets: dict[str, dict[TopicPartition, GroupOffset]] = {}
+    for first in range(0, len(names), _GROUPS_AT_ONCE):
+        some = names[first : first + _GROUPS_AT_ONCE]
+        groups |= await describe_groups(calls, some)
+        offsets |= await list_offsets_of_groups(calls, some, None if is_claimed else places)
+    led = [place for place, has_leader in places.items() if has_leader]
+    listed = await list_offsets(calls, dict.fromkeys(led, LATEST))
+    ends = {place: one.offset for place, one in listed.items()}
+    found = {}
+    for name, resource in resources.items():
+        owner = settings[resource].get(_OWNER)
+        found[name] = TopicGroups(
+            name,
+            _mode(settings[resource]),
+            (owner.value or None) if owner is not None else None,
+            tuple(
+                reading
+                for group in sorted(groups)
+                if (reading := _reading(name, groups[group], offsets[group], ends)) is not None
+            ),
+        )
+    return found
 
 
 def _mode(settings: Mapping[str, ConfigEntry]) -> str:

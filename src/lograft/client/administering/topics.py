@@ -4,7 +4,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from uuid import UUID
 
-from lograft.client.administering.part import AdminPart
+from lograft.client.administering.calls import Calls
 from lograft.client.arguments import several
 from lograft.client.errors import ClientError, broker_error
 from lograft.client.network import Node
@@ -51,108 +51,90 @@ class CreatedTopic:
     configs: Mapping[str, str | None]
 
 
-class TopicsPart(AdminPart):
-    async def create_topics(
-        self, topics: Iterable[NewTopic | str], *, validate_only: bool = False
-    ) -> dict[str, CreatedTopic]:
-        """Makes topics.
+async def create_topics(
+    calls: Calls, topics: Iterable[NewTopic | str], *, validate_only: bool = False
+) -> dict[str, CreatedTopic]:
+    wanted = {
+        one.name: one
+        for one in (NewTopic(one) if isinstance(one, str) else one for one in several(topics))
+    }
 
-        created = await admin.create_topics([NewTopic("payments", partitions=3), "refunds"])
-        print(created["payments"].id)
-        """
-        wanted = {
-            one.name: one
-            for one in (NewTopic(one) if isinstance(one, str) else one for one in several(topics))
+    async def ask(node: Node | None, names: Sequence[str]) -> dict[str, CreatedTopic | ClientError]:
+        answer = await calls.ask(
+            node,
+            CreateTopicsRequest(
+                topics=[_creatable(wanted[name]) for name in names],
+                timeout_ms=calls.request_timeout_ms,
+                validate_only=validate_only,
+            ),
+            CreateTopicsResponse,
+            at_least=4,
+        )
+        return {one.name: _created(one) for one in answer.topics}
+
+    return await calls.all_of(wanted, calls.controller, ask)
+
+
+async def delete_topics(calls: Calls, topics: Iterable[str | UUID]) -> None:
+    async def ask(
+        node: Node | None, items: Sequence[str | UUID]
+    ) -> dict[str | UUID, ClientError | None]:
+        answer = await calls.ask(
+            node,
+            DeleteTopicsRequest(
+                topics=[
+                    DeleteTopicState(name=one)
+                    if isinstance(one, str)
+                    else DeleteTopicState(name=None, topic_id=one)
+                    for one in items
+                ],
+                timeout_ms=calls.request_timeout_ms,
+            ),
+            DeleteTopicsResponse,
+            at_least=6,
+        )
+        by_name = {one.name: one for one in answer.responses}
+        by_id = {one.topic_id: one for one in answer.responses}
+        return {
+            item: _deleted(item, by_name[item] if isinstance(item, str) else by_id[item])
+            for item in items
         }
 
-        async def ask(
-            node: Node | None, names: Sequence[str]
-        ) -> dict[str, CreatedTopic | ClientError]:
-            answer = await self._calls.ask(
-                node,
-                CreateTopicsRequest(
-                    topics=[_creatable(wanted[name]) for name in names],
-                    timeout_ms=self._calls.request_timeout_ms,
-                    validate_only=validate_only,
-                ),
-                CreateTopicsResponse,
-                at_least=4,
-            )
-            return {one.name: _created(one) for one in answer.topics}
+    await calls.all_of(topics, calls.controller, ask)
 
-        return await self._calls.all_of(wanted, self._calls.controller, ask)
 
-    async def delete_topics(self, topics: Iterable[str | UUID]) -> None:
-        """Deletes topics with all that is in them, by name or id.
+async def create_partitions(
+    calls: Calls,
+    counts: Mapping[str, int],
+    *,
+    assignments: Mapping[str, Sequence[Sequence[int]]] | None = None,
+    validate_only: bool = False,
+) -> None:
+    async def ask(node: Node | None, names: Sequence[str]) -> dict[str, ClientError | None]:
+        answer = await calls.ask(
+            node,
+            CreatePartitionsRequest(
+                topics=[
+                    CreatePartitionsTopic(
+                        name=name,
+                        count=counts[name],
+                        assignments=_placed((assignments or {}).get(name)),
+                    )
+                    for name in names
+                ],
+                timeout_ms=calls.request_timeout_ms,
+                validate_only=validate_only,
+            ),
+            CreatePartitionsResponse,
+        )
+        return {
+            one.name: broker_error(one.error_code, f"partitions of {one.name!r}", one.error_message)
+            if one.error_code
+            else None
+            for one in answer.results
+        }
 
-        await admin.delete_topics(["old"])
-        """
-
-        async def ask(
-            node: Node | None, items: Sequence[str | UUID]
-        ) -> dict[str | UUID, ClientError | None]:
-            answer = await self._calls.ask(
-                node,
-                DeleteTopicsRequest(
-                    topics=[
-                        DeleteTopicState(name=one)
-                        if isinstance(one, str)
-                        else DeleteTopicState(name=None, topic_id=one)
-                        for one in items
-                    ],
-                    timeout_ms=self._calls.request_timeout_ms,
-                ),
-                DeleteTopicsResponse,
-                at_least=6,
-            )
-            by_name = {one.name: one for one in answer.responses}
-            by_id = {one.topic_id: one for one in answer.responses}
-            return {
-                item: _deleted(item, by_name[item] if isinstance(item, str) else by_id[item])
-                for item in items
-            }
-
-        await self._calls.all_of(topics, self._calls.controller, ask)
-
-    async def create_partitions(
-        self,
-        counts: Mapping[str, int],
-        *,
-        assignments: Mapping[str, Sequence[Sequence[int]]] | None = None,
-        validate_only: bool = False,
-    ) -> None:
-        """Gives topics more partitions: so many in all. `assignments`: the brokers of each new one.
-
-        await admin.create_partitions({"orders": 6})
-        """
-
-        async def ask(node: Node | None, names: Sequence[str]) -> dict[str, ClientError | None]:
-            answer = await self._calls.ask(
-                node,
-                CreatePartitionsRequest(
-                    topics=[
-                        CreatePartitionsTopic(
-                            name=name,
-                            count=counts[name],
-                            assignments=_placed((assignments or {}).get(name)),
-                        )
-                        for name in names
-                    ],
-                    timeout_ms=self._calls.request_timeout_ms,
-                    validate_only=validate_only,
-                ),
-                CreatePartitionsResponse,
-            )
-            return {
-                one.name: broker_error(
-                    one.error_code, f"partitions of {one.name!r}", one.error_message
-                )
-                if one.error_code
-                else None
-                for one in answer.results
-            }
-
-        await self._calls.all_of(counts, self._calls.controller, ask)
+    await calls.all_of(counts, calls.controller, ask)
 
 
 def _creatable(topic: NewTopic) -> CreatableTopic:

@@ -4,7 +4,8 @@ from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
-from lograft.client.administering.partitions import PartitionsPart, failure
+from lograft.client.administering.calls import Calls
+from lograft.client.administering.partitions import describe_producers, failure
 from lograft.client.arguments import several
 from lograft.client.errors import ClientError, WrongUse, raise_for
 from lograft.client.network import Node
@@ -75,182 +76,153 @@ class HangingTransaction(NamedTuple):
     last_timestamp_ms: int
 
 
-class TransactionsPart(PartitionsPart):
-    async def list_transactions(
-        self,
-        *,
-        states: Collection[str] = (),
-        producer_ids: Collection[int] = (),
-        open_for_ms: int | None = None,
-        pattern: str | None = None,
-    ) -> list[TransactionListing]:
-        """All transactional ids, or those that fit; `open_for_ms`: with a transaction that is open
-        for longer than that.
+async def list_transactions(
+    calls: Calls,
+    *,
+    states: Collection[str] = (),
+    producer_ids: Collection[int] = (),
+    open_for_ms: int | None = None,
+    pattern: str | None = None,
+) -> list[TransactionListing]:
+    at_least = 2 if pattern is not None else 1 if open_for_ms is not None else 0
 
-        print(await admin.list_transactions(states=["Ongoing"]))
-        """
-        at_least = 2 if pattern is not None else 1 if open_for_ms is not None else 0
-
-        async def ask(node: Node | None, ids: Sequence[int]) -> dict[int, list[TransactionListing]]:
-            (broker,) = ids
-            answer = await self._calls.ask(
-                node,
-                ListTransactionsRequest(
-                    state_filters=list(several(states)),
-                    producer_id_filters=list(producer_ids),
-                    duration_filter=-1 if open_for_ms is None else open_for_ms,
-                    transactional_id_pattern=pattern,
-                ),
-                ListTransactionsResponse,
-                at_least=at_least,
-            )
-            raise_for(answer.error_code, f"transactions of broker {broker}")
-            if answer.unknown_state_filters:
-                raise WrongUse(f"no transaction has the state {answer.unknown_state_filters[0]!r}")
-            return {
-                broker: [
-                    TransactionListing(
-                        one.transactional_id, broker, one.producer_id, one.transaction_state
-                    )
-                    for one in answer.transaction_states
-                ]
-            }
-
-        told = await self._calls.all_of(await self._calls.broker_ids(), self._calls.brokers, ask)
-        found = [one for transactions in told.values() for one in transactions]
-        return sorted(found, key=lambda one: one.transactional_id)
-
-    async def describe_transactions(
-        self, transactional_ids: Iterable[str]
-    ) -> dict[str, TransactionDescription]:
-        """What transactional ids are doing.
-
-        # print((await admin.describe_transactions(["payments"]))["payments"].partitions)
-        """
-
-        async def ask(
-            node: Node | None, ids: Sequence[str]
-        ) -> dict[str, TransactionDescription | ClientError]:
-            assert isinstance(node, int)
-            answer = await self._calls.ask(
-                node,
-                DescribeTransactionsRequest(transactional_ids=list(ids)),
-                DescribeTransactionsResponse,
-            )
-            return {
-                one.transactional_id: failure(
-                    one.error_code, f"transactional id {one.transactional_id!r}"
+    async def ask(node: Node | None, ids: Sequence[int]) -> dict[int, list[TransactionListing]]:
+        (broker,) = ids
+        answer = await calls.ask(
+            node,
+            ListTransactionsRequest(
+                state_filters=list(several(states)),
+                producer_id_filters=list(producer_ids),
+                duration_filter=-1 if open_for_ms is None else open_for_ms,
+                transactional_id_pattern=pattern,
+            ),
+            ListTransactionsResponse,
+            at_least=at_least,
+        )
+        raise_for(answer.error_code, f"transactions of broker {broker}")
+        if answer.unknown_state_filters:
+            raise WrongUse(f"no transaction has the state {answer.unknown_state_filters[0]!r}")
+        return {
+            broker: [
+                TransactionListing(
+                    one.transactional_id, broker, one.producer_id, one.transaction_state
                 )
-                or _described(one, node)
                 for one in answer.transaction_states
-            }
+            ]
+        }
 
-        return await self._calls.all_of(
-            transactional_ids, self._calls.transaction_coordinators, ask
+    told = await calls.all_of(await calls.broker_ids(), calls.brokers, ask)
+    found = [one for transactions in told.values() for one in transactions]
+    return sorted(found, key=lambda one: one.transactional_id)
+
+
+async def describe_transactions(
+    calls: Calls, transactional_ids: Iterable[str]
+) -> dict[str, TransactionDescription]:
+    async def ask(
+        node: Node | None, ids: Sequence[str]
+    ) -> dict[str, TransactionDescription | ClientError]:
+        assert isinstance(node, int)
+        answer = await calls.ask(
+            node,
+            DescribeTransactionsRequest(transactional_ids=list(ids)),
+            DescribeTransactionsResponse,
         )
-
-    async def fence_producers(self, transactional_ids: Iterable[str]) -> dict[str, int]:
-        """Ends whoever writes with these ids: open transactions are aborted, and a producer that
-        comes back is told that it is fenced. The producer ids.
-
-        await admin.fence_producers(["payments"])
-        """
-
-        async def ask(node: Node | None, ids: Sequence[str]) -> dict[str, int | ClientError]:
-            found: dict[str, int | ClientError] = {}
-            for one in ids:
-                answer = await self._calls.ask(
-                    node,
-                    InitProducerIdRequest(
-                        transactional_id=one, transaction_timeout_ms=self._calls.request_timeout_ms
-                    ),
-                    InitProducerIdResponse,
-                )
-                error = failure(answer.error_code, f"transactional id {one!r}")
-                found[one] = answer.producer_id if error is None else error
-            return found
-
-        return await self._calls.all_of(
-            transactional_ids, self._calls.transaction_coordinators, ask
-        )
-
-    async def find_hanging_transactions(
-        self, partitions: Iterable[TopicPartition], *, open_for_ms: int, now_ms: int
-    ) -> list[HangingTransaction]:
-        """Transactions that block readers of these partitions for longer than that (by the wall
-        clock `now_ms`), and that no coordinator will end.
-
-            # hanging = await admin.find_hanging_transactions(places, open_for_ms=900_000, now_ms=…)
-        """
-        suspects = [
-            HangingTransaction(
-                place,
-                one.producer_id,
-                one.producer_epoch,
-                one.coordinator_epoch,
-                one.transaction_start_offset,
-                one.last_timestamp_ms,
+        return {
+            one.transactional_id: failure(
+                one.error_code, f"transactional id {one.transactional_id!r}"
             )
-            for place, producers in (await self.describe_producers(partitions)).items()
-            for one in producers
-            if one.transaction_start_offset >= 0 and now_ms - one.last_timestamp_ms > open_for_ms
-        ]
-        if not suspects:
-            return []
-        listed = await self.list_transactions(
-            producer_ids=sorted({one.producer_id for one in suspects})
-        )
-        known = await self.describe_transactions(one.transactional_id for one in listed)
-        alive = {(one.producer_id, place) for one in known.values() for place in one.partitions}
-        return [one for one in suspects if (one.producer_id, one.place) not in alive]
+            or _described(one, node)
+            for one in answer.transaction_states
+        }
 
-    async def abort_transaction(
-        self,
-        place: TopicPartition,
-        *,
-        producer_id: int,
-        producer_epoch: int,
-        coordinator_epoch: int,
-    ) -> None:
-        """Writes the marker that ends a hanging transaction in one partition: what it wrote there
-        is skipped, and readers go on.
+    return await calls.all_of(transactional_ids, calls.transaction_coordinators, ask)
 
-            # for one in hanging:
-            #     await admin.abort_transaction(one.place, producer_id=one.producer_id, …)
-        """
 
-        async def ask(
-            node: Node | None, items: Sequence[TopicPartition]
-        ) -> dict[TopicPartition, ClientError | None]:
-            answer = await self._calls.ask(
+async def fence_producers(calls: Calls, transactional_ids: Iterable[str]) -> dict[str, int]:
+    async def ask(node: Node | None, ids: Sequence[str]) -> dict[str, int | ClientError]:
+        found: dict[str, int | ClientError] = {}
+        for one in ids:
+            answer = await calls.ask(
                 node,
-                WriteTxnMarkersRequest(
-                    markers=[
-                        WritableTxnMarker(
-                            producer_id=producer_id,
-                            producer_epoch=producer_epoch,
-                            transaction_result=False,
-                            coordinator_epoch=max(0, coordinator_epoch),
-                            topics=[
-                                WritableTxnMarkerTopic(
-                                    name=place.topic, partition_indexes=[place.partition]
-                                )
-                            ],
-                        )
-                    ]
+                InitProducerIdRequest(
+                    transactional_id=one, transaction_timeout_ms=calls.request_timeout_ms
                 ),
-                WriteTxnMarkersResponse,
+                InitProducerIdResponse,
             )
-            return {
-                TopicPartition(topic.name, one.partition_index): failure(
-                    one.error_code, f"the transaction of producer {producer_id} in {place}"
-                )
-                for marker in answer.markers
-                for topic in marker.topics
-                for one in topic.partitions
-            }
+            error = failure(answer.error_code, f"transactional id {one!r}")
+            found[one] = answer.producer_id if error is None else error
+        return found
 
-        await self._calls.all_of([place], self._calls.leaders, ask)
+    return await calls.all_of(transactional_ids, calls.transaction_coordinators, ask)
+
+
+async def find_hanging_transactions(
+    calls: Calls, partitions: Iterable[TopicPartition], *, open_for_ms: int, now_ms: int
+) -> list[HangingTransaction]:
+    suspects = [
+        HangingTransaction(
+            place,
+            one.producer_id,
+            one.producer_epoch,
+            one.coordinator_epoch,
+            one.transaction_start_offset,
+            one.last_timestamp_ms,
+        )
+        for place, producers in (await describe_producers(calls, partitions)).items()
+        for one in producers
+        if one.transaction_start_offset >= 0 and now_ms - one.last_timestamp_ms > open_for_ms
+    ]
+    if not suspects:
+        return []
+    listed = await list_transactions(
+        calls, producer_ids=sorted({one.producer_id for one in suspects})
+    )
+    known = await describe_transactions(calls, (one.transactional_id for one in listed))
+    alive = {(one.producer_id, place) for one in known.values() for place in one.partitions}
+    return [one for one in suspects if (one.producer_id, one.place) not in alive]
+
+
+async def abort_transaction(
+    calls: Calls,
+    place: TopicPartition,
+    *,
+    producer_id: int,
+    producer_epoch: int,
+    coordinator_epoch: int,
+) -> None:
+    async def ask(
+        node: Node | None, items: Sequence[TopicPartition]
+    ) -> dict[TopicPartition, ClientError | None]:
+        answer = await calls.ask(
+            node,
+            WriteTxnMarkersRequest(
+                markers=[
+                    WritableTxnMarker(
+                        producer_id=producer_id,
+                        producer_epoch=producer_epoch,
+                        transaction_result=False,
+                        coordinator_epoch=max(0, coordinator_epoch),
+                        topics=[
+                            WritableTxnMarkerTopic(
+                                name=place.topic, partition_indexes=[place.partition]
+                            )
+                        ],
+                    )
+                ]
+            ),
+            WriteTxnMarkersResponse,
+        )
+        return {
+            TopicPartition(topic.name, one.partition_index): failure(
+                one.error_code, f"the transaction of producer {producer_id} in {place}"
+            )
+            for marker in answer.markers
+            for topic in marker.topics
+            for one in topic.partitions
+        }
+
+    await calls.all_of([place], calls.leaders, ask)
 
 
 def _described(told: TransactionState, coordinator: int) -> TransactionDescription:
