@@ -35,7 +35,9 @@ SHARED_SETTINGS = {
     "auto.create.topics.enable": "true",
     "num.partitions": "2",
     # Tests write records of long ago; nothing may clean them up in the middle.
+    # Kafka cleans up for the first time after the one, Lograft after the other.
     "log.initial.task.delay.ms": "3600000",
+    "log.retention.check.interval.ms": "3600000",
     # Groups and transactions in the rhythm of a test.
     "group.min.session.timeout.ms": "100",
     "group.consumer.min.heartbeat.interval.ms": "100",

@@ -21,7 +21,7 @@ with warnings.catch_warnings():  # it imports parts of the library that Python c
 #: Short transactions, and nothing that cleans up in the middle of a test.
 SETTINGS = {
     "auto.create.topics.enable": "false",
-    "log.initial.task.delay.ms": "3600000",
+    "log.retention.check.interval.ms": "3600000",
     "transaction.abort.timed.out.transaction.cleanup.interval.ms": "200",
 }
 _serials = itertools.count()

@@ -8,10 +8,6 @@ class NotController(LograftError):
     """This node is not the active controller (any more)."""
 
 
-class IllegalTransition(LograftError):
-    """A bug: a partition's life cycle has no such step."""
-
-
 class NotLeader(LograftError):
     """Another replica leads the partition, or nobody does."""
 

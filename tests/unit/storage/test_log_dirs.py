@@ -49,7 +49,7 @@ def test_damaged_checkpoints_are_named(text: str) -> None:
 
 
 def test_a_checkpoint_that_kafka_left_empty_has_no_entries() -> None:
-    disk = MemoryDisk()
+    disk = make_disk()
     put(disk, f"d/{log_dirs.LEADER_EPOCHS}", "")
     put(disk, "d/cleaner-offset-checkpoint", "")
     assert log_dirs.read_checkpoint(disk, "d/cleaner-offset-checkpoint") == {}

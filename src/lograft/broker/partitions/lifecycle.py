@@ -14,7 +14,9 @@ another matter, decided by the replica: a leader stays a leader while its log mo
 from enum import Enum
 from typing import Final
 
-from lograft.broker.errors import IllegalTransition
+
+class IllegalTransition(AssertionError):
+    """A bug: the life cycle has no such step."""
 
 
 class PartitionState(Enum):

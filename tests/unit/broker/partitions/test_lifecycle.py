@@ -4,11 +4,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from lograft.broker.errors import IllegalTransition
 from lograft.broker.partitions.lifecycle import (
     HELD,
     NEXT_STATE,
     Cause,
+    IllegalTransition,
     PartitionState,
     next_state,
 )

@@ -4,14 +4,13 @@ import pytest
 
 from lograft.broker.errors import (
     FencedLeaderEpoch,
-    IllegalTransition,
     NotLeader,
     PartitionOffline,
     PartitionOpening,
     UnknownLeaderEpoch,
     WaitTimedOut,
 )
-from lograft.broker.partitions.lifecycle import PartitionState
+from lograft.broker.partitions.lifecycle import IllegalTransition, PartitionState
 from lograft.broker.partitions.partition import KeptOffsets, Partition
 from lograft.broker.partitions.waiting import wait_any
 from lograft.model.errors import DiskFailed
