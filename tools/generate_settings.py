@@ -1,8 +1,8 @@
-"""Writes docs/settings.md: which settings have no effect, which are not supported, which are ours.
+"""Writes docs/settings.md: settings without effect, unsupported settings, Lograft's own.
 
     python -m tools.generate_settings
 
-The facts are in the tables of settings. A test compares the page with what this would write.
+The tables of settings are the source. A test checks that the page is up to date.
 """
 
 import sys
@@ -43,40 +43,40 @@ Lograft reads Kafka's `server.properties` and knows every broker, topic, group a
 setting of Apache Kafka 4.3.1: its type, default and limits, and whether it can be changed while the
 broker runs. They work as in Kafka, except for those on this page.
 
-- A setting **without effect** is accepted. A node that starts with a value other than the default
-  names the setting in a warning. A change while the cluster runs is reported by the broker that
-  applies it, or by the active controller for topics and groups. The documentation of the setting in
-  DescribeConfigs gives the reason.
+- A setting **without effect** is accepted. If its value is not the default, the node logs a warning
+  when it starts. When the value is changed dynamically, the broker logs the warning, or the active
+  controller for topic and group settings. The documentation of the setting in DescribeConfigs gives
+  the reason.
 - A setting that is **not supported** is rejected: the node does not start, or the change fails.
-  Such a setting promises security or another place for data, so ignoring it would do harm. Its
-  default, an empty value and `false` are accepted.
+  Such a setting controls security or where data is stored, so it would be dangerous to ignore it.
+  Its default, an empty value and `false` are accepted.
 
-`python -m tools.generate_settings` writes this page from the tables of settings. A test compares
-these tables with the code that reads settings.
+`python -m tools.generate_settings` generates this page from the tables of settings. A test compares
+the tables with the code that reads the settings.
 """
 
 VARIABLES: Final = """\
-## Changes while the cluster runs
+## Dynamic settings
 
-A change of dynamic settings is checked before it is stored. A broker checks changes of its own
-settings, and those of all brokers that are sent to it, against its whole configuration, and rejects
-what Apache Kafka's broker rejects. The active controller (`--bootstrap-controller`) does not know
-the files of the brokers: it checks its own settings completely, and rejects for other brokers what
-is invalid whatever their files contain, such as a value that is invalid by itself, a cleaner buffer
-that is too small, or a protocol map that cannot be parsed. `max.connections.per.ip=0` needs
-`max.connections.per.ip.overrides` in the same request, among the stored settings or in the
-controller's file. Kafka's controllers accept any value.
+Changes of dynamic settings are validated before they are stored. A broker validates changes of its
+own settings, and of the cluster-wide defaults that are sent to it, against its whole configuration,
+and rejects what an Apache Kafka broker rejects. The active controller (`--bootstrap-controller`)
+does not know the configuration files of the brokers. It validates its own settings completely; for
+other brokers it rejects only what is invalid with every configuration file, such as a value of the
+wrong type, a cleaner buffer that is too small, or a protocol map that cannot be parsed.
+`max.connections.per.ip=0` requires `max.connections.per.ip.overrides` in the same request, in the
+stored settings or in the controller's configuration file. Kafka's controllers accept any value.
 
-A stored value that a broker cannot apply, because it comes from a Kafka folder or does not fit the
-broker's own file, is skipped: all others stay in force. The broker logs it once, and
-`lograft doctor` shows it with the reason. Of values that contradict each other, as few as possible
-are skipped, those of the broker before those of all brokers.
+A broker skips a stored value that it cannot apply, because the value comes from a Kafka data folder
+or conflicts with the broker's own configuration file. All other values are applied. The broker logs
+the skipped value once, and `lograft doctor` shows it with the reason. If values conflict with each
+other, the broker skips as few as possible, per-broker values before cluster-wide defaults.
 
-`listeners` opens and closes listeners at run time. As in Kafka, what a broker advertises, the
-address of a listener that exists and the listeners of controllers change with a restart only. While
-a listener cannot open (its port is in use, its host has no address), or a host in
-`max.connections.per.ip.overrides` has no address, `lograft doctor` shows it, and the broker tries
-again, at least every 30 seconds.
+Changing `listeners` opens and closes listeners at run time. As in Kafka, the advertised listeners,
+the address of an existing listener and the controller listeners change only with a restart. If a
+listener cannot open (its port is in use, its host cannot be resolved), or a host in
+`max.connections.per.ip.overrides` cannot be resolved, `lograft doctor` reports it, and the broker
+retries at least every 30 seconds.
 
 ## Variables in the configuration file
 
@@ -92,22 +92,22 @@ config.providers.file.param.allowed.paths=/etc/lograft/secrets
 ssl.key.password=${file:/etc/lograft/secrets/node.properties:key.password}
 ```
 
-- Values are read when the node starts.
-- A node with a variable that its provider cannot resolve does not start; the error names the
-  setting and the variable. Kafka would use the variable as plain text.
-- Dynamic settings of brokers, topics, groups and client metrics have no variables: a value that
-  contains `${…}` is rejected.
+- Variables are resolved when the node starts.
+- If a provider cannot resolve a variable, the node does not start; the error names the setting and
+  the variable. Kafka would use the variable as plain text.
+- Dynamic settings of brokers, topics, groups and client metrics cannot contain variables: a value
+  that contains `${…}` is rejected.
 """
 
 DEFAULTS: Final = """\
-## Other defaults than in Kafka
+## Defaults that differ from Kafka's
 
-| setting | when the file does not set it |
+| setting | if not set |
 |---|---|
-| `group.consumer.assignors` | also has `consistent` |
-| `initial.broker.registration.timeout.ms` | a broker waits for the controller without a limit |
-| `socket.listen.backlog.size` | 1024 connections may wait to be accepted |
-| `socket.receive.buffer.bytes` | the operating system sizes the buffer |
+| `group.consumer.assignors` | also includes `consistent` |
+| `initial.broker.registration.timeout.ms` | a broker waits indefinitely |
+| `socket.listen.backlog.size` | 1024 connections |
+| `socket.receive.buffer.bytes` | chosen by the operating system |
 """
 
 

@@ -422,7 +422,7 @@ def _check_supported(config: BrokerConfig) -> None:
     for name, security in config.used_listeners.items():
         if security.uses_sasl:
             raise InvalidConfig(
-                f"listener {name} uses {security.name}, but SASL is not built yet: map it to"
+                f"listener {name} uses {security.name}, but SASL is not implemented yet: map it to"
                 " PLAINTEXT or SSL in listener.security.protocol.map"
             )
 

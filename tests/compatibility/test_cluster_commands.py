@@ -131,7 +131,7 @@ def test_the_broker_that_leads_is_chosen(cluster: Cluster, new_topic: NewName, m
     assert sorted(done("consume", topic, *where, "--value-only").lines) == ["after", "before"]
 
     missing = lograft("topics", "elect", topic, "--leader", "9", *where)
-    assert (missing.code, "Broker 9 is no replica" in missing.err) == (1, True)
+    assert (missing.code, "Broker 9 is not a replica" in missing.err) == (1, True)
     for wrong in (("--leader", "1"), (topic, "--leader", "1", "--unclean")):
         assert lograft("topics", "elect", *wrong, *where).code == 2
 

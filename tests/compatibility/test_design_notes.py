@@ -52,7 +52,7 @@ def test_the_examples_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> No
         "orders-2 is led by 127.0.0.1:",
         "position 0",
         "rejected: ",
-        "orders  subscription mode ptp: group billing alone",
+        "orders  subscription mode ptp: only group billing",
         "all means: in the log of every replica in sync",
         "0 means: sent; nobody has said that it arrived",
         "['raft', 'raft', 'isr']",

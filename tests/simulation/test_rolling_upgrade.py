@@ -71,9 +71,7 @@ def test_a_node_without_a_version_in_common_is_named_and_the_others_go_on(
         cluster.boot(3)
         await asyncio.sleep(10)
         await writer.wait_for_more(cluster)
-        named = [
-            text for text in caplog.messages if "tried again until that node is upgraded" in text
-        ]
+        named = [text for text in caplog.messages if "retrying until that node is upgraded" in text]
         assert named
         # Once for each connection and API, although it is tried many times a second.
         assert len(named) < 40, len(named)

@@ -15,7 +15,7 @@ def main() -> None:
 
     said: list[str] = []
     run_stoppable(spark, Watch(say=said.append, should_stop=lambda: True), count_for_ever)
-    assert said == ["stopped, as it was asked to"], said
+    assert said == ["stopped on request"], said
     assert spark.range(3).count() == 3
     spark.stop()
 

@@ -331,7 +331,7 @@ def test_work_that_is_no_query_stops_too(spark: SparkSession) -> None:
 
     said: list[str] = []
     run_stoppable(spark, Watch(say=said.append, should_stop=lambda: True), count_for_ever)
-    assert said == ["stopped, as it was asked to"]
+    assert said == ["stopped on request"]
     with pytest.raises(PySparkException, match="nonsense"):
         run_stoppable(spark, Watch(), lambda: spark.sql("select nonsense"))
 

@@ -93,8 +93,8 @@ async def _wait_leader(
             return
         answer.error_code = ErrorCode.preferred_leader_not_available
     answer.error_message = (
-        f"Broker {wanted} did not take over: it was not caught up, or the leader did not answer."
-        " Nothing is lost; try again."
+        f"Broker {wanted} did not become the leader: it had not caught up, or the current leader"
+        " did not respond. No records were lost; retry the election."
     )
 
 

@@ -93,7 +93,8 @@ _SENTENCES: Final = {
     core.Error.CHANGE_IN_PROGRESS: "Another change of the voters is not committed yet: try again.",
     core.Error.LAST_VOTER: "The last voter cannot be removed.",
     core.Error.STATIC_VOTERS: "The voters are fixed by controller.quorum.voters (kraft.version 0).",
-    core.Error.VERSION_NOT_SUPPORTED: "kraft.version cannot be raised: not all voters are known to"
-    " support it. A voter tells the active controller soon after it has started.",
+    core.Error.VERSION_NOT_SUPPORTED: "kraft.version cannot be upgraded: the active controller does"
+    " not know yet whether all voters support it. Each voter reports its supported versions shortly"
+    " after it starts.",
     core.Error.TIMED_OUT: "The voter did not catch up, or the change was not committed, in time.",
 }

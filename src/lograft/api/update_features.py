@@ -67,6 +67,6 @@ async def _raise_kraft_version(
     except TimeoutError:
         raise WaitTimedOut(f"not committed within {request.timeout_ms} ms") from None
     if answer.error is Error.NOT_LEADER:
-        raise NotController("this node is not the active controller any more")
+        raise NotController("this node is no longer the active controller")
     code, message = refusal(answer)
     return UpdateFeaturesResponse(error_code=code, error_message=message) if code else None

@@ -147,7 +147,7 @@ class ClientTelemetry:
                 found.append(parse_subscription(resource.name, values))
             except Refused as refusal:
                 logger.warning(
-                    "client metrics subscription %s is not used: %s", resource.name, refusal
+                    "ignoring client metrics subscription %s: %s", resource.name, refusal
                 )
         self._subscriptions = tuple(found)
         self._version += 1

@@ -8,7 +8,7 @@ from lograft.client.errors import UnsupportedByBroker
 
 
 async def registered_brokers(admin: Admin) -> ClusterDescription:
-    """Also those that are offline, where brokers report them: Kafka's do since 4.0."""
+    """Includes fenced brokers if the cluster reports them: Apache Kafka does since 4.0."""
     try:
         return await admin.describe_cluster(fenced=True)
     except UnsupportedByBroker:

@@ -39,8 +39,8 @@ def run_admin(settings: dict[str, Any], work: Callable[[Admin], Awaitable[T]]) -
 
 
 def run(work: Coroutine[Any, Any, T]) -> T:
-    """An error is one sentence, shown when the command ends: clients log nothing besides it.
-    Signals cancel the work, so that clients close."""
+    """Silences the clients' logs: a failed command prints a single error message. Signals cancel
+    the work, so that clients close."""
     work = cancel_on_signals(work)
     if os.environ.get("LOGRAFT_TRACE"):
         return event_loop.run(work)

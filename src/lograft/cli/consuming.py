@@ -120,7 +120,7 @@ async def _show(found: AsyncGenerator[ConsumerRecord], options: ConsumeOptions) 
                 text or line_of(record, options.form, with_place=options.with_place),
                 flush=options.follow,
             )
-    # Before anything is committed: what cannot be written has not been read.
+    # Flush before committing: records that were not printed must not be committed.
     sys.stdout.flush()
 
 
@@ -129,7 +129,7 @@ async def _begin(
 ) -> dict[TopicPartition, int]:
     found: dict[TopicPartition, int] = {}
     if consumer.settings.group_id is not None:
-        # Also raises if the group may not read: a topic without records is not fetched from.
+        # Raises if the group may not read the topic, even if there are no records to fetch.
         stands = await consumer.committed(places)
         if options.start is None:
             found = {place: one.offset for place, one in stands.items() if one is not None}
@@ -217,9 +217,9 @@ async def records(
     count_max: int | None,
     seen: dict[TopicPartition, int],
 ) -> AsyncGenerator[ConsumerRecord]:
-    """Up to the ends, where there are any; otherwise without an end. `seen` keeps the offset after
-    the last record that was shown or filtered out. Records that were fetched and not shown are left
-    to the next consumer of the group: closing the generator seeks back to them."""
+    """Yields records up to the end offsets, or without an end if there are none. `seen` gets the
+    offset after the last record that was shown or filtered out. Closing the generator seeks back to
+    records that were fetched but not shown, so that the next consumer of the group reads them."""
     given = 0
     remaining: dict[TopicPartition, int] = {}
     try:

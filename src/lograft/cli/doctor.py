@@ -29,7 +29,7 @@ Verdict = Literal["good", "doubtful", "bad"]
 NAMED_MAX: Final = 5
 #: Voters fetch at least every half second (controller.quorum.fetch.timeout.ms is 2 s).
 SILENT_MS: Final = 3_000
-#: A voter that is a second behind is busy.
+#: A busy voter may be a second behind; only a longer delay is a problem.
 BEHIND_MS: Final = 30_000
 ELECTION_SETTLES_SECONDS: Final = 1.0
 LOCAL_NAMES: Final = frozenset(("localhost", "127.0.0.1", "::1", "0.0.0.0"))
@@ -191,7 +191,7 @@ async def _brokers(
 
 
 async def _dynamic_settings(admin: Admin, report: Report, brokers: list[int]) -> None:
-    """Stored values that a broker skips: operators believe that they are in force."""
+    """Reports stored values that brokers skip: operators assume that they are in force."""
     for broker, skipped in (await admin.describe_skipped_configs(brokers)).items():
         for value in skipped[:NAMED_MAX]:
             report.add(
@@ -203,7 +203,7 @@ async def _dynamic_settings(admin: Admin, report: Report, brokers: list[int]) ->
             report.add(
                 "bad",
                 f"broker {broker} cannot apply {len(skipped) - NAMED_MAX} more dynamic settings",
-                "its log names them",
+                "see the broker's log",
             )
 
 
@@ -227,14 +227,14 @@ async def _quorum(admin: Admin, report: Report) -> None:
             f"{summary}; {'; '.join(problems)}"
             + ("" if has_majority else ": there is no majority")
             + ("; one more failure stops the quorum" if spare == 0 else ""),
-            f"start {_controllers(silent)} again, or see why they cannot fetch from controller"
-            f" {quorum.leader}",
+            f"start {_controllers(silent)} again, or find out why they cannot fetch from"
+            f" controller {quorum.leader}",
         )
     if behind:
         report.add(
             "doubtful",
             f"{summary}; {_controllers(behind)} fetch but do not catch up",
-            "see their logs: a slow disk or network; `lograft quorum describe` shows their lag",
+            "check for a slow disk or network; `lograft quorum describe` shows their lag",
         )
     if not silent and not behind:
         report.add("good", f"{summary}, all voters have caught up")
@@ -253,7 +253,7 @@ def _catches_up(voter: QuorumReplica, quorum: QuorumDescription) -> bool:
 async def _silence(admin: Admin, voter: QuorumReplica, quorum: QuorumDescription) -> str:
     age_ms = quorum.age_ms(voter.last_fetch_ms)
     since = (
-        f"since controller {quorum.leader} is active"
+        f"since controller {quorum.leader} became active"
         if age_ms is None
         else f"for {age_ms / 1000:.1f} s"
     )

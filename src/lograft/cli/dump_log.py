@@ -53,7 +53,7 @@ def dump_files(paths: list[str], options: DumpOptions) -> int:
             for line in dump_file(path, options, problems):
                 print(line)
         except BrokenPipeError:
-            raise  # It is the output that has ended, not the file that cannot be read.
+            raise  # The reader of the output has closed the pipe; the file is readable.
         except OSError as error:
             problems.append(f"{path}: {error.strerror}")
         except LograftError as error:

@@ -106,7 +106,7 @@ def describe_lines(found: Iterable[Found]) -> Iterator[str]:
         how = f", assigned by {group.assignor}" if group.assignor else ""
         members = count(len(group.members), "member")
         if not group.has_consumers:
-            members = f"members are not known: Lograft does not serve {group.type} groups yet"
+            members = f"members unknown: Lograft does not support {group.type} groups yet"
         yield f"{group.group}  {group.type}  {group.state}  {members}{how}"
         if group.members:
             yield ""

@@ -1,7 +1,6 @@
 """Lines of standard input, read without blocking the event loop.
 
-While a person types or another program computes, the producer goes on sending and signals are
-handled.
+The producer keeps sending and signals are handled while standard input has no new line.
 """
 
 import asyncio
@@ -16,15 +15,15 @@ from typing import Final, TextIO
 from lograft.cli.values import keep_raw
 
 CHUNK_BYTES: Final = 64 * 1024
-#: Lines of a file that are taken before other tasks get a turn.
+#: Lines of a file that are read before other tasks run.
 LINES_AT_ONCE: Final = 1000
 
 
 async def input_lines(
     stream: TextIO, *, before_wait: Callable[[], None] | None = None
 ) -> AsyncIterator[str]:
-    """Lines without their ends, which are those of Python's text files. Bytes that are not UTF-8
-    stay in them for `raw_bytes`. `before_wait` is called whenever there is no line left."""
+    """Yields lines without their line endings, with Python's universal newlines. Bytes that are not
+    UTF-8 are kept for `raw_bytes`. `before_wait` is called whenever no complete line is left."""
     descriptor = _pollable(stream)
     if descriptor is None:
         keep_raw(stream)
@@ -50,7 +49,7 @@ async def input_lines(
 
 
 async def in_turns(lines: Iterable[str]) -> AsyncIterator[str]:
-    """What can be read without waiting, with turns for other tasks in between."""
+    """Yields lines that can be read without waiting; other tasks run in between."""
     iterator = iter(lines)
     while some := list(islice(iterator, LINES_AT_ONCE)):
         for line in some:
@@ -59,7 +58,7 @@ async def in_turns(lines: Iterable[str]) -> AsyncIterator[str]:
 
 
 def _pollable(stream: TextIO) -> int | None:
-    """The descriptor of a pipe, a socket or a terminal; None for files, which never wait."""
+    """The descriptor of a pipe, a socket or a terminal; None for files, which never block."""
     try:
         descriptor = stream.fileno()
     except (OSError, ValueError):

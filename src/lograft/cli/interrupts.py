@@ -1,7 +1,7 @@
-"""SIGTERM and SIGHUP end a command in order, as Ctrl-C does.
+"""SIGTERM and SIGHUP stop a command cleanly, as Ctrl-C does.
 
-The command's work is cancelled, so that consumers leave their groups and producers flush. A second
-signal ends the process at once.
+The signal cancels the command, so that consumers leave their groups and producers flush. A second
+signal ends the process immediately.
 """
 
 import asyncio
@@ -27,8 +27,8 @@ class Interrupted(BaseException):
 
 
 async def cancel_on_signals(work: Coroutine[Any, Any, T]) -> T:
-    """Runs `work` and raises Interrupted when a signal cancelled it. An error of the work's own
-    cleanup, such as records that could not be flushed, is raised instead."""
+    """Runs `work` and raises Interrupted if a signal cancelled it. If the cleanup of `work` fails
+    (records could not be flushed, for example), that error is raised instead."""
     if threading.current_thread() is not threading.main_thread():
         return await work
     received: list[int] = []
@@ -41,7 +41,7 @@ async def cancel_on_signals(work: Coroutine[Any, Any, T]) -> T:
         for one in installed:
             signal.signal(one, signal.SIG_DFL)
         task.cancel()
-        # The loop may be waiting for its sockets.
+        # Wakes the loop, which may be waiting for I/O.
         loop.call_soon_threadsafe(lambda: None)
 
     # A signal that the parent process has set to be ignored (nohup) stays ignored.

@@ -28,7 +28,7 @@ def main() -> None:
         try:
             run()
         finally:
-            # Here, because an error while Python flushes at exit would print a traceback.
+            # Flush here: an error in Python's flush at exit would print a traceback.
             sys.stdout.flush()
     except KeyboardInterrupt:
         sys.exit(EXIT_CODE_BASE + signal.SIGINT)
@@ -52,7 +52,7 @@ def _open_standard_streams() -> None:
         try:
             os.fstat(descriptor)
         except OSError:
-            # The lowest free descriptor is this one, as those below it are open.
+            # os.open returns the lowest free descriptor: this one, as those below it are open.
             os.set_inheritable(os.open(os.devnull, os.O_RDWR), True)
         stream = open(os.devnull, "w" if descriptor else "r", encoding="utf-8")  # noqa: SIM115
         setattr(sys, name, stream)
@@ -76,13 +76,13 @@ def _chosen(arguments: list[str]) -> Callable[[], None]:
 
 
 def _end_without_reader() -> NoReturn:
-    """`lograft … | head`: the program that read the output has ended, so this one ends quietly. The
-    exit code is Python's and that of the commands that typer runs."""
+    """The reader of the output has exited (`lograft … | head`), so exit quietly. The exit code is
+    the same as that of Python and of the commands that typer runs."""
     for stream in (sys.stdout, sys.stderr):
         try:
             stream.flush()
         except BrokenPipeError:
-            # Python flushes once more at exit.
+            # Otherwise Python's flush at exit would fail again.
             os.dup2(os.open(os.devnull, os.O_WRONLY), stream.fileno())
     sys.exit(1)
 

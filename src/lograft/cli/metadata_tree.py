@@ -124,7 +124,7 @@ def _topic(topic: TopicState) -> Folder:
 
 def _partition(one: PartitionState) -> str:
     recovery = LeaderRecovery(one.leader_recovery).name.upper()
-    # A partition that has never been in raft mode reads as Kafka's shell shows it.
+    # A partition that has never been in raft mode is printed as in Kafka's shell.
     is_kafkas = one.mode is ReplicationMode.isr and one.life == NO_EPOCH
     own = "" if is_kafkas else f", replicationMode={one.mode.name.upper()}, raftLife={one.life}"
     return (

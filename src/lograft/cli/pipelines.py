@@ -212,7 +212,7 @@ class _Journal:
 
     @contextmanager
     def interruptible(self) -> Iterator[None]:
-        """The first Ctrl-C, SIGTERM or SIGHUP asks for a clean stop."""
+        """The first Ctrl-C, SIGTERM or SIGHUP requests a clean stop."""
 
         def interrupt(number: int, frame: object) -> None:
             self.is_interrupted = True

@@ -163,14 +163,14 @@ class _Sending:
             self._acknowledged(self._pending.popleft().result())
 
     async def wait(self) -> None:
-        """Until all records are acknowledged; raises what the first of the others failed with."""
+        """Waits until all records are acknowledged; raises the error of the first that failed."""
         await self._producer.flush()
         while self._pending:
             self._acknowledged(await self._pending.popleft())
 
     async def end(self, timeout_seconds: float) -> int:
-        """Waits at most so long and closes the producer; returns how many records were not
-        acknowledged."""
+        """Flushes for at most this long and closes the producer; returns how many records were
+        not acknowledged."""
         try:
             async with asyncio.timeout(timeout_seconds):
                 await self._producer.flush()
@@ -200,7 +200,7 @@ async def produce(
     """Sends a record for each text and waits for every acknowledgement; returns how many records
     there were. `check` raises for a partition that the topic cannot have. Records that were read
     before an error are flushed. After a signal (a cancellation) the wait for acknowledgements is
-    short, and Unacknowledged is raised if some did not come."""
+    short, and Unacknowledged is raised if some are missing."""
     sending = _Sending(producer, topic, acknowledged)
     async with watch:
         try:
@@ -229,11 +229,11 @@ async def _end(sending: _Sending, watch: StallWatch) -> None:
     total = sending.sent + dropped
     if sending.unacknowledged:
         watch.say(
-            f"interrupted; waiting up to {INTERRUPTED_SECONDS:g} s for the acknowledgements of"
-            f" {count(sending.unacknowledged, 'record')}, a second signal ends the command at once"
+            f"interrupted: waiting up to {INTERRUPTED_SECONDS:g} s for the acknowledgements of"
+            f" {count(sending.unacknowledged, 'record')}; a second signal exits immediately"
         )
     lost = dropped + await sending.end(INTERRUPTED_SECONDS)
     if lost:
         raise Unacknowledged(
-            f"interrupted; {lost} of {count(total, 'record')} not acknowledged, so possibly lost"
+            f"interrupted: {lost} of {count(total, 'record')} not acknowledged, possibly lost"
         )

@@ -1,4 +1,4 @@
-"""Reads the values of variables in a configuration file from files, directories, environment."""
+"""Resolves variables in a configuration file from files, directories and the environment."""
 
 import os
 import os.path
@@ -21,8 +21,8 @@ from lograft.model.settings.providers import (
 def resolve_variables(
     properties: Mapping[str, str], *, environment: Mapping[str, str] = os.environ
 ) -> dict[str, str]:
-    """The properties with the values that their providers have. Raises InvalidConfig, which never
-    contains such a value: it may be a password."""
+    """Returns the properties with all variables resolved. Raises InvalidConfig, whose message never
+    contains a resolved value: it may be a password."""
     providers = parse_providers(properties)
     for provider in providers.values():
         _check_allowed_paths(provider)
@@ -40,14 +40,14 @@ def resolve_variables(
 
 
 def _check_value(name: str, value: str, text: str) -> None:
-    """Before anyone else complains about the value and shows it."""
+    """Checked here, because later checks would show the value in their messages."""
     key = keys_of([name]).get(name)
     if key is not None:
         try:
             key.parse(value)
         except InvalidConfig:
             raise InvalidConfig(
-                f"Invalid value for configuration {name}: what {text} stands for is not a valid"
+                f"Invalid value for configuration {name}: {text} does not resolve to a valid"
                 f" {key.type.name.lower()} value"
             ) from None
 
@@ -69,7 +69,7 @@ def _read(provider: Provider, variable: Variable, environment: Mapping[str, str]
         case ProviderKind.FILE:
             values = parse_properties(_read_text(_allowed_path(provider, variable.path)))
             if variable.key not in values:
-                raise InvalidInput("names a key that the file does not have")
+                raise InvalidInput("refers to a key that is not in the file")
             return values[variable.key]
         case ProviderKind.DIRECTORY:
             directory = _allowed_path(provider, variable.path)
@@ -91,7 +91,7 @@ def _read_environment(
             f"is not allowed by config.providers.{provider.name}.param.allowlist.pattern"
         )
     if variable.key not in environment:
-        raise InvalidInput("names an environment variable that is not set")
+        raise InvalidInput("refers to an environment variable that is not set")
     return environment[variable.key]
 
 

@@ -18,9 +18,9 @@ from lograft.model.errors import InvalidInput
 LOOK_SECONDS: Final = 0.5
 
 Wanted = Mapping[TopicPartition, Sequence[int]]
-#: The log dir that each replica is to have.
+#: The target log dir of each replica.
 LogDirs = Mapping[TopicPartitionReplica, str]
-#: In a file: a log dir of the broker's choice.
+#: In a reassignment file: the broker chooses the log dir.
 ANY_LOG_DIR: Final = "any"
 
 
@@ -145,11 +145,11 @@ def wanted_from_json(text: str) -> Wanted:
             for one in read["partitions"]
         }
     except (ValueError, KeyError, TypeError) as error:
-        raise InvalidInput(f"this is no reassignment as JSON: {error}") from None
+        raise InvalidInput(f"invalid reassignment JSON: {error}") from None
 
 
 def log_dirs_from_json(text: str) -> LogDirs:
-    """Of the replicas whose log dir is not "any"."""
+    """Returns the log dirs of the replicas whose log dir is not "any"."""
     found: dict[TopicPartitionReplica, str] = {}
     try:
         for one in json.loads(text)["partitions"]:
@@ -165,7 +165,7 @@ def log_dirs_from_json(text: str) -> LogDirs:
                 if path != ANY_LOG_DIR:
                     found[TopicPartitionReplica(*place, broker)] = path
     except (ValueError, KeyError, TypeError, AttributeError) as error:
-        raise InvalidInput(f"this is no reassignment as JSON: {error}") from None
+        raise InvalidInput(f"invalid reassignment JSON: {error}") from None
     return found
 
 

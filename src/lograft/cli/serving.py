@@ -30,8 +30,8 @@ def read_properties(path: str) -> dict[str, str]:
 
 
 def read_config(path: str, overrides: Mapping[str, str] | None = None) -> BrokerConfig:
-    """The settings of a file, with the values of its variables; unknown settings are named on
-    stderr."""
+    """Reads the settings of a file and resolves its variables; prints a warning about unknown
+    settings to stderr."""
     properties = read_properties(path) | dict(overrides or {})
     try:
         if "config.providers" in properties:

@@ -1,4 +1,4 @@
-"""Explains on stderr why a producer does not get its acknowledgements, while it keeps trying."""
+"""Explains on stderr why a producer gets no acknowledgements, while it keeps retrying."""
 
 import asyncio
 from collections.abc import Awaitable, Callable
@@ -11,14 +11,14 @@ from lograft.client.client_settings import ClientSettings
 from lograft.client.errors import ClientError, TopicMissing
 from lograft.client.producer import Producer
 
-#: Without an acknowledgement for so long, a producer is stalled.
+#: A producer that gets no acknowledgement for this long is stalled.
 STALL_SECONDS: Final = 1.0
 NAMED_MAX: Final = 5
 _MIN_ISR: Final = "min.insync.replicas"
 
 
 class StallWatch:
-    """Says once for each cause what the producer waits for, as long as it is entered."""
+    """While entered, reports each reason for a stall once."""
 
     def __init__(
         self,
@@ -59,7 +59,7 @@ class StallWatch:
 
 
 async def explain_stall(producer: Producer, topic: str) -> str:
-    """What a producer to this topic waits for."""
+    """Returns what a producer of this topic is waiting for."""
     settings = {one.name: getattr(producer.settings, one.name) for one in fields(ClientSettings)}
     limit = f"giving up after {producer.settings.delivery_timeout_ms / 1000:g} s"
     limit += " (delivery.timeout.ms)"
@@ -92,7 +92,7 @@ async def explain_stall(producer: Producer, topic: str) -> str:
             f"waiting for replicas of {_named(topic, short)}: fewer than {_MIN_ISR}={isr_min} are"
             f" in sync; {limit}"
         )
-    return f"waiting for acknowledgements of {topic}; {limit}"
+    return f"waiting for acknowledgements from {topic}; {limit}"
 
 
 def _named(topic: str, partitions: list[PartitionDescription]) -> str:

@@ -112,7 +112,7 @@ def describe(
     topic: Topics = "",
     json: Json = False,
 ) -> None:
-    """Show each partition's mode and leader, and how far its replicas are."""
+    """Show each partition's replication mode, leader and replicas with their lag."""
     from lograft.cli.connecting import with_admin
     from lograft.cli.output import show, show_json
     from lograft.cli.topics import describe_lines
@@ -223,10 +223,10 @@ def groups(
     command_config: CommandConfig = None,
     json: Json = False,
 ) -> None:
-    """Show which groups read topics: how, with how many members, and how far behind.
+    """Show the groups that read topics, with their members and lag.
 
-    A group reads a topic when a member has partitions of it, or when it has committed offsets in
-    it. --json also shows each partition with its offset, lag and member.
+    A group reads a topic if partitions of the topic are assigned to its members, or if it has
+    committed offsets for them. --json also shows each partition with its offset, lag and member.
     """
     from lograft.cli.connecting import with_admin
     from lograft.cli.output import jsonable, show, show_json
@@ -255,7 +255,7 @@ def elect(
         list[str] | None,
         typer.Argument(
             metavar="[TOPIC[:P,…]]…",
-            help="These topics or partitions; without any, all that do not have their leader.",
+            help="Topics or partitions; by default, all partitions that need an election.",
         ),
     ] = None,
     leader: Annotated[
@@ -272,10 +272,11 @@ def elect(
     command_config: CommandConfig = None,
     json: Json = False,
 ) -> None:
-    """Elect leaders: the preferred (first) replicas, a broker of your choice, or any replica.
+    """Elect leaders: the preferred (first) replicas, a given broker, or any online replica.
 
-    A broker that was chosen leads until the next election; with auto.leader.rebalance.enable the
-    preferred replica leads again after a while. `lograft reassign` changes the order of replicas.
+    A broker elected with --leader leads until the next election. With auto.leader.rebalance.enable
+    the controller soon elects the preferred replica again; `lograft reassign` changes which replica
+    is preferred.
     """
     from lograft.cli.connecting import with_admin
     from lograft.cli.output import show_json
@@ -285,7 +286,7 @@ def elect(
 
     if leader is not None and (unclean or not names):
         raise typer.BadParameter(
-            "--leader needs the topics or partitions to elect for, and excludes --unclean"
+            "--leader requires topics or partitions, and cannot be combined with --unclean"
         )
 
     async def work(admin: Admin) -> dict[TopicPartition, bool]:

@@ -96,14 +96,15 @@ def _subscription(topic: TopicGroups) -> str:
         return f"subscription mode {topic.mode}: any number of groups"
     if topic.owner is None:
         return f"subscription mode {topic.mode}: one group, the first that subscribes"
-    return f"subscription mode {topic.mode}: group {topic.owner} alone"
+    return f"subscription mode {topic.mode}: only group {topic.owner}"
 
 
 async def choose_leader(
     admin: Admin, partitions: Sequence[TopicPartition], leader: int
 ) -> dict[TopicPartition, bool]:
-    """Makes a broker the leader; whether each partition got a new one. In raft mode another voter
-    may win the election after a hand-over, so what can still succeed is tried again."""
+    """Makes a broker the leader; returns whether each partition got a new leader. In raft mode
+    another voter may win the election after the leader resigns, so partitions that can still
+    succeed are retried."""
     outcomes: dict[TopicPartition, bool] = {}
     pending = list(partitions)
     attempts = 0
@@ -141,14 +142,14 @@ async def _may_succeed(
 
 
 def election_summary(found: Mapping[TopicPartition, bool], leader: int | None) -> str:
-    """`found` tells whether each partition got a new leader."""
+    """`found`: whether each partition got a new leader."""
     elected = sum(found.values())
     kept = len(found) - elected
     if leader is None:
         text = f"Elected {count(elected, 'leader')}"
-        return f"{text}; {count(kept, 'partition')} had the right leader already."
+        return f"{text}; {count(kept, 'partition')} needed no election."
     text = f"Broker {leader} now leads {count(elected, 'partition')}"
-    return f"{text}; it led {count(kept, 'partition')} already."
+    return f"{text}; it already led {count(kept, 'partition')}."
 
 
 async def alter(

@@ -56,10 +56,10 @@ async def find_other_types(ask: Ask) -> dict[str, ListedGroup]:
 def explain_other_type(group_type: str, *, is_lograft: bool) -> str:
     if is_lograft:
         return (
-            f"it is a {group_type.lower()} group, which this release does not serve: use another"
+            f"it is a {group_type.lower()} group, which this release does not support: use another"
             " group id"
         )
-    return f"it is a {group_type.lower()} group, not a group of consumers: use another group id"
+    return f"it is a {group_type.lower()} group, not a consumer group: use another group id"
 
 
 def other_type_error(group: str, group_type: str) -> BrokerError:

@@ -88,8 +88,8 @@ class Link:
         """Before a request whose meaning lies in a field of Lograft's own."""
         if not self.is_lograft:
             raise UnsupportedByBroker(
-                f"{self.address} is not a Lograft broker: this {spec_of(key).name} would mean"
-                " something else to it"
+                f"{self.address} is not a Lograft broker: it would ignore Lograft's own fields in"
+                f" this {spec_of(key).name} request"
             )
 
     def call(

@@ -102,8 +102,8 @@ class UnservedGroup:
         """As Kafka answers when a group has another type."""
         return Refused(
             ErrorCode.group_id_not_found,
-            f"Group {self.group_id} is a {self.kind.value} group, which Lograft keeps but does not"
-            " serve: use another group id.",
+            f"Group {self.group_id} is a {self.kind.value} group, which Lograft does not support"
+            " yet: use another group id.",
         )
 
     def check_commit(

@@ -55,7 +55,7 @@ def elect_leaders(
     ):
         raise Refused(
             ErrorCode.invalid_request,
-            "An election of a certain broker names its partitions and is not unclean.",
+            "An election of a given broker must name its partitions and cannot be unclean.",
         )
     conditions = Conditions(image, config)
     records: dict[tuple[str, int], PartitionChangeRecord] = {}
@@ -198,7 +198,7 @@ def _check_candidate(conditions: Conditions, state: PartitionState, leader: int,
         replicas = ", ".join(map(str, state.replicas))
         raise Refused(
             ErrorCode.invalid_replica_assignment,
-            f"Broker {leader} is no replica of {name}; its replicas are {replicas}.",
+            f"Broker {leader} is not a replica of {name}; its replicas are {replicas}.",
         )
     if leader == state.leader:
         return

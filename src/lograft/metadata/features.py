@@ -125,7 +125,7 @@ def _checked_level(
     """The level to be stored; None: no record is. Checks in Kafka's order."""
     name, level, kind = change
     if kind not in (UPGRADE, SAFE_DOWNGRADE, UNSAFE_DOWNGRADE):
-        raise _refused(f"{kind} is no upgrade type: use 1 (upgrade), 2 (safe) or 3 (unsafe)")
+        raise _refused(f"invalid upgrade type {kind}: use 1 (upgrade), 2 (safe) or 3 (unsafe)")
     if level < 0:
         raise _refused(f"{name} cannot have the negative level {level}")
     _check_support(image, name, level)

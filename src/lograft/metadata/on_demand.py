@@ -54,7 +54,7 @@ def check_on_demand_max(
     if topic_name in INTERNAL_TOPICS and limit is not None and limit != current.get(ON_DEMAND_MAX):
         raise Refused(
             ErrorCode.invalid_config,
-            f"{topic_name} keeps its number of partitions, so {ON_DEMAND_MAX} cannot be set.",
+            f"{topic_name} has a fixed number of partitions, so {ON_DEMAND_MAX} cannot be set.",
         )
 
 
@@ -75,13 +75,13 @@ def growth_request(
         raise Refused(
             ErrorCode.unknown_topic_or_partition,
             f"There is no partition {topic_name}-{index}, and the topic does not create partitions"
-            f" on demand: add it with CreatePartitions, or set {ON_DEMAND_MAX} of the topic.",
+            f" on demand: add it with CreatePartitions, or set {ON_DEMAND_MAX} on the topic.",
         )
     if index >= limit:
         raise Refused(
             ErrorCode.invalid_partitions,
-            f"Partition {topic_name}-{index} is beyond the {limit} that the topic creates on"
-            f" demand: add it with CreatePartitions, or raise {ON_DEMAND_MAX} of the topic.",
+            f"Partition {topic_name}-{index} is beyond the limit of {limit} partitions on demand:"
+            f" add it with CreatePartitions, or raise {ON_DEMAND_MAX} of the topic.",
         )
     return CreatePartitionsRequest(
         topics=[CreatePartitionsTopic(name=topic_name, count=index + 1, assignments=None)],

@@ -68,11 +68,11 @@ def _check_factor(replication_factor: int, known: int, active: int) -> None:
     if replication_factor < 1:
         problem = "it must be at least 1"
     elif active == 0:
-        problem = "all registered brokers are fenced, shut down or have all their log dirs cordoned"
+        problem = "all registered brokers are fenced, shut down or have only cordoned log dirs"
     elif replication_factor > known:
         problem = (
-            f"only {known} registered broker(s) take new replicas; start more, uncordon log dirs,"
-            " or ask for fewer replicas"
+            f"only {known} registered broker(s) can host new replicas; start more, uncordon log"
+            " dirs, or lower the replication factor"
         )
     else:
         return

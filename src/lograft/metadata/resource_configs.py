@@ -184,15 +184,15 @@ def _check_match(text: str) -> None:
     if text.count("=") != 1 or (split := split_match(text))[0] not in MATCH_KEYS:
         raise Refused(
             ErrorCode.invalid_config,
-            f"'{text}' does not match clients: write <one of {', '.join(sorted(MATCH_KEYS))}>"
-            "=<regular expression>.",
+            f"Invalid client match pattern '{text}': write <one of"
+            f" {', '.join(sorted(MATCH_KEYS))}>=<regular expression>.",
         )
     try:
         compiled(split[1])
     except NoPattern as error:
         raise Refused(
             ErrorCode.invalid_config,
-            f"'{text}' does not match clients: {error}. The regular expressions are those of RE2,"
+            f"Invalid client match pattern '{text}': {error}. Regular expressions have RE2 syntax,"
             " without look-ahead and back-references.",
         ) from None
 

@@ -139,7 +139,7 @@ class ListenerSet:
                 failures += await self._update_listeners(config)
             except Exception as error:
                 # The listeners that are open serve on, whatever the settings are.
-                logger.exception("the listeners cannot follow the settings")
+                logger.exception("could not apply the settings of the listeners")
                 failures = [_Failure(f"listeners: {error!r}")]
             self._report(failures)
 
@@ -155,7 +155,7 @@ class ListenerSet:
         wanted = {endpoint.name: endpoint for endpoint in config.broker_listeners}
         for name, server in list(self._servers.items()):
             if name not in wanted and self.role_of(name) == BROKER:
-                logger.info("listener %s closes: listeners no longer names it", name)
+                logger.info("closing listener %s: it was removed from listeners", name)
                 del self._servers[name]
                 await server.stop()
         for name, endpoint in wanted.items():
@@ -186,7 +186,7 @@ class ListenerSet:
             if quota.limits != limits:
                 quota.update(limits)
         return [
-            _Failure(f"max.connections.per.ip.overrides: {host} has no address: {error}")
+            _Failure(f"max.connections.per.ip.overrides: {host} cannot be resolved: {error}")
             for host, error in unknown.items()
         ]
 

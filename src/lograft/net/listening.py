@@ -140,7 +140,7 @@ class SocketListener:
         if self._warned_at is None or now - self._warned_at >= _WARNING_PAUSE_S:
             self._warned_at = now
             logger.warning(
-                "%s accepts no connections, and tries again every %.1f s: %s",
+                "%s cannot accept connections, retrying every %.1f s: %s",
                 address_of(listening.getsockname()),
                 _ACCEPT_PAUSE_S,
                 error,

@@ -32,7 +32,7 @@ class RepeatedWarnings:
             return
         self._lines += 1
         if self._left_out:
-            message += " (%d similar warnings before it were left out)"
+            message += " (%d similar warnings were suppressed)"
             values = (*values, self._left_out)
             self._left_out = 0
         self._logger.warning(message, *values)

@@ -156,7 +156,7 @@ class Server:
             self._waiting.append(channel)
             self.accept_waiting()
         else:
-            self._refuse(channel, "too many connections wait for others to end")
+            self._refuse(channel, "too many connections are waiting for others to close")
 
     def accept_waiting(self) -> None:
         """Accepts as many connections as the limits allow, and pauses the listener at a limit."""
@@ -204,7 +204,7 @@ class Server:
     def _refuse(self, channel: Channel, reason: str) -> None:
         self._refused += 1
         channel.abort()
-        self._refusals.warn("%s: refused a connection: %s", self._name, reason)
+        self._refusals.warn("%s: rejected a connection: %s", self._name, reason)
 
     def _on_ended(self, connection: Connection) -> None:
         self._connections.pop(connection, None)

@@ -235,7 +235,7 @@ def _check_handshake(where: str, server: ssl.SSLContext, client: ssl.SSLContext)
             f"{where}brokers could not connect to each other, since a certificate is not trusted or"
             f" no TLS version or cipher suite is common to both sides ({error})"
         ) from None
-    raise InvalidConfig(f"{where}a TLS handshake with the new settings does not end")
+    raise InvalidConfig(f"{where}a TLS handshake with the new settings does not complete")
 
 
 def _expect_no_data(side: ssl.SSLObject) -> None:

@@ -115,7 +115,7 @@ def read_key_store(settings: StoreSettings) -> KeyStore | None:
     if settings.key_password not in (None, settings.password):
         settings.reject(
             f"{settings.source} is a PKCS #12 store, whose key has the password of the store: set"
-            " ssl.key.password to the same value as ssl.keystore.password, or leave it out"
+            " ssl.key.password to the same value as ssl.keystore.password, or remove it"
         )
     return _key_store_of_pkcs12(settings, _open_pkcs12(settings, content))
 

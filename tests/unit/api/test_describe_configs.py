@@ -110,7 +110,7 @@ def test_an_empty_list_of_keys_selects_all_settings(resource_type: int, name: st
             TOPIC,
             "a",
             "local.retention.ms",
-            "No effect in Lograft: tiered storage is not built yet.",
+            "No effect in Lograft: tiered storage is not implemented yet.",
         ),
         (TOPIC, "a", "remote.storage.enable", "Not supported by Lograft: tiered storage"),
         (BROKER, "1", "num.io.threads", "No effect in Lograft: one event loop serves"),

@@ -176,7 +176,7 @@ def test_without_a_controller_the_client_is_told_in_time() -> None:
         start_ms = clock.mono_ms()
         reply = await world.near.ask(creation("a", "b", timeout_ms=5_000), 7, CreateTopicsResponse)
         assert [topic.error_code for topic in reply.topics] == [ErrorCode.request_timed_out] * 2
-        assert "no active controller answered within 5000 ms" in (
+        assert "no active controller responded within 5000 ms" in (
             reply.topics[0].error_message or ""
         )
         assert clock.mono_ms() - start_ms <= 5_000

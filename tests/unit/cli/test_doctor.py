@@ -95,7 +95,7 @@ def test_a_controller_that_was_killed(kills_the_leader: bool) -> None:
         report = await examine(admin, resolve)
         found = quorum_finding(report)
         assert found.verdict == "doubtful"
-        age = r"since controller \d is active" if kills_the_leader else r"for (19|2\d)\.\d s"
+        age = r"since controller \d became active" if kills_the_leader else r"for (19|2\d)\.\d s"
         assert re.search(
             rf"; controller {killed} has not fetched {age} and n{killed}:\d+ does not accept"
             " connections; one more failure stops the quorum$",

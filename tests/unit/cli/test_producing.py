@@ -98,7 +98,7 @@ def test_a_signal_bounds_the_wait_and_names_the_records_that_are_not_delivered(
     VirtualCluster(nodes=3, seed=3).play(main)
     assert acknowledged == [0]
     assert said[0] == "waiting for a leader"
-    assert said[1].startswith("interrupted; waiting up to 5 s for the acknowledgements of 2 rec")
+    assert said[1].startswith("interrupted: waiting up to 5 s for the acknowledgements of 2 rec")
 
 
 def test_a_signal_without_records_on_their_way_ends_at_once() -> None:

@@ -49,7 +49,7 @@ def test_each_provider_has_its_values(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("variable", "problem"),
     [
-        ("${file:{secrets}/store.properties:other}", "a key that the file does not have"),
+        ("${file:{secrets}/store.properties:other}", "a key that is not in the file"),
         ("${file:{secrets}/missing:password}", "cannot be read: No such file or directory"),
         ("${file:{secrets}/../outside.properties:a}", "not below a path of config.providers.file"),
         ("${file:{secrets}-2/x:a}", "not below a path of config.providers.file"),

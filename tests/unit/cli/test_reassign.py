@@ -99,5 +99,5 @@ def test_what_the_cluster_refuses_is_said() -> None:
 
 @pytest.mark.parametrize("text", ["", "[]", "{}", '{"partitions": [{"topic": "t"}]}'])
 def test_files_that_are_no_plan(text: str) -> None:
-    with pytest.raises(InvalidInput, match="no reassignment"):
+    with pytest.raises(InvalidInput, match="invalid reassignment"):
         wanted_from_json(text)

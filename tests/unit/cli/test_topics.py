@@ -79,7 +79,7 @@ def test_groups() -> None:
         "c": TopicGroups("c", "ptp", None, ()),
     }
     assert list(groups_lines(found)) == [
-        "a  subscription mode ptp: group billing alone",
+        "a  subscription mode ptp: only group billing",
         "No group has members or committed offsets in this topic.",
         "",
         "b  subscription mode psb: any number of groups",

@@ -18,7 +18,7 @@ from lograft.wire.messages.list_groups import ListGroupsResponse
 from tests.unit.coordination.test_unserved_groups import share_records, streams_records
 
 FULL = TopicPartition("full", 0)
-UNSERVED = "it is a {} group, which this release does not serve: use another group id"
+UNSERVED = "it is a {} group, which this release does not support: use another group id"
 
 
 @dataclass
@@ -120,7 +120,7 @@ def test_a_consumer_that_assigns_itself_partitions_gets_no_record(
 def test_a_commit_names_the_type_as_a_cause(cluster: Cluster) -> None:
     with (
         Consumer(bootstrap_servers=cluster.bootstrap_servers, group_id="share") as consumer,
-        pytest.raises(BrokerError, match=r"not a group of consumers .*GROUP_ID_NOT_FOUND"),
+        pytest.raises(BrokerError, match=r"not a consumer group .*GROUP_ID_NOT_FOUND"),
     ):
         consumer.commit({FULL: 1})
 
@@ -161,9 +161,9 @@ def test_different_assignors_are_still_the_other_cause(cluster: Cluster) -> None
 def test_groups_describe_shows_type_and_state(lograft: Commands) -> None:
     share = lograft("groups", "describe", "share")
     assert share.code == 0
-    assert share.out.startswith("share  share  Stable  members are not known: Lograft does not")
+    assert share.out.startswith("share  share  Stable  members unknown: Lograft does not")
     streams = lograft("groups", "describe", "streams")
-    assert streams.out.startswith("streams  streams  Assigning  members are not known")
+    assert streams.out.startswith("streams  streams  Assigning  members unknown")
     assert "full-0" in streams.out
     missing = lograft("groups", "describe", "nowhere")
     assert "there is no group nowhere" in missing.err
@@ -200,5 +200,5 @@ def test_kafka_consumer_groups_knows_consumers_only(lograft: Commands) -> None:
 
 def test_apache_kafka_serves_every_type() -> None:
     assert explain_other_type("Share", is_lograft=False) == (
-        "it is a share group, not a group of consumers: use another group id"
+        "it is a share group, not a consumer group: use another group id"
     )

@@ -63,7 +63,7 @@ def test_a_topic_grows_to_the_partition_that_is_named(nodes: int) -> None:
         while await producer.prepare("auto") < 8:
             await asyncio.sleep(0.1)
         assert (await producer.send("auto", b"v", partition=3)).offset == 0
-        with pytest.raises(BrokerError, match="beyond the 9"):
+        with pytest.raises(BrokerError, match="beyond the limit of 9"):
             await producer.send("auto", b"v", partition=9)
         assert (await producer.send("auto", b"v", partition=7)).offset == 5
 

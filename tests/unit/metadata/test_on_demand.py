@@ -54,7 +54,7 @@ def test_a_topic_on_demand_grows_on_demand_up_to_its_limit(
         assert topic is not None
         assert list(topic.partitions) == list(range(index + 1))
         assert growth_request(image, "t", 2, timeout_ms=100) is None
-    with pytest.raises(Refused, match=r"beyond the 10 .*auto\.create\.partitions\.max") as refusal:
+    with pytest.raises(Refused, match=r"limit of 10 .*auto\.create\.partitions\.max") as refusal:
         growth_request(image, "t", 10, timeout_ms=100)
     assert refusal.value.code == ErrorCode.invalid_partitions
 
@@ -81,7 +81,7 @@ def test_the_setting_can_be_changed_on_an_existing_topic(cluster: Cluster, apply
     request = growth_request(image, "t", 1, timeout_ms=100)
     assert request is not None
     assert request.topics[0].count == 2
-    with pytest.raises(Refused, match=r"beyond the 2 .*raise auto\.create\.partitions\.max"):
+    with pytest.raises(Refused, match=r"limit of 2 .*raise auto\.create\.partitions\.max"):
         growth_request(image, "t", 2, timeout_ms=100)
     set_limit("t", None)
     with pytest.raises(Refused, match=r"set auto\.create\.partitions\.max"):
@@ -103,7 +103,7 @@ def test_internal_topics_do_not_take_the_setting(
     internal.topics[0].configs = [CreatableTopicConfig(name=ON_DEMAND_MAX, value="9")]
     refused = create_topics(image, internal, config=config, new_id=new_id).reply.topics[0]
     assert refused.error_code == ErrorCode.invalid_config
-    assert "keeps its number of partitions" in (refused.error_message or "")
+    assert "has a fixed number of partitions" in (refused.error_message or "")
     internal.topics[0].configs = []
     apply(image, create_topics(image, internal, config=config, new_id=new_id).records)
 

@@ -24,7 +24,8 @@ def image_of(**settings: str) -> MetadataImage:
 def test_topics_of_kafka_with_tiered_storage_are_named() -> None:
     assert describe_unenforced(image_of(a="false", b="true", c="true")) == {
         "remote.storage.enable": "remote.storage.enable is set for 2 topics (b, c). Not supported"
-        " by Lograft: tiered storage is not built yet, so segments stay on the broker's own disks."
+        " by Lograft: tiered storage is not implemented yet, so segments stay on the broker's own"
+        " disks."
     }
 
 

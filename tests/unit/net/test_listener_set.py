@@ -216,7 +216,7 @@ def test_an_unexpected_error_is_reported_and_the_next_change_followed(
             await wait_until_open(listeners, "EXTRA")
 
     on_loop(main())
-    assert "cannot follow the settings" in caplog.text
+    assert "could not apply the settings of the listeners" in caplog.text
 
 
 def test_requests_to_the_broker_do_not_lock_out_the_controller(on_loop: RunOnLoop) -> None:

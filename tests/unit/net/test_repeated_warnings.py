@@ -21,6 +21,6 @@ def test_the_first_warnings_are_logged_and_the_others_counted(
     assert caplog.messages == [
         "peer 0 misbehaves",
         "peer 1 misbehaves",
-        "peer 50 misbehaves (48 similar warnings before it were left out)",
+        "peer 50 misbehaves (48 similar warnings were suppressed)",
         "peer 51 misbehaves",
     ]

@@ -172,7 +172,7 @@ def test_an_address_beyond_its_limit_is_refused(
     on_loop(main())
     messages = [record.getMessage() for record in caplog.records]
     assert messages == [
-        "PLAINTEXT: refused a connection: max.connections.per.ip=2 is reached for 127.0.0.1"
+        "PLAINTEXT: rejected a connection: max.connections.per.ip=2 is reached for 127.0.0.1"
     ]
 
 

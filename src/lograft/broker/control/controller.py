@@ -123,7 +123,7 @@ class Controller:
     def _on_unleader(self, epoch: Epoch) -> None:
         """What was decided and is not committed may become so or not: the next leader knows."""
         self._image = None
-        LOGGER.info("controller %d led epoch %d", self._config.node_id, epoch)
+        LOGGER.info("controller %d resigned in epoch %d", self._config.node_id, epoch)
 
     def _on_leader(self, epoch: Epoch) -> None:
         image = self._metadata.image.copy()
@@ -217,7 +217,7 @@ class Controller:
         def decide(image: MetadataImage) -> Outcome[None]:
             if self.registered(broker_id, broker_epoch) is None:
                 return Outcome((), None)
-            LOGGER.warning("broker %d is fenced: %s", broker_id, reason)
+            LOGGER.warning("fencing broker %d: %s", broker_id, reason)
             outcome = fence_broker(image, broker_id, config=self._config)
             self._fenced_at[broker_id] = Offset(image.offset + len(outcome.records))
             return outcome
@@ -242,7 +242,7 @@ class Controller:
             self.sessions.excuse(clock.mono_ms() - due_ms)
             self._dead.look()
             for broker_id, epoch in self.sessions.expired(clock.mono_ms()):
-                reason = f"silent for {self._config.broker_session_timeout_ms} ms"
+                reason = f"no heartbeat for {self._config.broker_session_timeout_ms} ms"
                 try:
                     await self.fence(broker_id, epoch, reason)
                 except NotController:

@@ -79,7 +79,7 @@ class DeadProcesses:
                 if await self._is_gone(broker):
                     # Meanwhile it may have come back under another registration, or spoken.
                     if self._is_suspect(broker_id, epoch):
-                        await self._controller.fence(broker_id, epoch, "its process is gone")
+                        await self._controller.fence(broker_id, epoch, "its process has ended")
                     return
                 await asyncio.sleep(pause_ms / 1000)
                 pause_ms = min(2 * pause_ms, PAUSE_MS_MAX)
@@ -123,7 +123,7 @@ class DeadProcesses:
         except ConnectionRefusedError:
             return True
         except OSError as error:
-            LOGGER.debug("%s does not answer: %s", address, error)
+            LOGGER.debug("%s does not respond: %s", address, error)
             return False
         channel.abort()
         return False

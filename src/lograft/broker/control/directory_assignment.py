@@ -70,7 +70,7 @@ class DirectoryAssigner:
                 )
                 if reply.error_code:
                     # Of another registration than the controller knows; that is on its way.
-                    LOGGER.debug("places of replicas are not taken: error %d", reply.error_code)
+                    LOGGER.debug("directory assignment rejected: error %d", reply.error_code)
                     await asyncio.sleep(RETRY_MS / 1000)
                     continue
                 # What is refused one by one was deleted or moved meanwhile.

@@ -76,7 +76,7 @@ class LeaderBalancer:
         except NotController:
             return  # another one goes on
         except LograftError as error:
-            LOGGER.warning("what the controller does by itself failed, and comes again: %s", error)
+            LOGGER.warning("periodic controller task failed, retrying later: %s", error)
 
     def statistics(self) -> dict[str, int]:
         return {"rounds": self._rounds}

@@ -283,10 +283,10 @@ def _deciding(keys: list[TopicIdPartition]) -> Callable[[MetadataImage], Outcome
             if record is not None:
                 before = topic.partitions[key.partition].mode
                 after = ReplicationMode(record.replication_mode)
-                moves[f"from {before.name} to {after.name}, {topic.name}"] += 1
+                moves[f"of {topic.name} from {before.name} to {after.name}"] += 1
                 records.append(record)
         for move, count in moves.items():
-            LOGGER.info("partitions go %s: %d", move, count)
+            LOGGER.info("switching %d partitions %s", count, move)
         return Outcome(tuple(records), None)
 
     return decide

@@ -156,12 +156,12 @@ class BrokerRegistration:
             if code != ErrorCode.duplicate_broker_registration:
                 raise Refused(
                     code,
-                    f"The controller does not take broker {self._config.node_id}: {code.name}"
-                    " (its own log says why).",
+                    f"The controller rejected the registration of broker {self._config.node_id}:"
+                    f" {code.name} (see the controller's log for the reason).",
                 )
             if pause_ms == RETRY_MS:
                 LOGGER.warning(
-                    "registration waits: the controller hears another broker with the id %d",
+                    "retrying the registration: another broker with id %d is still registered",
                     self._config.node_id,
                 )
             await asyncio.sleep(pause_ms / 1000)
@@ -175,7 +175,7 @@ class BrokerRegistration:
             try:
                 await self._beat()
             except ControllerUnreachable as error:
-                LOGGER.debug("heartbeat waits: %s", error)
+                LOGGER.debug("heartbeat not sent, retrying: %s", error)
             except Refused as refusal:
                 LOGGER.warning("%s", refusal)
                 if refusal.code in UNKNOWN_TO_CONTROLLER and self._may_register:
@@ -210,8 +210,8 @@ class BrokerRegistration:
         if has_led and directory_id not in self._unreported:
             timeout_ms = self._config.log_dir_failure_timeout_ms
             reason = (
-                f"the controller could not be told within {timeout_ms} ms (log.dir.failure.timeout"
-                f".ms) that log dir {path} has failed, which held leaders"
+                f"log dir {path} with leader replicas has failed, and the broker could not report"
+                f" it to the controller within {timeout_ms} ms (log.dir.failure.timeout.ms)"
             )
             self._unreported[directory_id] = asyncio.get_running_loop().call_later(
                 timeout_ms / 1000, self._halt, reason
@@ -241,7 +241,7 @@ class BrokerRegistration:
                 while not (await self._send(SHUT_DOWN_SEARCH_MS, shut_down=True)).should_shut_down:
                     await asyncio.sleep(SHUT_DOWN_PAUSE_MS / 1000)
         except (ControllerUnreachable, Refused, TimeoutError) as error:
-            LOGGER.warning("stopping without the controller's leave: %s", error or "too late")
+            LOGGER.warning("controlled shutdown did not complete: %s", error or "timed out")
         self._move(Stage.STOPPED)
 
     async def _beat(self) -> None:
@@ -278,7 +278,9 @@ class BrokerRegistration:
         )
         if reply.error_code:
             code = ErrorCode(reply.error_code)
-            raise Refused(code, f"The controller refuses a heartbeat in epoch {epoch}: {code.name}")
+            raise Refused(
+                code, f"The controller rejected a heartbeat in epoch {epoch}: {code.name}"
+            )
         if not reply.is_fenced:
             self._heard_ms = sent_ms
         self._on_reported(offline)

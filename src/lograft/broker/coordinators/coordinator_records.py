@@ -101,17 +101,17 @@ def read_log(topic: Coordinator, data: Buffer) -> Iterator[LogEntry]:
 
 def _decoded(topic: Coordinator, raw: batches.Record) -> Record | None:
     if raw.key is None:
-        LOGGER.warning("a record of an internal topic at offset %d has no key", raw.offset)
+        LOGGER.warning("skipping a record without a key at offset %d", raw.offset)
         return None
     key = decode_coordinator_key(topic, raw.key)
     if isinstance(key, UnknownRecord):
-        LOGGER.warning("record type %d at offset %d is not known here", key.type, raw.offset)
+        LOGGER.warning("skipping a record of unknown type %d at offset %d", key.type, raw.offset)
         return None
     if raw.value is None:
         return Record(key, None)
     value = decode_coordinator_value(topic, key, raw.value)
     if isinstance(value, UnknownRecord):
         kind = type(key).__name__
-        LOGGER.warning("version %d of %s is not known here", value.version, kind)
+        LOGGER.warning("skipping a record of unknown version %d of %s", value.version, kind)
         return None
     return Record(key, value)

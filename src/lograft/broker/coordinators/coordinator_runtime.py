@@ -129,7 +129,7 @@ class CoordinatorRuntime(Generic[C]):
     def _shard(self, index: int) -> Shard[C]:
         shard = self._shards.get(index)
         if index in self._unreadable:
-            raise NotCoordinator(f"{self.topic}-{index} cannot be loaded here")
+            raise NotCoordinator(f"{self.topic}-{index} could not be loaded")
         if shard is None and not self._is_appointed(index):
             raise NotCoordinator(f"this broker does not lead {self.topic}-{index}")
         if shard is None or not shard.is_loaded:
@@ -207,7 +207,7 @@ class CoordinatorRuntime(Generic[C]):
             async with asyncio.timeout(None if timeout_ms is None else timeout_ms / 1000):
                 return await found
         except TimeoutError:
-            raise CoordinatorNotAvailable(f"no answer within {timeout_ms} ms") from None
+            raise CoordinatorNotAvailable(f"no response within {timeout_ms} ms") from None
 
     async def ask_every(self, decide: Callable[[C, Ticket, int], Outcome]) -> list[Any]:
         """The replies of all partitions led here. Raises CoordinatorLoading if one is not loaded:
@@ -253,7 +253,7 @@ class CoordinatorRuntime(Generic[C]):
                 return  # of an older topic of this name
             del self._shards[index]
             shard.close()
-            LOGGER.info("%s: not coordinated here any more", partition.topic_partition)
+            LOGGER.info("%s: this broker is no longer its coordinator", partition.topic_partition)
         leader = partition.leader
         if leader is None or not partition.serves or partition.is_deleted or partition.offline:
             return
@@ -365,7 +365,7 @@ def _replay_entry(core: Core, entry: Written | Ended) -> None:
         core.replay(record, offset=offset, producer_id=producer_id, producer_epoch=producer_epoch)
     except (ArithmeticError, AssertionError, LookupError, TypeError, ValueError) as error:
         # Whoever wrote what no coordinator writes must not keep the whole node from starting.
-        raise UnreadableRecord(f"the record at offset {offset} makes no sense") from error
+        raise UnreadableRecord(f"the record at offset {offset} is invalid") from error
 
 
 def key_hash(key: str) -> int:

@@ -230,7 +230,7 @@ class Shard(Generic[C]):
         return result.base_offset
 
     def _refuse(self, outcome: Outcome, error: LograftError) -> None:
-        LOGGER.info("%s: nothing was written: %s", self.partition.topic_partition, error)
+        LOGGER.info("%s: no records were appended: %s", self.partition.topic_partition, error)
         if outcome.failed is not None:
             _answer(outcome.failed(code_told(error)))
         for ticket, _ in outcome.replies:

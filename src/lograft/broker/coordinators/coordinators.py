@@ -112,7 +112,7 @@ class Coordinators:
         their group coordinator, which must hear of the end too."""
         partition = self._partitions.get(where.topic, where.partition)
         if partition is None:
-            raise UnknownPartition(f"{where} is not here")
+            raise UnknownPartition(f"this broker does not have {where}")
         if where.topic != self.groups.topic:
             now_ms = self._runtime.clock.wall_ms()
             return partition, partition.append_marker(end, now_ms=now_ms).end_offset
@@ -132,7 +132,7 @@ class Coordinators:
         try:
             await self._producer_ids.wait_some()
         except (ControllerUnreachable, Refused) as error:
-            LOGGER.info("no producer ids yet: %s", error)
+            LOGGER.info("could not allocate producer ids: %s", error)
         finally:
             self._fetching_ids = False
 

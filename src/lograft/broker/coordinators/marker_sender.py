@@ -208,7 +208,7 @@ class MarkerSender:
                 except ProducerFenced:
                     self._on_answer(unended, each, ErrorCode.invalid_producer_epoch)
                 except LograftError as error:
-                    LOGGER.debug("%s takes no marker now: %s", each, error)
+                    LOGGER.debug("%s cannot append a transaction marker now: %s", each, error)
                     self._try_later(unended, each)
                 else:
                     if partition.is_acknowledged(end_offset, acks_all=True):
@@ -250,7 +250,7 @@ class MarkerSender:
                 lane=LANE,
             )
         except (PeerUnreachable, PeerLost) as error:
-            LOGGER.info("markers could not be brought to broker %d: %s", broker, error)
+            LOGGER.info("could not send transaction markers to broker %d: %s", broker, error)
             codes = {}
         else:
             codes = _codes_of(response)
@@ -269,7 +269,7 @@ class MarkerSender:
             self._on_told(unended, partition)
         elif code in OVER:
             LOGGER.warning(
-                "%s of %s has no place for a marker of producer %d, epoch %d: %s",
+                "%s rejected the marker of transactional id %s, producer %d, epoch %d: %s",
                 partition,
                 unended.effect.transactional_id,
                 unended.effect.producer_id,

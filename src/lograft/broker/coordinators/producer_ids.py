@@ -51,7 +51,7 @@ class ProducerIds:
         """For decisions, which cannot wait. Raises Refused if there is none at hand."""
         if self._next >= self._end:
             raise Refused(
-                ErrorCode.coordinator_load_in_progress, "There is no producer id at hand."
+                ErrorCode.coordinator_load_in_progress, "No producer id is available yet."
             )
         producer_id = ProducerId(self._next)
         self._next += 1
@@ -66,7 +66,7 @@ class ProducerIds:
         )
         if reply.error_code:
             code = ErrorCode(reply.error_code)
-            raise Refused(code, f"The controller gives no producer ids: {code.name}.")
+            raise Refused(code, f"The controller allocated no producer ids: {code.name}.")
         self._next = reply.producer_id_start
         self._end = self._next + reply.producer_id_len
 

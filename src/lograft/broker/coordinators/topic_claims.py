@@ -106,7 +106,7 @@ class TopicClaims:
                 raise
             except (ControllerUnreachable, PeerUnreachable, PeerLost) as error:
                 raise CoordinatorNotAvailable(f"{missing[0]} is not claimed yet: {error}") from None
-        raise CoordinatorNotAvailable(f"others claim {missing[0]}, too")
+        raise CoordinatorNotAvailable(f"other groups are claiming {missing[0]} too")
 
     async def _claim(self, group_id: str, topic: str) -> None:
         holder = self._metadata.image.claims[topic]
@@ -151,8 +151,8 @@ class TopicClaims:
                     users[topic].add(group.group_id)
         if unheard:
             raise CoordinatorNotAvailable(
-                f"the groups in {OFFSETS_TOPIC}-{min(unheard)} cannot be asked whether they read"
-                f" {', '.join(topics)}: try again"
+                f"the coordinator of {OFFSETS_TOPIC}-{min(unheard)} did not report which groups"
+                f" read {', '.join(topics)}: try again"
             )
         return users
 
@@ -171,10 +171,12 @@ class TopicClaims:
                 lograft_only=True,
             )
         except (PeerUnreachable, PeerLost) as error:
-            raise CoordinatorNotAvailable(f"who reads {', '.join(topics)}: {error}") from None
+            raise CoordinatorNotAvailable(
+                f"could not find the groups that read {', '.join(topics)}: {error}"
+            ) from None
         if answer.error_code:
             raise CoordinatorNotAvailable(
-                f"broker {leader} does not say who reads {', '.join(topics)}:"
+                f"broker {leader} did not report which groups read {', '.join(topics)}:"
                 f" {ErrorCode(answer.error_code).name}"
             )
         return answer

@@ -125,7 +125,7 @@ class ControllerLink:
             self._say(message, reason)
             if deadline_ms is not None and clock.mono_ms() + pause_ms >= deadline_ms:
                 raise ControllerUnreachable(
-                    f"no active controller answered within {timeout_ms} ms: {reason}"
+                    f"no active controller responded within {timeout_ms} ms: {reason}"
                 )
             if await self._pause(where, pause_ms):
                 pause_ms = PAUSE_MS_MIN
@@ -177,7 +177,7 @@ class ControllerLink:
                 )
         except TimeoutError:
             why = "another controller took over" if moved else f"none within {timeout_ms} ms"
-            raise PeerLost(f"no answer from {where}: {why}") from None
+            raise PeerLost(f"no response from {where}: {why}") from None
         finally:
             if timer is not None:
                 timer.cancel()
@@ -201,7 +201,7 @@ class ControllerLink:
         now_ms = self._runtime.clock.mono_ms()
         if now_ms - self._logged_ms >= LOG_INTERVAL_MS:
             self._logged_ms = now_ms
-            LOGGER.info("%s waits for the controller: %s", type(message).__name__, reason)
+            LOGGER.info("%s is waiting for the controller: %s", type(message).__name__, reason)
 
     def statistics(self) -> dict[str, int]:
         return {"controller_requests": self._requests, "controller_repeats": self._repeats}

@@ -225,17 +225,17 @@ class Negotiated:
         served = self._ranges.get(key)
         name, needed = spec_of(key).name, f"{versions.oldest} to {versions.newest}"
         has = "does not serve it" if served is None else f"serves {served[0]} to {served[1]}"
-        return self._report(key, f"this node needs {name} {needed}, the other one {has}")
+        return self._report(key, f"this node needs {name} {needed}, the other node {has}")
 
     def foreignness(self, key: int) -> PeerIncompatible:
         name = spec_of(key).name
-        return self._report(key, f"this {name} is for Lograft only, and that is another server")
+        return self._report(key, f"it is not a Lograft node, and only Lograft serves this {name}")
 
     def _report(self, key: int, reason: str) -> PeerIncompatible:
         error = PeerIncompatible(self.caller.address, reason)
         if key not in self._reported:
             self._reported.add(key)
-            LOGGER.warning("%s; tried again until that node is upgraded", error)
+            LOGGER.warning("%s; retrying until that node is upgraded", error)
         return error
 
 
@@ -308,10 +308,10 @@ class Lane:
                 data = await self._answer_of(sent_on, message, version)
         except TimeoutError:
             if sent_on is None:
-                raise PeerUnreachable(self._address, "no connection in time") from None
+                raise PeerUnreachable(self._address, "timed out while connecting") from None
             # The answers behind this one would be late too.
             sent_on.abort()
-            raise PeerLost(f"{self._address} gave no answer within {timeout_ms} ms") from None
+            raise PeerLost(f"{self._address} sent no response within {timeout_ms} ms") from None
         finally:
             self._users -= 1
         try:
@@ -358,7 +358,7 @@ class Lane:
                 async with self._connecting:
                     await self._connect(timeout_ms)
         except TimeoutError:
-            raise PeerUnreachable(self._address, "no connection in time") from None
+            raise PeerUnreachable(self._address, "timed out while connecting") from None
         finally:
             self._users -= 1
 
@@ -367,13 +367,13 @@ class Lane:
         connection = self._connection
         if connection is not None and not connection.is_closed:
             if connection.in_flight >= IN_FLIGHT_MAX:
-                raise PeerUnreachable(self._address, "too many requests wait for their answers")
+                raise PeerUnreachable(self._address, "too many requests in flight")
             return connection
         self._negotiated = None
         try:
             channel = await self._transport.connect(self._address, timeout_ms=timeout_ms)
         except ConnectionRefusedError:
-            raise PeerUnreachable(self._address, "nobody listens there", refused=True) from None
+            raise PeerUnreachable(self._address, "connection refused", refused=True) from None
         except OSError as error:
             raise PeerUnreachable(self._address, str(error)) from None
         connection = Caller(channel, self._address, frame_bytes_max=FRAME_BYTES_MAX)
@@ -420,7 +420,7 @@ def read_answer(answer: type[R], version: int, data: bytes | memoryview) -> R:
 
 
 def unreadable(address: Address, error: WireError) -> PeerLost:
-    return PeerLost(f"{address} gave an answer that cannot be read: {error}")
+    return PeerLost(f"{address} sent a response that cannot be decoded: {error}")
 
 
 def lost(address: Address, reason: str) -> PeerLost:
@@ -476,7 +476,7 @@ class _Call:
 
     def _on_time(self, timeout_ms: int) -> None:
         # The answers behind this one would be late too.
-        self._connection.abort(f"no answer within {timeout_ms} ms")
+        self._connection.abort(f"no response within {timeout_ms} ms")
 
     def _stop_timer(self) -> None:
         if self._timer is not None:

@@ -145,7 +145,7 @@ class FetchSessions:
             raise FetchSessionNotFound(f"no fetch session {request.session_id}")
         if session.epoch != request.session_epoch:
             raise InvalidFetchSessionEpoch(
-                f"fetch session epoch {request.session_epoch} where {session.epoch} is next"
+                f"fetch session epoch {request.session_epoch}, expected {session.epoch}"
             )
         if session.uses_topic_ids != (version >= TOPIC_IDS_SINCE):
             raise FetchSessionTopicIdMismatch("a fetch session cannot change to or from topic ids")
@@ -157,7 +157,7 @@ class FetchSessions:
             return None
         if self._partitions > PARTITIONS_MAX and len(session.partitions) > before:
             self.close(session.session_id)
-            raise FetchSessionNotFound(f"no room for fetch session {request.session_id}")
+            raise FetchSessionNotFound(f"no space for fetch session {request.session_id}")
         session.used_ms = now_ms
         session.epoch = 1 if session.epoch == EPOCH_MAX else session.epoch + 1
         self._sessions.move_to_end(session.session_id)

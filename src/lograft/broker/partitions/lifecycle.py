@@ -91,4 +91,4 @@ def next_state(state: PartitionState, cause: Cause) -> PartitionState:
     try:
         return NEXT_STATE[state, cause]
     except KeyError:
-        raise IllegalTransition(f"{state.value} does not end by {cause.value}") from None
+        raise IllegalTransition(f"{cause.value} is not allowed when {state.value}") from None

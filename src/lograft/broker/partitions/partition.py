@@ -519,7 +519,7 @@ class Partition:
         if self.state is OFFLINE:
             raise PartitionOffline(self.offline)
         if self.kept_offsets is not None or self.log is None:
-            raise NotLeader(f"{self.topic_partition} is being cut to its leader's log")
+            raise NotLeader(f"{self.topic_partition} is being truncated to its leader's log")
         return self.log
 
     def check_epoch(self, epoch: int) -> None:

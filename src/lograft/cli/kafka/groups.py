@@ -91,8 +91,8 @@ async def _groups(admin: Admin, given: argparse.Namespace) -> list[str]:
 async def _consumer_groups(
     admin: Admin, states: Sequence[str] = (), types: Sequence[str] = ()
 ) -> list[GroupListing]:
-    """As Java's tool lists them: without the share and streams groups, and without those that
-    Kafka Connect and other programs form."""
+    """Lists groups as Kafka's tool does: without share groups, streams groups and the groups of
+    Kafka Connect and other protocols."""
     found = await admin.list_groups(states=states, types=types or CONSUMER_TYPES)
     return [group for group in found if group.protocol_type in CONSUMER_PROTOCOLS]
 

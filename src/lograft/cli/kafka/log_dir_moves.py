@@ -1,4 +1,4 @@
-"""kafka-reassign-partitions: moves of replicas to the log dirs that the JSON file names."""
+"""kafka-reassign-partitions: moves replicas to the log dirs in the reassignment JSON file."""
 
 import asyncio
 from collections.abc import Mapping
@@ -9,7 +9,7 @@ from lograft.client.admin import Admin, TopicPartition, TopicPartitionReplica
 from lograft.client.errors import BrokerError, ClientError, SomeFailed
 from lograft.model.errors import ErrorCode, InvalidInput
 
-#: Between two attempts to move replicas that the reassignment has not created yet.
+#: Pause before retrying to move replicas that the reassignment has not created yet.
 RETRY_SECONDS: Final = 0.1
 
 
@@ -51,7 +51,7 @@ async def _start(admin: Admin, wanted: LogDirs) -> set[TopicPartitionReplica]:
 
 
 async def report_moves(admin: Admin, wanted: LogDirs) -> bool:
-    """Prints how far each move is; returns whether all are completed or cancelled."""
+    """Prints the state of each move; returns whether all have completed or were cancelled."""
     held = await _log_dirs(admin, wanted)
     for replica in sorted(wanted, key=_by_broker):
         print(_state(replica, wanted[replica], *held[replica]))
@@ -83,7 +83,7 @@ def _state(
 
 
 async def cancel_moves(admin: Admin, wanted: LogDirs, *, timeout_ms: int) -> None:
-    """Moves replicas back to the log dirs in which they are now."""
+    """Cancels moves by moving replicas to their current log dirs."""
     held = await _log_dirs(admin, wanted)
     moving = {
         replica: current
@@ -99,7 +99,7 @@ async def cancel_moves(admin: Admin, wanted: LogDirs, *, timeout_ms: int) -> Non
 async def _log_dirs(
     admin: Admin, wanted: LogDirs
 ) -> dict[TopicPartitionReplica, tuple[str | None, str | None]]:
-    """The log dir in which each replica is, and the one to which it is being moved."""
+    """Returns each replica's current log dir and the one to which it is being moved."""
     current: dict[TopicPartitionReplica, str] = {}
     future: dict[TopicPartitionReplica, str] = {}
     if wanted:
@@ -115,5 +115,5 @@ async def _log_dirs(
 
 
 def _by_broker(replica: TopicPartitionReplica) -> tuple[int, str, int]:
-    """The order in which Kafka's tool names replicas."""
+    """Sort key: the order in which Kafka's tool lists replicas."""
     return replica.broker, replica.topic, replica.partition

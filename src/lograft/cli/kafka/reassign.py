@@ -63,7 +63,7 @@ def run(arguments: Sequence[str]) -> int:
     try:
         run_admin(settings_of(parser, given), lambda admin: works[action](admin, given))
     except BrokenPipeError:
-        raise  # It is the output that has ended; `main` ends the tool quietly.
+        raise  # The reader of the output has closed the pipe: `main` exits quietly.
     except (ClientError, InvalidInput, OSError) as error:
         print(f"Error: {error}", file=sys.stderr)
         return 1

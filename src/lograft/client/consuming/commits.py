@@ -28,8 +28,8 @@ _ATTEMPTS_FOR_MISSING: Final = 4
 #: What a code means here; the responses have no room for a sentence.
 REASONS: Final[Mapping[int, str]] = {
     ErrorCode.policy_violation: "another group reads it point to point (subscription.mode=ptp)",
-    ErrorCode.group_id_not_found: "the group does not exist any more, or it is not a group of"
-    " consumers (`lograft groups list` shows its type)",
+    ErrorCode.group_id_not_found: "the group no longer exists, or it is not a consumer group"
+    " (`lograft groups list` shows its type)",
 }
 
 

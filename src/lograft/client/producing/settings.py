@@ -30,7 +30,7 @@ def _made_partitioner(value: Any) -> Any:
         return value()
     except TypeError as error:
         raise InvalidConfig(
-            f"partitioner.class is the class {value.__name__}, which cannot be made without"
+            f"partitioner.class is the class {value.__name__}, which cannot be created without"
             f" arguments ({error}): give an instance"
         ) from None
 

@@ -273,8 +273,8 @@ def broker_config(properties: Mapping[str, str]) -> BrokerConfig:
     raw = dict(properties)
     if "zookeeper.connect" in raw and "process.roles" not in raw:
         raise InvalidConfig(
-            "ZooKeeper mode (zookeeper.connect without process.roles) comes in a later version of"
-            " Lograft: set process.roles=broker,controller to use the built-in quorum instead"
+            "ZooKeeper mode (zookeeper.connect without process.roles) is not supported yet: set"
+            " process.roles=broker,controller to use the built-in quorum instead"
         )
     # Kafka treats the two as one setting; both are shown when either is given.
     for given, other in (("node.id", "broker.id"), ("broker.id", "node.id")):
@@ -414,8 +414,7 @@ def violations(config: BrokerConfig) -> Iterator[Violation]:
     if config.controller_quorum_auto_join_enable and not config.is_controller:
         yield Violation(
             ("controller.quorum.auto.join.enable",),
-            "controller.quorum.auto.join.enable=true makes sense only when process.roles has"
-            " controller",
+            "controller.quorum.auto.join.enable=true requires the controller role in process.roles",
         )
     threads = config.log_cleaner_threads
     if not threads or config.log_cleaner_dedupe_buffer_size // threads <= LOG_CLEANER_BUFFER_MIN:
@@ -440,13 +439,13 @@ def violations(config: BrokerConfig) -> Iterator[Violation]:
     if config.max_connections_per_ip == 0 and not config.max_connections_per_ip_overrides:
         yield Violation(
             ("max.connections.per.ip", "max.connections.per.ip.overrides"),
-            "max.connections.per.ip=0 lets nobody in: give some addresses in"
+            "max.connections.per.ip=0 rejects all connections: allow some addresses in"
             " max.connections.per.ip.overrides",
         )
 
 
 def _group_bounds(config: BrokerConfig, given: Iterable[str]) -> Iterator[Violation]:
-    """group.x.y must lie between group.x.min.y and group.x.max.y; the defaults do."""
+    """group.x.y must be between group.x.min.y and group.x.max.y; the defaults do."""
     for name in given:
         family = re.fullmatch(r"(group\.(?:consumer|share|streams))\.(?:(?:min|max)\.)?(.+)", name)
         if family is None:
@@ -460,7 +459,7 @@ def _group_bounds(config: BrokerConfig, given: Iterable[str]) -> Iterator[Violat
         if not low <= value <= high:
             yield Violation(
                 (middle, lowest, highest),
-                f"{middle} ({value}) must lie between {lowest} ({low}) and {highest} ({high})",
+                f"{middle} ({value}) must be between {lowest} ({low}) and {highest} ({high})",
             )
 
 
@@ -468,14 +467,14 @@ def _replica_times(config: BrokerConfig) -> Iterator[Violation]:
     if config.replica_fetch_wait_max_ms > config.replica_socket_timeout_ms:
         yield Violation(
             ("replica.fetch.wait.max.ms", "replica.socket.timeout.ms"),
-            "replica.socket.timeout.ms must be at least replica.fetch.wait.max.ms, or replicas"
-            " reconnect all the time",
+            "replica.socket.timeout.ms must be at least replica.fetch.wait.max.ms, to prevent"
+            " unnecessary socket timeouts",
         )
     if config.replica_fetch_wait_max_ms > config.replica_lag_time_max_ms:
         yield Violation(
             ("replica.fetch.wait.max.ms", "replica.lag.time.max.ms"),
-            "replica.fetch.wait.max.ms must be at most replica.lag.time.max.ms, or replicas leave"
-            " the in-sync set all the time",
+            "replica.fetch.wait.max.ms must be at most replica.lag.time.max.ms, to prevent frequent"
+            " changes of the ISR",
         )
 
 

@@ -353,8 +353,8 @@ def _listener_violations(static: BrokerConfig, config: BrokerConfig) -> Iterator
         if name not in before and security.uses_sasl:
             yield Violation(
                 ("listeners", "listener.security.protocol.map"),
-                f"listener {name} uses {security.name}, but SASL is not built yet: use PLAINTEXT or"
-                " SSL",
+                f"listener {name} uses {security.name}, but SASL is not implemented yet: use"
+                " PLAINTEXT or SSL",
             )
 
 

@@ -14,22 +14,22 @@ from lograft.model.settings.keys import ConfigKey, Effect, NoEffect, Unsupported
 JAVA_POLICY: Final = Unsupported("policies are not enforced, since Java classes are not loaded")
 NO_CLIENT_QUOTAS: Final = NoEffect("client quotas are not enforced yet")
 NO_DELEGATION_TOKENS: Final = NoEffect(
-    "delegation tokens are not built yet, and requests for them are rejected"
+    "delegation tokens are not implemented yet, and requests for them are rejected"
 )
 NO_METRICS: Final = NoEffect("metrics are not exported yet")
-NO_PURGATORY: Final = NoEffect("waiting requests are woken directly, there is no purgatory")
-NO_SASL: Final = NoEffect("SASL is not built yet, and a node that would use it does not start")
-NO_SHARE_GROUPS: Final = NoEffect("share groups are not built yet")
-NO_STREAMS_GROUPS: Final = NoEffect("streams groups are not built yet")
-NO_THREAD_POOL: Final = NoEffect("one event loop serves all requests, there is no thread pool")
-NO_TIERED_STORAGE: Final = NoEffect("tiered storage is not built yet")
-OPENSSL: Final = NoEffect("it names a part of Java's TLS, and Lograft uses OpenSSL")
+NO_PURGATORY: Final = NoEffect("delayed requests are completed directly; there is no purgatory")
+NO_SASL: Final = NoEffect("SASL is not implemented yet, and a node that uses it does not start")
+NO_SHARE_GROUPS: Final = NoEffect("share groups are not implemented yet")
+NO_STREAMS_GROUPS: Final = NoEffect("streams groups are not implemented yet")
+NO_THREAD_POOL: Final = NoEffect("one event loop serves all requests; there is no thread pool")
+NO_TIERED_STORAGE: Final = NoEffect("tiered storage is not implemented yet")
+OPENSSL: Final = NoEffect("it configures Java's TLS implementation; Lograft uses OpenSSL")
 TIERED_STORAGE: Final = Unsupported(
-    "tiered storage is not built yet, so segments stay on the broker's own disks"
+    "tiered storage is not implemented yet, so segments stay on the broker's own disks"
 )
 #: The log line for settings without effect, at start and when they change.
 NO_EFFECT_WARNING: Final = (
-    "these settings have no effect in Lograft, docs/settings.md gives the reasons: %s"
+    "these settings have no effect in Lograft (see docs/settings.md for the reasons): %s"
 )
 #: Values that ask for nothing.
 TURNED_OFF: Final = (None, "", (), False)

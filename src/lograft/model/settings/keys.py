@@ -140,7 +140,7 @@ class ListOf(NamedTuple):
         if not value:
             return None if self.may_be_empty else "The list must not be empty"
         if "" in value:
-            return "The list must not hold an empty word"
+            return "The list must not contain an empty entry"
         for word in value:
             if self.options and word not in self.options:
                 return f"String must be one of: {', '.join(self.options)}"

@@ -258,7 +258,5 @@ def validate_topic_configs(overrides: Mapping[str, str], broker: "BrokerConfig")
             f" ({config.max_compaction_lag_ms})"
         )
     if config.subscription_group is not None and config.subscription_mode != "ptp":
-        raise InvalidConfig(
-            "subscription.group is for topics that one group reads: set subscription.mode=ptp"
-        )
+        raise InvalidConfig("subscription.group requires subscription.mode=ptp")
     return config

@@ -108,7 +108,7 @@ def _run_patiently(name: str, spark: SparkSession, settings: Settings, watch: Wa
             if not is_sparks(error) or _SLOW_START not in str(error) or number == _STARTS_MAX:
                 raise
             if watch.should_stop():
-                watch.say("stopped, as it was asked to")
+                watch.say("stopped on request")
                 return
             watch.say("Spark gave up on a Python process that was slow to start: trying again")
         else:
@@ -152,7 +152,7 @@ def follow(writer: DataStreamWriter, settings: Settings, watch: Watch) -> None:
         told = _tell_news(query, told, watch)
         if watch.should_stop():
             query.stop()
-            watch.say("stopped, as it was asked to; the next run goes on here")
+            watch.say("stopped on request; the next run goes on here")
             return
     _tell_news(query, told, watch)
 
@@ -185,7 +185,7 @@ def run_stoppable(spark: SparkSession, watch: Watch, work: Callable[[], object])
     except Exception as error:
         if not (is_sparks(error) and watch.should_stop()):
             raise
-        watch.say("stopped, as it was asked to")
+        watch.say("stopped on request")
 
 
 class _Jobs:

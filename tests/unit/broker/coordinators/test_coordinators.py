@@ -122,7 +122,7 @@ def test_a_log_that_makes_no_sense_stops_nobody_else(name: str) -> None:
         groups = bench.broker.groups
         while groups.statistics()["shards"] < PARTITIONS - 1:
             await asyncio.sleep(0.001)
-        with pytest.raises(NotCoordinator, match="cannot be loaded"):
+        with pytest.raises(NotCoordinator, match="could not be loaded"):
             groups.led_for("g")
         groups.on_role(bench.partition(OFFSETS_TOPIC, groups.partition_of("g")))
         assert groups.statistics()["shards_loading"] == 0, "once is enough"

@@ -237,7 +237,7 @@ def test_what_was_under_way_ends_after_a_deletion() -> None:
         partition.end_cut()
         assert partition.is_deleted
         assert partition.kept_offsets is None
-        with pytest.raises(IllegalTransition, match=r"deleted does not end by move begun"):
+        with pytest.raises(IllegalTransition, match=r"move begun is not allowed when deleted"):
             partition.begin_move(KeptOffsets(Offset(0), Offset(0)))
 
     run(scenario)

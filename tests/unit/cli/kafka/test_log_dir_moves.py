@@ -109,5 +109,5 @@ def test_log_dirs_of_a_file(tmp_path: Path) -> None:
     assert log_dirs_from_json(text) == {TopicPartitionReplica("t", 0, 2): "/b"}
     with pytest.raises(InvalidInput, match="Size of replicas list"):
         log_dirs_from_json(plan(tmp_path, [1, 2], ["any"]).read_text())
-    with pytest.raises(InvalidInput, match="no reassignment"):
+    with pytest.raises(InvalidInput, match="invalid reassignment"):
         log_dirs_from_json("{}")

@@ -204,7 +204,7 @@ def test_an_administrator_names_the_leader(mode: str) -> None:
                 await asyncio.sleep(0.1)
         assert await leader() == 3
         assert await elect(3) is False
-        with pytest.raises(BrokerError, match="Broker 9 is no replica of a-0"):
+        with pytest.raises(BrokerError, match="Broker 9 is not a replica of a-0"):
             await elect(9)
         with pytest.raises(ValueError, match="partitions"):
             await admin.elect_leaders(leader=1)

@@ -139,7 +139,10 @@ def test_defaults() -> None:
     ("changes", "sentence"),
     [
         ({"process.roles": None}, "process.roles"),
-        ({"process.roles": None, "zookeeper.connect": "zk:2181"}, "ZooKeeper mode .* later"),
+        (
+            {"process.roles": None, "zookeeper.connect": "zk:2181"},
+            "ZooKeeper mode .* yet",
+        ),
         ({"process.roles": "broker,leader"}, "must be one of: broker, controller"),
         ({"node.id": None}, "node.id: give the node a number"),
         ({"node.id": "-2"}, "at least 0"),
@@ -179,7 +182,7 @@ def test_defaults() -> None:
         ({"max.connections.per.ip.overrides": "x"}, "host:count"),
         (
             {"group.consumer.heartbeat.interval.ms": "60000"},
-            r"must lie between group.consumer.min.* \(5000\) and .*max.* \(15000\)",
+            r"must be between group.consumer.min.* \(5000\) and .*max.* \(15000\)",
         ),
         ({"group.share.max.session.timeout.ms": "1000"}, "group.share.session.timeout.ms"),
         ({"log.dirs": ""}, "log.dirs: The list must not be empty"),
@@ -217,7 +220,7 @@ def test_only_controllers_join_a_quorum() -> None:
         "controller.listener.names": "CONTROLLER",
         "controller.quorum.auto.join.enable": "true",
     }
-    with pytest.raises(InvalidConfig, match=r"process\.roles has controller"):
+    with pytest.raises(InvalidConfig, match=r"controller role in process\.roles"):
         broker_config(properties)
 
 

@@ -102,9 +102,9 @@ def test_broker_settings_of_other_names_reach_topics() -> None:
         ({"replication.mode.partitions": "3"}, r"\[partitionId\]:isr"),
         ({"retention.ms": "-2"}, "at least -1"),
         ({"min.compaction.lag.ms": "9", "max.compaction.lag.ms": "8"}, r"\(9\).*\(8\)"),
-        ({"remote.storage.enable": "true"}, "tiered storage is not built"),
+        ({"remote.storage.enable": "true"}, "tiered storage is not implemented"),
         ({"subscription.mode": "p2p"}, "must be one of: ptp, psb"),
-        ({"subscription.mode": "psb", "subscription.group": "g"}, "set subscription.mode=ptp"),
+        ({"subscription.mode": "psb", "subscription.group": "g"}, "requires subscription.mode=ptp"),
         ({"subscription.mode": "ptp", "subscription.group": ""}, "non-empty"),
     ],
 )
