@@ -1,10 +1,11 @@
 """Campaigns over the simulator: `python -m campaigns run | replay | mutants | report`.
 
-A campaign runs many seeds of one kind. Its workloads, fault plans and checkers are here, and the
-mutants that the checkers must catch, the ledger of seeds, the shrinking of failures and the report.
+A campaign runs many seeds of one kind. This package contains the workloads, fault plans and
+checkers, the mutants that the checkers must catch, the ledger of seeds, the shrinking of failures
+and the report.
 The simulated world itself (loop, clock, disk, network, machines, cluster) is
-`lograft.simulation`, which ships with the package because `lograft.testing` needs it; nothing of
-this folder ships, and nothing in `src` imports it.
+`lograft.simulation`, which ships with the package because `lograft.testing` needs it. The
+campaigns do not ship, and nothing in `src` imports them.
 
 Every random draw of a run comes from a named stream of its seed, and the fault plan is drawn
 before the run begins.

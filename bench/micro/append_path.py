@@ -1,12 +1,12 @@
-"""What one append and one read cost: CPU microseconds in `Log` and in `Partition`.
+"""CPU microseconds of one append and one read, in `Log` and in `Partition`.
 
     python -m bench.micro.append_path [--against SRC] [--pairs 12]
 
 Each run is a process of its own. It appends small batches to a log in memory (/dev/shm where there
-is one) and reports the fastest of many rounds: on a shared machine the minimum of the CPU time is
-what the code costs. With `--against` (the `src` folder of another checkout) the two source trees
-run in turn: the fastest run of each, and the median of the differences of the pairs. `calls` is
-how many Python functions one of them calls.
+is one) and reports the fastest of many rounds: on a shared machine the minimum is the CPU time of
+the code itself. With `--against` (the `src` folder of another checkout) the two source trees run in
+turn: the fastest run of each, and the median of the differences of the pairs. `calls` is how many
+Python functions one of them calls.
 """
 
 import argparse

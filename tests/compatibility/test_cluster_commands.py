@@ -122,8 +122,8 @@ def test_the_broker_that_leads_is_chosen(cluster: Cluster, new_topic: NewName, m
         assert [one["leader"] for one in partitions()] == [leader] * 3
         kept = before.count(leader)
         assert shown.out == (
-            f"Broker {leader} now leads {count(3 - kept, 'partition')}; it led"
-            f" {count(kept, 'partition')} already.\n"
+            f"Broker {leader} now leads {count(3 - kept, 'partition')}; it already led"
+            f" {count(kept, 'partition')}.\n"
         )
     done("topics", "elect", f"{topic}:1", "--leader", "2", *where)
     assert [one["leader"] for one in partitions()] == [3, 2, 3]

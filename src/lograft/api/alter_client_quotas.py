@@ -1,7 +1,7 @@
 """AlterClientQuotas, versions 0-1: rejected, because this release does not enforce quotas.
 
-Every entry is rejected, also when it is only to be validated: a quota that is stored but not
-enforced would be a false promise.
+Every entry is rejected, even with validate_only: operators would rely on a quota that is stored
+but not enforced.
 """
 
 from typing import Final

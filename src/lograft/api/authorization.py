@@ -1,4 +1,4 @@
-"""Asks the authorizer: the router for whole requests, handlers for the items of lists.
+"""Calls the authorizer: the router for whole requests, handlers for the items of lists.
 
 Without an authorizer everything is allowed, and nothing is computed.
 """
@@ -105,8 +105,8 @@ def find_denied(
     *,
     unless: Permission | None = None,
 ) -> frozenset[str]:
-    """The names on which the principal lacks the permission. `unless`: a permission on the cluster
-    that stands for the permission on every name."""
+    """Returns the names that the principal is denied. `unless`: a permission on the cluster
+    that implies the permission on every name."""
     authorizer = context.authorizer
     if authorizer is None:
         return NO_NAMES
@@ -154,7 +154,7 @@ def authorized_operations(
 def _ask(
     context: "Context", authorizer: Authorizer, permission: Permission, names: list[str]
 ) -> frozenset[str]:
-    """The names that are denied."""
+    """Returns the names that are denied."""
     needs = [Need(*permission, name) for name in names]
     answers = authorizer.authorize(context.principal, context.peer.host, needs)
     return frozenset(name for name, is_ok in zip(names, answers, strict=True) if not is_ok)

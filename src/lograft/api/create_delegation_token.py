@@ -1,7 +1,7 @@
 """CreateDelegationToken, versions 1-3: DELEGATION_TOKEN_REQUEST_NOT_ALLOWED.
 
-Kafka gives tokens only to clients that have authenticated themselves. No listener of this release
-authenticates clients, so the answer is that of Kafka's PLAINTEXT listeners. v3: the requester.
+Kafka issues tokens only to authenticated clients. No listener of this release authenticates
+clients, so the error is that of Kafka's PLAINTEXT listeners. v3: the requester.
 """
 
 from typing import Final

@@ -1,6 +1,6 @@
 """DescribeDelegationToken, versions 1-3: DELEGATION_TOKEN_REQUEST_NOT_ALLOWED.
 
-No listener of this release authenticates clients, so the answer is that of Kafka's PLAINTEXT
+No listener of this release authenticates clients, so the error is that of Kafka's PLAINTEXT
 listeners.
 """
 

@@ -1,4 +1,4 @@
-"""DescribeUserScramCredentials, version 0: which SCRAM credentials users have, never their secrets.
+"""DescribeUserScramCredentials, version 0: the mechanisms and iterations of users, no secrets.
 
 Answers from the metadata image. An empty list or null selects all users that have credentials.
 """

@@ -1,7 +1,7 @@
 """Rejected batches in the response to a Produce request: the error, and the records that caused it.
 
-A list of rejected records is complete or empty. A producer fails the listed records and may send
-the others again, so a list that stops early would have it send invalid records again.
+A list of rejected records is complete or empty. A producer fails the listed records and may retry
+the others, so a truncated list would make it retry invalid records.
 """
 
 from typing import Final
@@ -31,7 +31,7 @@ _WITHOUT_LOG_START: Final = frozenset(
 
 
 class RecordErrorBudget:
-    """How many more rejected records a response may name."""
+    """How many more rejected records a response may list."""
 
     __slots__ = ("left",)
 
@@ -46,8 +46,8 @@ def refuse(
     partition: Partition | None = None,
     budget: RecordErrorBudget | None = None,
 ) -> None:
-    """`partition`: the partition that was to append the batch; None if it did not come to that.
-    `budget`: None if the error names no records."""
+    """`partition`: the partition that rejected the batch; None if the error occurred before.
+    `budget`: None if the error lists no records."""
     answer.error_code = code = code_of(error)
     answer.error_message = str(error)
     answer.base_offset = NO_OFFSET

@@ -1,7 +1,7 @@
 """APIs of Kafka 4.3.1 that this release does not have: share groups and streams groups.
 
-They are not advertised, so clients do not send them. A client that sends one nevertheless gets a
-response with UNSUPPORTED_VERSION in every error code, instead of a closed connection.
+They are not advertised, so clients should not send them. A client that does gets a response with
+UNSUPPORTED_VERSION in every error code, instead of a closed connection.
 """
 
 from collections.abc import Callable

@@ -3,7 +3,7 @@
 The broker remembers the clients that requested their subscription, as Kafka's broker does: at most
 `CLIENTS_MAX`, and it evicts the least recently seen. An evicted client only has to request its
 subscription again. The broker keeps the last push of each client, within `KEPT_BYTES_MAX` for all
-of them. It requests cumulative values, so that the last push of a client is complete.
+of them. It requests cumulative values, so the last push of a client is complete.
 """
 
 import logging
@@ -56,7 +56,7 @@ class Push:
     bytes_max: int
 
     def metrics(self) -> bytes:
-        """Decompressed; was checked when it came."""
+        """The decompressed metrics; they were validated when the push arrived."""
         return bytes(decompress(self.compression_type, self.compressed, self.bytes_max))
 
 
@@ -93,7 +93,7 @@ class Client:
         self._asked_ms = self._pushed_ms = LONG_AGO_MS
 
     def may_ask(self, now_ms: int) -> bool:
-        """Notes the request if it is not too early."""
+        """Records the time of the request if it is not too early."""
         if now_ms - max(self._asked_ms, self._pushed_ms) < self.selection.interval_ms:
             return self.last_error in ASKS_AGAIN
         self._asked_ms = now_ms
@@ -153,7 +153,7 @@ class ClientTelemetry:
         self._version += 1
 
     def ask(self, instance_id: UUID, attributes: Mapping[str, str], now_ms: int) -> Subscribed:
-        """A client asks for its subscription."""
+        """Handles GetTelemetrySubscriptions of a client."""
         client = self._client(instance_id, attributes)
         if not client.may_ask(now_ms):
             return Subscribed(ErrorCode.throttling_quota_exceeded, client)
@@ -183,7 +183,7 @@ class ClientTelemetry:
         return Subscribed(error, client)
 
     def keep(self, push: Push) -> None:
-        """In place of what the client pushed before."""
+        """Replaces the previous push of the client."""
         client = self._clients.get(push.client_instance_id)
         if client is None:
             return  # forgotten meanwhile

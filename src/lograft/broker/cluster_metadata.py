@@ -1,9 +1,9 @@
-"""The owner of the metadata image, and of the configuration that follows from it.
+"""Owns the metadata image and the configuration that follows from it.
 
 The metadata log reports committed batches and snapshots here (`on_committed`, `on_snapshot`). Each
 one changes the image, then the configuration if dynamic settings of this node are among the
 changes, and then the listeners run with the difference, in the order in which they were added.
-Whoever waits for a condition of the image (`wait_image`) goes on last.
+Tasks that wait for a condition of the image (`wait_image`) are woken last.
 
 Invariants: the image changes by committed records only; `config` is the static configuration with
 every dynamic value that this node can apply, and `skipped_values` are the others.
@@ -97,7 +97,8 @@ class ClusterMetadata:
     async def wait_image(
         self, is_met: Callable[[MetadataImage], bool], *, timeout_ms: int | None = None
     ) -> None:
-        """Returns when the image meets the condition or the time is up: check again to know."""
+        """Returns when the image meets the condition or the timeout expires; the caller checks
+        again."""
         if is_met(self.image):
             return
         wait = ImageWait(is_met, asyncio.get_running_loop().create_future())

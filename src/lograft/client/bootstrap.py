@@ -1,4 +1,4 @@
-"""The addresses with which a client begins: bootstrap.servers, as client.dns.lookup resolves it."""
+"""Bootstrap addresses of a client: bootstrap.servers, resolved according to client.dns.lookup."""
 
 import logging
 from collections.abc import Sequence

@@ -1,5 +1,5 @@
-"""The cluster as a client's metadata describes it: for partitioners, and for listeners that want to
-know to which cluster the client belongs."""
+"""The cluster in a client's metadata: for partitioners, and for listeners that need the cluster
+id."""
 
 import logging
 from collections.abc import Callable, Iterable, Mapping
@@ -12,8 +12,8 @@ log: Final = logging.getLogger("lograft.client")
 
 
 class ClusterView:
-    """What the client knows of its cluster, always current. Only topics that the client uses are
-    known; see `Partitioner`.
+    """The client's current metadata. Contains only topics that the client uses; see
+    `Partitioner`.
 
         class NearestLeader:
             def partition(self, topic, key, key_bytes, value, value_bytes, cluster):
@@ -40,7 +40,7 @@ class ClusterView:
         }
 
     def partition_count(self, topic: str) -> int:
-        """0 where the topic is not known."""
+        """0 if the topic is unknown."""
         found = self._cache.topic(topic)
         return 0 if found is None else len(found.partitions)
 
@@ -64,8 +64,8 @@ class ClusterResource(NamedTuple):
 
 
 class ClusterResourceListener(Protocol):
-    """An interceptor, serializer, deserializer or partitioner that has `on_update`, too, is called
-    after every metadata response. One that raises is reported and breaks nothing.
+    """If an interceptor, serializer, deserializer or partitioner has an `on_update` method, it is
+    called after every metadata response. Exceptions are logged and otherwise ignored.
 
         class Tagging:
             cluster_id = None
@@ -83,8 +83,8 @@ class ClusterResourceListener(Protocol):
 
 
 def cluster_notifier(candidates: Iterable[Any], cache: MetadataCache) -> Callable[[], None] | None:
-    """Calls those of the candidates that listen, each once however often it is given. None: nobody
-    listens."""
+    """Returns a function that calls `on_update` of each candidate that has it, once per object;
+    None if no candidate has it."""
     listeners: list[ClusterResourceListener] = []
     for one in candidates:
         if callable(getattr(one, "on_update", None)) and one not in listeners:

@@ -1,6 +1,6 @@
-"""Types of groups: consumers use classic and consumer groups only. A share group or a streams group
-takes its id too, and a server that keeps such a group rejects consumers under that id with codes
-that say nothing about the type; ListGroups does.
+"""Types of groups: consumers use classic and consumer groups only. Share groups and streams groups
+share the same group ids, and a broker rejects consumers with the id of such a group. The error
+codes do not show the type of the group; ListGroups does.
 """
 
 from typing import Final, Protocol, TypeVar
@@ -35,8 +35,8 @@ class Ask(Protocol):
 
 
 async def find_other_types(ask: Ask) -> dict[str, ListedGroup]:
-    """The groups of a broker that consumers cannot use. Empty if the broker has no types, or does
-    not let us list groups."""
+    """Returns the groups of a broker that consumers cannot use. Empty if the broker does not return
+    group types, or does not authorize the client to list groups."""
     try:
         answer = await ask(
             ListGroupsRequest(types_filter=list(_OTHER_TYPES)),

@@ -1,11 +1,11 @@
-"""Share groups and streams groups: Apache Kafka wrote them, Lograft does not serve them yet.
+"""Share groups and streams groups that Apache Kafka wrote; Lograft does not support them yet.
 
-Their records stay in the log as they are, so that Kafka finds the groups again. Meanwhile the group
-id is reserved: every request to join, commit or delete under it is rejected, ListGroups shows the
-group with its type, and its offsets do not expire. Kafka's own tombstones free the id.
+Their records stay in the log unchanged, so that Kafka can load the groups again. Meanwhile the
+group id is reserved: requests to join, commit or delete are rejected, ListGroups returns the group
+with its type, and its offsets do not expire. Tombstones written by Kafka release the id.
 
-Kafka lets classic and consumer members take over the id of a streams group that has no members.
-Lograft rejects that too, because it would delete the group's topology.
+In Kafka, classic and consumer members can take over the id of a streams group that has no members.
+Lograft rejects this, because it would delete the group's topology.
 """
 
 from collections import Counter
@@ -99,7 +99,7 @@ class UnservedGroup:
     # Requests.
 
     def _rejection(self) -> Refused:
-        """As Kafka answers when a group has another type."""
+        """Kafka's error for a group of another type."""
         return Refused(
             ErrorCode.group_id_not_found,
             f"Group {self.group_id} is a {self.kind.value} group, which Lograft does not support"

@@ -1,4 +1,4 @@
-"""Subscriptions to the metrics of clients (KIP-714): which metrics clients push, how often.
+"""Client metrics subscriptions (KIP-714): which metrics clients push, and how often.
 
 A subscription is a config resource of the type client-metrics with the settings `metrics`,
 `interval.ms` and `match`. A client may match several: it pushes the metrics of all of them at the

@@ -1,4 +1,4 @@
-"""Settings of topics, groups and client metrics that a change sets and that have no effect.
+"""Finds settings without effect in changes of topic, group and client metrics configs.
 
 Brokers report their own settings when they apply them; the active controller reports these.
 """

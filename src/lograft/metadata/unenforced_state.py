@@ -1,6 +1,6 @@
-"""State of Apache Kafka that the metadata log contains and that Lograft keeps without acting on it.
+"""State in the metadata log, written by Apache Kafka, that Lograft stores but does not enforce.
 
-An operator who takes over a folder of Kafka may rely on it, so nodes warn of it when they start and
+An operator who migrates a Kafka data folder may rely on it, so nodes log a warning at startup and
 `lograft doctor` reports it.
 """
 

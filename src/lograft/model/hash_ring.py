@@ -1,4 +1,4 @@
-"""Consistent hashing: a ring on which every node has many points, and a fair way to use it.
+"""Consistent hashing: a ring on which every node has many points, with bounded loads.
 
 Brokers are nodes in `metadata/placement`; members of a consumer group are nodes for the assignor
 `consistent`, on the server (`coordination/assignors_consistent`) and in the client. Where a key
@@ -34,12 +34,12 @@ class Ring(Generic[N]):
         self._nodes: list[N] = [node for _, node in ordered]
 
     def clockwise(self, key: str) -> Iterator[N]:
-        """Once around from the key on; a node comes as often as it has points."""
+        """Yields the points of the ring clockwise from the key; a node appears once per point."""
         start = bisect_right(self._points, _hash(key))
         return chain(islice(self._nodes, start, None), islice(self._nodes, start))
 
     def walk(self, key: str) -> list[N]:
-        """All nodes, each once, in the order in which they stand clockwise of the key."""
+        """Yields each node once, clockwise from the key."""
         return list(dict.fromkeys(self.clockwise(key)))
 
 

@@ -1,10 +1,10 @@
-"""How many connections a node accepts, and how fast: max.connections and
-max.connection.creation.rate, of the node and of single listeners, and max.connections.per.ip.
+"""Connection limits: max.connections and max.connection.creation.rate, of the node and of single
+listeners, and max.connections.per.ip.
 
-The rules are Kafka's (KIP-402, KIP-612). A listener at its limit accepts nothing until a connection
-ends; clients wait in the backlog. The listener between brokers is protected where there are others:
-it has its own limits only, and the least recently active connection of another listener is closed
-in exchange. Only the limit per address refuses connections.
+The rules are Kafka's (KIP-402, KIP-612). A listener at its limit accepts no connection until
+another closes; clients wait in the backlog. The inter-broker listener is protected if there are
+others: only its own limits apply to it, and the node closes the least recently active connection of
+another listener instead. Only the limit per address rejects connections.
 """
 
 from collections.abc import Iterable, Mapping
@@ -85,7 +85,7 @@ class LimitedConnection(Protocol):
 
 
 class LimitedListener(Protocol):
-    """A listener that asks before it accepts."""
+    """A listener that checks the limits before it accepts."""
 
     def accept_waiting(self) -> None:
         """Limits or counts changed: the listener may accept again."""

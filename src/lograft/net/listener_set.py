@@ -5,8 +5,8 @@ Controllers and brokers have separate limits, as in Kafka: clients that use up t
 queued.max.request.bytes of a broker cannot lock out the controllers. What a node advertises and the
 listeners of controllers do not change while it runs.
 
-A change that cannot be applied never ends the node. `failures` reports it, and the node tries again
-while the setting stands: a port may become free, and a host may get its name.
+A change that cannot be applied never stops the node. `failures` reports it, and the node retries
+until the setting changes: a port may become free, and a host may become resolvable.
 """
 
 import asyncio
@@ -95,7 +95,7 @@ class ListenerSet:
                 server.serve()
 
     def follow(self, config: BrokerConfig) -> None:
-        """Dynamic settings changed."""
+        """Applies changed dynamic settings."""
         self._config = config
         self._changed.set()
 
@@ -144,7 +144,7 @@ class ListenerSet:
             self._report(failures)
 
     def _report(self, failures: list[_Failure]) -> None:
-        """Logs each once."""
+        """Logs each failure once."""
         for failure in failures:
             if failure not in self._failures:
                 logger.error("%s", failure.message)

@@ -1,5 +1,5 @@
-"""Keeps warnings about connections from flooding the log: anybody may connect, as often as they
-like, and each time for a reason to warn."""
+"""Keeps warnings about connections from flooding the log: any host can connect as often as it
+likes and cause a warning each time."""
 
 import logging
 from typing import Final
@@ -10,7 +10,8 @@ _PERIOD_MS: Final = 10_000
 
 
 class RepeatedWarnings:
-    """Logs the first few warnings of ten seconds, and with the next one how many were left out."""
+    """Logs the first few warnings in ten seconds, and the number of suppressed ones with the
+    next."""
 
     __slots__ = ("_began_ms", "_clock", "_left_out", "_lines", "_lines_max", "_logger")
 

@@ -33,8 +33,8 @@ async def _canonical_name(address: str) -> str:
 async def find_addresses(
     host: str, port: int | None = None
 ) -> Sequence[tuple[socket.AddressFamily, int, int, str, Any]]:
-    """What getaddrinfo finds for TCP. Raises OSError, also for texts that no host can have as its
-    name: getaddrinfo raises UnicodeError or ValueError for these."""
+    """Returns what getaddrinfo finds for TCP. Raises OSError, also for invalid host names, for
+    which getaddrinfo raises UnicodeError or ValueError."""
     loop = asyncio.get_running_loop()
     try:
         return await loop.getaddrinfo(host, port, type=socket.SOCK_STREAM)

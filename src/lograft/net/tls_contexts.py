@@ -1,4 +1,4 @@
-"""From loaded stores and settings to SSLContexts, for both sides of a connection."""
+"""Creates SSLContexts from loaded stores and settings, for both sides of a connection."""
 
 import os
 import ssl

@@ -1,9 +1,9 @@
 """The TLS transports of a node, whose certificates can be replaced while it runs.
 
 A dynamic change of a listener's `ssl.*` settings, or the same value set again after its file was
-replaced, makes the node read the stores again. Connections that exist keep their certificate; new
-ones, in both directions, get the new one. A change that would make the node unreachable is
-rejected, by Kafka's rules, and the old certificate stays.
+replaced, makes the node read the stores again. Existing connections keep their certificate; new
+connections, incoming and outgoing, use the new one. A change that would make the node unreachable
+is rejected, by Kafka's rules, and the old certificate stays.
 """
 
 import logging
@@ -83,7 +83,7 @@ class TlsTransports:
 
     @property
     def failures(self) -> list[str]:
-        """Why listeners do not use their TLS settings, but older ones."""
+        """Returns why listeners still use their old TLS settings."""
         return [
             f"ssl.* of {reason}; it keeps its old TLS settings"
             for reason in self._failures.values()

@@ -1,8 +1,8 @@
-"""Key stores and trust stores of TLS: PEM given as text, PEM files and PKCS #12 files.
+"""TLS key stores and trust stores: PEM text, PEM files and PKCS #12 files.
 
-The content of a file decides how it is read, not `ssl.keystore.type`: Java's default type is JKS,
-under which it reads and writes PKCS #12. Only a store in Java's old formats is rejected, with the
-keytool command that converts it.
+The format is detected from the content of the file, not from `ssl.keystore.type`: Java's default
+type is JKS, with which it reads and writes PKCS #12. Only a store in Java's old formats is
+rejected, with the keytool command that converts it.
 """
 
 import base64

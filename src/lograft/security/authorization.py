@@ -1,7 +1,7 @@
-"""What a request needs and who decides: operations on resources, and the authorizer's Protocol.
+"""Permissions that requests need: operations on resources, and the Authorizer protocol.
 
-Values only. The numbers are those of Kafka's ACLs. Which API needs what stands at the head of each
-`api/<name>.py`; the router and the handlers ask an `Authorizer`.
+Values only. The numbers are those of Kafka's ACLs. Each `api/<name>.py` declares what its API
+needs; the router and the handlers call an `Authorizer`.
 """
 
 from collections.abc import Sequence
@@ -54,7 +54,7 @@ class Need(NamedTuple):
 
 
 class Authorizer(Protocol):
-    """Decides what a principal may do. Both methods answer at once and never raise."""
+    """Decides what a principal may do. Both methods return immediately and never raise."""
 
     def authorize(self, principal: str, host: str, needs: Sequence[Need]) -> Sequence[bool]:
         """Whether each need is met, in their order. `principal` as in an ACL: "User:alice";

@@ -1,4 +1,4 @@
-"""The control plane: the active controller, and what a broker tells and asks it.
+"""The control plane: the active controller, and the requests that brokers send to it.
 
 `Controller` runs the decisions of `metadata/` one at a time and releases replies when their
 records are committed. Around it: leader balancing, mode switches, fencing of dead processes. On the

@@ -4,6 +4,6 @@
 commands, appends their records and releases replies when they are committed. A new kind of
 coordinator (share groups, subscriptions) is one more `CoordinatorKind`.
 
-Invariants: nothing is answered before the log is replayed; a reply is released only in the leader
+Invariants: no request is served before the log is replayed; a reply is released only in the leader
 epoch that wrote its records.
 """

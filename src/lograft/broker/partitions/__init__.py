@@ -1,4 +1,4 @@
-"""The data path: partitions, who waits for them, fetch sessions, flushes.
+"""The data path: partitions, delayed requests, fetch sessions, flushes.
 
 `Partition` joins a log with its replication role. Append and read are synchronous; waits are named
 `wait_…`. Everything that serves records to clients or followers passes through here.

@@ -7,8 +7,8 @@
 
     each of them ── failed ──▶ OFFLINE          each of them, and OFFLINE ── deleted ──▶ DELETED
 
-The states say who may use the log. Which role the replica has (leader, follower or neither) is
-another matter, decided by the replica: a leader stays a leader while its log moves.
+The state defines access to the log. The role of the replica (leader, follower or neither) is
+independent of it: a leader stays leader while its log moves.
 """
 
 from enum import Enum

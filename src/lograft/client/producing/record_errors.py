@@ -1,4 +1,4 @@
-"""Errors of single records in a batch that the broker rejected (KIP-467)."""
+"""Errors of individual records in a batch that the broker rejected (KIP-467)."""
 
 from collections.abc import Mapping
 

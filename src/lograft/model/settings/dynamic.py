@@ -3,8 +3,8 @@
 A value is invalid by itself (`value_problem`), together with others (`violations`), or as a change
 of what is in force now (`CHANGE_CHECKS`). Requests with invalid values are rejected: by the broker
 that they concern, and by the active controller as far as it can judge without the broker's file
-(`check_without_file`). Stored ones (of a Kafka folder, of an older version, or right for another
-node only) are skipped one by one, so that an invalid value never disables the others.
+(`check_without_file`). Invalid values that are already stored (by Apache Kafka, by an older
+version, or valid only for another node) are skipped individually: they never disable other values.
 """
 
 import re
@@ -133,7 +133,7 @@ def validate_dynamic(
 
 
 def value_problem(name: str, text: str, *, whole_cluster: bool) -> str | None:
-    """Why a stored value cannot apply, whatever the other settings are."""
+    """Returns why a stored value cannot apply, regardless of the other settings."""
     try:
         validate_dynamic({name: text}, changed_names=[name], whole_cluster=whole_cluster)
     except InvalidInput as error:

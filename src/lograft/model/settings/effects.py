@@ -1,5 +1,5 @@
-"""What settings do in Lograft: reasons that several rows of the tables share, and the checks that
-follow from the rows' `effect`.
+"""Effects of settings in Lograft: reasons that several settings share, and the checks that use the
+`effect` of each setting.
 
 Operators must be able to rely on every setting that Lograft accepts. A setting without effect is
 therefore reported, and an unsupported one is rejected by name.
