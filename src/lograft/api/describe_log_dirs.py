@@ -60,13 +60,13 @@ def _describe(
             )
     for move in broker.moves.moves.values():
         partition, future = move.partition, move.future
-        if move.target is not directory or future is None:
+        if move.target is not directory or partition.directory is directory:
             continue
         if wanted is None or (partition.topic, partition.index) in wanted:
             topics.setdefault(partition.topic, []).append(
                 DescribeLogDirsPartition(
                     partition_index=partition.index,
-                    partition_size=future.size_bytes,
+                    partition_size=0 if future is None else future.size_bytes,
                     offset_lag=move.lag,
                     is_future_key=True,
                 )

@@ -71,9 +71,12 @@ class Move:
 
     @property
     def lag(self) -> int:
-        """Records that the copy lacks."""
+        """Records that the copy lacks; all of them before there is a copy."""
         log, future = self.partition.log, self.future
-        return 0 if log is None or future is None else max(0, log.end_offset - future.end_offset)
+        if log is None:
+            return 0
+        end = log.log_start_offset if future is None else future.end_offset
+        return max(0, log.end_offset - end)
 
 
 class Voters(Protocol):

@@ -46,13 +46,13 @@ def dir_of(admin: Admin, broker: int) -> str:
 
 
 def verified(cluster: Cluster, file: Path, capsys: pytest.CaptureFixture[str]) -> str:
-    """What --verify prints when the move is completed."""
-    for _ in range(200):
+    """What --verify prints when the reassignment and all moves are completed."""
+    for _ in range(1_000):
         assert call(cluster, file, "--verify") == 0
         text = capsys.readouterr().out
-        if "completed successfully" in text:
+        if "is still in progress" not in text:
             return text
-        assert "is still in progress" in text
+        assert "is not being moved" not in text
         assert "Clearing" not in text
     raise AssertionError("the move was not completed")
 
