@@ -49,7 +49,13 @@ def create_topic(
         config=dict(configs or {}),
     )
     admin = admin_of(bootstrap)  # must outlive its answers
-    outcome(admin.create_topics([new]))
+    try:
+        outcome(admin.create_topics([new]))
+    except KafkaException as error:
+        # It chose a broker that a newer metadata response does not list any more.
+        if error.args[0].name() != "_DESTROY_BROKER":
+            raise
+        outcome(admin.create_topics([new]))
     # Kafka answers before the new leaders serve. A producer that is turned away then sends again,
     # and without idempotence its batches change places; so ask until they do serve.
     wait_for_leaders(admin, topic, partitions)

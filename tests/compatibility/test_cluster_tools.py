@@ -225,8 +225,10 @@ def join_and_leave(cluster: Cluster, java_tools: JavaTools) -> None:
     ask = ("MetadataQuorumCommand", *to(cluster), "describe", "--replication")
 
     def roles() -> dict[int, str]:
-        lines = java_tools.check(*ask).lines[1:]
-        return {int(line.split()[0]): line.split()[-1] for line in lines if line.strip()}
+        rows = [line.split() for line in java_tools.check(*ask).lines if line.strip()]
+        # The tool may log a warning above the table.
+        header = next(number for number, row in enumerate(rows) if row[0] == "NodeId")
+        return {int(row[0]): row[-1] for row in rows[header + 1 :]}
 
     assert roles() == {1: "Leader", 2: "Observer", 3: "Observer"}
     for server in cluster.servers[1:]:
