@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from lograft.api.types import Needs, RequestNeed
 
 NO_NAMES: Final[frozenset[str]] = frozenset()
-#: What a client is told that lacks a permission on such a resource.
+#: The error code for a denied permission, by resource type.
 DENIED_CODE: Final = {
     ResourceType.topic: ErrorCode.topic_authorization_failed,
     ResourceType.group: ErrorCode.group_authorization_failed,

@@ -1,10 +1,9 @@
 """From a frame to its answer: header, body, handler, response.
 
-The one place that every request passes, so also the one where a request is counted, a client above
-its quota is told and muted, permissions for the whole request are checked, and an error becomes a
-response. What Kafka answers with a closed
-connection (an API or version that is not served, a body that does not parse) raises here and is
-logged by the connection, in one line.
+Every request passes through here. This is where requests are counted, clients above their quota are
+throttled and muted, permissions for the whole request are checked, and errors become responses.
+Where Kafka closes the connection (an API or version that is not served, a body that does not parse)
+an error is raised here, which the connection logs in one line.
 """
 
 import logging

@@ -312,7 +312,7 @@ class RaftDriver:
         return self.core.voters
 
     def leader_endpoint(self) -> Address | None:
-        """Where the active controller's listener is; None: nobody leads, as far as is known."""
+        """The listener of the active controller; None if no leader is known."""
         leader = self.core.leader
         if leader == NO_NODE:
             return None

@@ -228,7 +228,7 @@ class FollowerSession:
             except LograftError as error:
                 data = None
                 if not entry.is_answered or entry.is_accepted:
-                    # A follower whose disk is slow has to know that nobody leads it from here.
+                    # Tells a follower whose disk is slow that its leader is not here any more.
                     entry.is_accepted = False
                     entry.is_answered = True
                     poll.is_urgent = True
