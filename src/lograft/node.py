@@ -9,7 +9,7 @@ import gc
 import logging
 import signal
 import socket
-from collections.abc import Callable, Collection, Coroutine, Mapping
+from collections.abc import Callable, Collection, Coroutine, Iterator, Mapping
 from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING, Any, Final
@@ -42,6 +42,7 @@ from lograft.metadata.types import Endpoint as RegisteredEndpoint
 from lograft.model.errors import ErrorCode, InvalidConfig, InvalidInput, LograftError
 from lograft.model.exchange import HandlerFactory
 from lograft.model.listeners import Endpoint
+from lograft.model.metrics import Sample
 from lograft.model.seams import Address, DirectoryLock, Runtime, Task, Transport
 from lograft.model.settings.broker import BrokerConfig, keys_of
 from lograft.model.settings.effects import NO_EFFECT_WARNING, check_supported, find_without_effect
@@ -91,6 +92,8 @@ class Node:
         self._api_ranges = api_ranges
         self._locks: list[DirectoryLock] = []
         self._listeners: ListenerSet | None = None
+        #: By listener; the one of a listener that was closed keeps its counts.
+        self._routers: dict[str, Router] = {}
         self._tasks: list[Task] = []
         self._tls: TlsTransports | None = None
         self._driver: RaftDriver | None = None
@@ -107,6 +110,14 @@ class Node:
     def addresses(self) -> Mapping[str, Address]:
         """By listener name, with the ports that were really bound."""
         return {} if self._listeners is None else self._listeners.addresses
+
+    def collect_samples(self) -> Iterator[Sample]:
+        """The metrics of this node, at any time; between two samples the node may change, so a
+        long collection can be interrupted (docs/internals/metrics.md)."""
+        if self._listeners is not None:
+            yield from self._listeners.collect_samples()
+        for router in list(self._routers.values()):
+            yield from router.collect_samples()
 
     async def start(self) -> None:
         _warn_of_settings_without_effect(self.config)
@@ -275,6 +286,7 @@ class Node:
                 link=broker.link,
                 ranges=self._api_ranges,
             )
+            self._routers[endpoint.name] = router
             return self._interpose(router)
 
         listeners = ListenerSet(

@@ -8,7 +8,7 @@ an error is raised here, which the connection logs in one line.
 
 import logging
 import pkgutil
-from collections.abc import Callable, Coroutine
+from collections.abc import Callable, Coroutine, Iterator
 from functools import partial
 from importlib import import_module
 from typing import TYPE_CHECKING, Any, Final, Protocol, cast
@@ -25,6 +25,7 @@ from lograft.api.types import Needs
 from lograft.api.unserved import KEYS as UNSERVED
 from lograft.model.errors import ErrorCode, LograftError
 from lograft.model.exchange import Answer, CloseConnection, Reply, Waiting
+from lograft.model.metrics import API, LISTENER, Counter, Sample
 from lograft.model.printable import printable
 from lograft.model.seams import Address, Channel
 from lograft.security.authorization import Authorizer
@@ -58,6 +59,14 @@ FRAME_BYTES_MAX: Final = 100 << 20
 UNSTABLE: Final = frozenset({22})
 #: The peer of a request that came through no connection.
 NOBODY: Final = Address("", 0)
+
+REQUESTS: Final = Counter("lograft_requests_total", "Requests that were handled.", LISTENER, API)
+FAST_PATH_REQUESTS: Final = Counter(
+    "lograft_fast_path_requests_total",
+    "Those of lograft_requests_total that were served by a pattern, without decoding them.",
+    LISTENER,
+    API,
+)
 
 logger = logging.getLogger(__name__)
 
@@ -255,16 +264,20 @@ class Router:
         assert response is not None, message
         return response
 
-    def statistics(self) -> dict[str, int]:
-        """Requests by API."""
-        counts = {key: route.requests for key, route in self._routes.items()}
-        for key, patterns in (
-            (PRODUCE_KEY, self.produce_patterns),
-            (FETCH_KEY, self.fetch_patterns),
+    def collect_samples(self) -> Iterator[Sample]:
+        """Only of APIs that were requested: most listeners never see most of them."""
+        listener = self.listener
+        for route in list(self._routes.values()):
+            yield REQUESTS.sample(route.requests, listener, route.spec.name)
+        for key, served in (
+            (PRODUCE_KEY, self.produce_patterns.served),
+            (FETCH_KEY, self.fetch_patterns.served),
         ):
-            if key in counts:
-                counts[key] += patterns.served
-        return {self._routes[key].spec.name: count for key, count in counts.items()}
+            if key in self._specs:
+                api_name = self._specs[key].name
+                yield FAST_PATH_REQUESTS.sample(served, listener, api_name)
+                # Only the general path counts in its route.
+                yield REQUESTS.sample(served, listener, api_name)
 
 
 def served_apis(

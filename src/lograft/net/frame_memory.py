@@ -11,9 +11,27 @@ in the order in which they began to wait. As in Kafka's pool, the last request t
 exceed the bound, so that a large one is never kept out for good.
 """
 
+from collections.abc import Iterator
 from typing import Final, Protocol
 
+from lograft.model.metrics import Gauge, Sample, one_of
+
 FRAME_BYTES_TOTAL_MAX: Final = 512 << 20
+
+_ROLE: Final = one_of("role", ("broker", "controller"))
+BUFFER_BYTES: Final = Gauge(
+    "lograft_frame_buffer_bytes", "Memory of the buffers that requests are read into.", _ROLE
+)
+QUEUED_BYTES: Final = Gauge(
+    "lograft_queued_request_bytes",
+    "Size of the requests that queued.max.request.bytes counts; 0 if it is not set.",
+    _ROLE,
+)
+CONNECTIONS_PAUSED: Final = Gauge(
+    "lograft_connections_paused",
+    "Connections that are not read because queued.max.request.bytes is reached.",
+    _ROLE,
+)
 
 
 class FrameHolder(Protocol):
@@ -58,6 +76,11 @@ class FrameBudget:
     @property
     def total(self) -> int:
         return self._total
+
+    def collect_samples(self, role: str) -> Iterator[Sample]:
+        yield BUFFER_BYTES.sample(self._total, role)
+        yield QUEUED_BYTES.sample(self._admitted_bytes, role)
+        yield CONNECTIONS_PAUSED.sample(len(self._waiting), role)
 
     def changed(self, holder: FrameHolder, capacity: int) -> None:
         """`holder` has a buffer of that many bytes now; 0 when it ends."""

@@ -11,13 +11,14 @@ until the setting changes: a port may become free, and a host may become resolva
 
 import asyncio
 import logging
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from ipaddress import ip_address
 from typing import Final, NamedTuple
 
 from lograft.model.errors import InvalidConfig
 from lograft.model.exchange import HandlerFactory
 from lograft.model.listeners import Endpoint
+from lograft.model.metrics import Sample
 from lograft.model.seams import Address, Runtime, Task, Transport
 from lograft.model.settings.broker import BrokerConfig
 from lograft.net.connection_limits import ConnectionQuota, limits_of
@@ -104,6 +105,12 @@ class ListenerSet:
             self._follower.cancel()
         for server in list(self._servers.values()):
             await server.stop()
+
+    def collect_samples(self) -> Iterator[Sample]:
+        for role, budget in self._budgets.items():
+            yield from budget.collect_samples(role)
+        for server in list(self._servers.values()):
+            yield from server.collect_samples()
 
     async def _open(self, endpoint: Endpoint, config: BrokerConfig) -> None:
         role = self.role_of(endpoint.name)

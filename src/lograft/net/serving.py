@@ -7,11 +7,12 @@ would cost more than the request's own bookkeeping.
 import asyncio
 import logging
 from collections import deque
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from typing import Final
 
 from lograft.model.exchange import HandlerFactory
+from lograft.model.metrics import LISTENER, Counter, Gauge, Sample
 from lograft.model.seams import Address, Channel, Listener, Runtime, Task, Transport
 from lograft.net.connection import Connection, FlowLimits
 from lograft.net.connection_limits import UNTIL_RELEASED, ConnectionQuota
@@ -22,6 +23,18 @@ _SWEEPS_PER_IDLE_TIME: Final = 4
 _SWEEP_MS_MAX: Final = 30_000
 #: Connections that may wait for the node to become ready; more are refused.
 _EARLY_MAX: Final = 1024
+
+CONNECTIONS: Final = Gauge(
+    "lograft_connections", "Open connections of clients and nodes.", LISTENER
+)
+ACCEPTED: Final = Counter(
+    "lograft_connections_accepted_total", "Connections that were accepted.", LISTENER
+)
+REJECTED: Final = Counter(
+    "lograft_connections_rejected_total",
+    "Connections that were closed at once because of a limit or because the node was starting.",
+    LISTENER,
+)
 
 logger = logging.getLogger(__name__)
 
@@ -50,7 +63,7 @@ class Server:
         "_name",
         "_quota",
         "_refusals",
-        "_refused",
+        "_rejected",
         "_runtime",
         "_sweep",
         "_transport",
@@ -88,7 +101,7 @@ class Server:
         self._empty = asyncio.Event()
         self._sweep: Task | None = None
         self._accepted = 0
-        self._refused = 0
+        self._rejected = 0
         self._refusals = RepeatedWarnings(logger, runtime.clock, lines_max=1)
         self._bad_connections = RepeatedWarnings(
             logging.getLogger(Connection.__module__), runtime.clock
@@ -139,12 +152,10 @@ class Server:
             return False
         return True
 
-    def statistics(self) -> dict[str, int]:
-        return {
-            "connections": len(self._connections),
-            "accepted": self._accepted,
-            "refused": self._refused,
-        }
+    def collect_samples(self) -> Iterator[Sample]:
+        yield CONNECTIONS.sample(len(self._connections), self._name)
+        yield ACCEPTED.sample(self._accepted, self._name)
+        yield REJECTED.sample(self._rejected, self._name)
 
     def _on_channel(self, channel: Channel) -> None:
         if self._early is not None:
@@ -202,7 +213,7 @@ class Server:
         connection.start()
 
     def _refuse(self, channel: Channel, reason: str) -> None:
-        self._refused += 1
+        self._rejected += 1
         channel.abort()
         self._refusals.warn("%s: rejected a connection: %s", self._name, reason)
 

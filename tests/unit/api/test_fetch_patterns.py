@@ -8,9 +8,10 @@ from uuid import UUID
 
 import pytest
 
-from lograft.api.router import Router, Session
+from lograft.api.router import REQUESTS, Router, Session
 from lograft.broker.partitions.partition import Partition
 from lograft.model.exchange import CloseConnection, Waiting
+from lograft.model.metrics import gather_all
 from lograft.model.seams import Channel, FileSlice
 from lograft.storage.types import Origin
 from lograft.wire.errors import WireError
@@ -174,7 +175,7 @@ def play(seed: int, version: int, before_each: Callable[[Router], None]) -> tupl
                 session, frame, lambda: set_leader(partition, 2, epoch=partition.leader_epoch + 1)
             )
         )
-        seen.append(router.statistics())
+        seen.append(gather_all(router.collect_samples()).by_metric[REQUESTS])
         short_roads.append(router.fetch_patterns.served)
 
     run(scenario)

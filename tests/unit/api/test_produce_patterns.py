@@ -10,8 +10,9 @@ from uuid import UUID
 import pytest
 
 from lograft.api.produce_patterns import PATTERNS_MAX
-from lograft.api.router import Router, Session
+from lograft.api.router import REQUESTS, Router, Session
 from lograft.model.exchange import Answer, CloseConnection, Waiting
+from lograft.model.metrics import gather_all
 from lograft.model.seams import Channel
 from lograft.wire.errors import WireError
 from lograft.wire.headers import frame_request
@@ -150,7 +151,7 @@ def play(
             seen.append((repr(partition), file.pread(file.size, 0)))
             seen.append(partition.log.producers.derived())
         short_roads.append(router.produce_patterns.served)
-        seen.append(router.statistics())
+        seen.append(gather_all(router.collect_samples()).by_metric[REQUESTS])
 
     run(scenario)
     return seen, short_roads[0]

@@ -14,10 +14,11 @@ from pathlib import Path
 import pytest
 
 from lograft.model.exchange import Answer, FrameHandler, Reply, Waiting
+from lograft.model.metrics import value_of
 from lograft.model.seams import Address, Channel, FileSlice, Part, Transport
 from lograft.net.connection_limits import ConnectionLimits, ConnectionQuota
 from lograft.net.frame_memory import FrameBudget
-from lograft.net.serving import Server, ServerLimits
+from lograft.net.serving import ACCEPTED, CONNECTIONS, REJECTED, Server, ServerLimits
 from lograft.net.sockets import SocketTransport
 from lograft.net.tls import TlsTransport
 from lograft.runtime.disk import RealDisk
@@ -31,6 +32,13 @@ LOOPBACK = Address("127.0.0.1", 0)
 
 def framed(body: bytes) -> bytes:
     return len(body).to_bytes(4, "big") + body
+
+
+def counts_of(server: Server) -> tuple[float, ...]:
+    """Open, accepted and rejected connections."""
+    return tuple(
+        value_of(server.collect_samples(), metric) for metric in (CONNECTIONS, ACCEPTED, REJECTED)
+    )
 
 
 class Echo:
@@ -108,10 +116,10 @@ def test_several_clients_at_once(on_loop: RunOnLoop) -> None:
                 expected = framed(b"%d" % number) + framed(bytes(200_000))
                 await collector.wait_bytes(len(expected))
                 assert collector.received == expected
-            assert server.statistics()["connections"] == 20
+            assert value_of(server.collect_samples(), CONNECTIONS) == 20
         for _, collector in clients:
             await collector.wait_closed()
-        assert server.statistics() == {"connections": 0, "accepted": 20, "refused": 0}
+        assert counts_of(server) == (0, 20, 0)
 
     on_loop(main())
 
@@ -122,7 +130,7 @@ def test_clients_that_come_early_wait_until_the_node_serves(on_loop: RunOnLoop) 
             channel, collector = await connect(server)
             channel.send([framed(b"early")])
             later, _ = await connect(server)
-            assert server.statistics()["connections"] == 0
+            assert value_of(server.collect_samples(), CONNECTIONS) == 0
             server.serve()
             await collector.wait_bytes(len(framed(b"early")))
             later.abort()
@@ -138,7 +146,7 @@ def test_a_client_that_goes_takes_its_parked_request_along(on_loop: RunOnLoop) -
             channel.send([framed(b"park")])
             while not Echo.cancelled:
                 await asyncio.sleep(0)
-                if server.statistics()["accepted"]:
+                if value_of(server.collect_samples(), ACCEPTED):
                     channel.close()
             assert Echo.cancelled == 1
 
@@ -155,7 +163,7 @@ def test_an_address_beyond_its_limit_is_refused(
             for _ in range(3):
                 _, refused = await connect(server)
                 await refused.wait_closed()
-            assert server.statistics() == {"connections": 2, "accepted": 2, "refused": 3}
+            assert counts_of(server) == (2, 2, 3)
             # A place that becomes free is given again.
             kept[0][0].close()
             while quota.total == 2:
@@ -187,15 +195,15 @@ def test_a_listener_at_its_limit_lets_clients_wait(on_loop: RunOnLoop) -> None:
             last, answer = kept[1]
             last.send([framed(b"here")])
             await answer.wait_bytes(8)
-            assert server.statistics() == {"connections": 2, "accepted": 2, "refused": 0}
+            assert counts_of(server) == (2, 2, 0)
             kept[0][0].close()
             await waiting[0][1].wait_bytes(8)
-            assert server.statistics()["connections"] == 2
+            assert value_of(server.collect_samples(), CONNECTIONS) == 2
             # A higher limit takes effect at once.
             quota.update(ConnectionLimits())
             for _, collector in waiting[1:]:
                 await collector.wait_bytes(8)
-            assert server.statistics()["connections"] == 4
+            assert value_of(server.collect_samples(), CONNECTIONS) == 4
 
     on_loop(main())
 
@@ -232,7 +240,7 @@ def test_connections_beyond_the_rate_wait(on_loop: RunOnLoop) -> None:
                 await collector.wait_bytes(5)
             # Twenty at once, then one every 50 ms.
             assert loop.time() - begin >= 0.2
-            assert server.statistics()["refused"] == 0
+            assert value_of(server.collect_samples(), REJECTED) == 0
 
     on_loop(main())
 
@@ -255,10 +263,10 @@ def test_stopping_does_not_wait_for_a_peer_that_reads_nothing(on_loop: RunOnLoop
             channel, _ = await connect(server)
             channel.pause_reading()
             channel.send([framed(bytes(30 << 20))])
-            while server.statistics()["accepted"] == 0 or channel.unsent_bytes:
+            while value_of(server.collect_samples(), ACCEPTED) == 0 or channel.unsent_bytes:
                 await asyncio.sleep(0.001)
             await server.stop(grace_ms=10)
-            assert server.statistics()["connections"] == 0
+            assert value_of(server.collect_samples(), CONNECTIONS) == 0
             channel.abort()
 
     on_loop(main())
@@ -288,9 +296,9 @@ def test_a_thousand_announcements_of_two_gigabytes_cost_nothing(
                     peer.sendall(size.to_bytes(4, "big") + bytes(100))
                     if number % 50 == 0:
                         await asyncio.sleep(0)
-                while server.statistics()["accepted"] < count:
+                while value_of(server.collect_samples(), ACCEPTED) < count:
                     await asyncio.sleep(0)
-                while server.statistics()["connections"] > count // 2:
+                while value_of(server.collect_samples(), CONNECTIONS) > count // 2:
                     await asyncio.sleep(0)
                 grown = rss_bytes() - before
                 channel, collector = await connect(server)

@@ -1,0 +1,236 @@
+"""Metrics: each is declared once, beside the object that measures it, and read only at collection.
+
+    ACCEPTED: Final = Counter(
+        "lograft_connections_accepted_total", "Connections that were accepted.", LISTENER
+    )
+
+    class Server:
+        def collect_samples(self) -> Iterator[Sample]:
+            yield ACCEPTED.sample(self._accepted, self._name)
+
+What is measured lives in plain attributes of the object (`self._accepted += 1`), so that counting
+costs what the attribute costs. There is no registry: an object yields its samples and those of the
+objects it owns, and `Families.gather` adds up the samples that have the same metric and labels.
+"""
+
+import re
+from bisect import bisect_left
+from collections.abc import Iterable, Iterator
+from itertools import islice
+from typing import ClassVar, Final, NamedTuple
+
+#: The value of a label that stands for all values beyond the label's limit.
+OTHER: Final = "other"
+#: Samples that are gathered before the event loop may run again: a millisecond or two.
+SLICE_SAMPLES: Final = 1_000
+
+#: Upper bounds of buckets, in seconds: for requests and other waits that are usually short.
+LATENCY_BUCKETS: Final = (
+    0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0,
+)  # fmt: skip
+#: For work that may take minutes: recovery, loading, cleaning.
+DURATION_BUCKETS: Final = (0.01, 0.05, 0.1, 0.5, 1.0, 5.0, 10.0, 30.0, 60.0, 300.0, 1_800.0)
+#: Upper bounds in bytes.
+SIZE_BUCKETS: Final = (256, 1 << 10, 1 << 12, 1 << 14, 1 << 16, 1 << 18, 1 << 20, 1 << 22, 1 << 24)
+
+_NAME: Final = re.compile(r"lograft_[a-z][a-z0-9]*(_[a-z0-9]+)*")
+_LABEL: Final = re.compile(r"[a-z][a-z0-9_]*")
+_UNITS: Final = ("seconds", "bytes", "ratio")
+
+
+class Label(NamedTuple):
+    name: str
+    #: How many distinct values one metric may have; samples with further values are added up
+    #: under OTHER.
+    values_max: int
+    #: All values, where the code knows them; else empty.
+    values: tuple[str, ...] = ()
+
+
+def one_of(name: str, values: Iterable[str]) -> Label:
+    """A label whose values are listed in the code."""
+    known = tuple(values)
+    return Label(name, len(known), known)
+
+
+LISTENER: Final = Label("listener", 64)
+API: Final = Label("api", 128)
+
+
+class Buckets(NamedTuple):
+    """What a histogram has observed: one count per bound and one for all above, not cumulative."""
+
+    counts: tuple[int, ...]
+    sum: float
+
+
+Value = float | Buckets
+
+
+class Sample(NamedTuple):
+    metric: "Metric"
+    #: The values of the metric's labels, in their order.
+    labels: tuple[str, ...]
+    value: Value
+
+
+class Metric:
+    """Base class of the three types. Equal only to itself: a metric is declared once."""
+
+    type: ClassVar[str]
+
+    __slots__ = ("help", "labels", "name")
+
+    def __init__(self, name: str, help: str, *labels: Label) -> None:
+        assert _NAME.fullmatch(name), name
+        assert name.endswith("_total") == isinstance(self, Counter), name
+        assert help.endswith("."), name
+        assert all(_LABEL.fullmatch(label.name) for label in labels), name
+        assert len({label.name for label in labels}) == len(labels), name
+        self.name = name
+        #: One sentence.
+        self.help = help
+        self.labels = labels
+
+    def __repr__(self) -> str:
+        return f"{type(self).__name__}({self.name!r})"
+
+    @property
+    def unit(self) -> str:
+        """The last word of the name before _total, where it is a unit; else empty."""
+        word = self.name.removesuffix("_total").rpartition("_")[2]
+        return word if word in _UNITS else ""
+
+
+class Counter(Metric):
+    """Only grows, and starts at zero with the object that counts."""
+
+    type = "counter"
+    __slots__ = ()
+
+    def sample(self, value: float, *labels: str) -> Sample:
+        return Sample(self, labels, value)
+
+
+class Gauge(Metric):
+    type = "gauge"
+    __slots__ = ()
+
+    def sample(self, value: float, *labels: str) -> Sample:
+        return Sample(self, labels, value)
+
+
+class Histogram(Metric):
+    """How many observations fell into each bucket, and their sum."""
+
+    type = "histogram"
+    __slots__ = ("bounds",)
+
+    def __init__(self, name: str, help: str, *labels: Label, bounds: tuple[float, ...]) -> None:
+        super().__init__(name, help, *labels)
+        assert list(bounds) == sorted(set(bounds)), name
+        #: Inclusive upper bounds; everything above the last falls into one more bucket.
+        self.bounds = bounds
+
+    def make_recorder(self) -> "Recorder":
+        return Recorder(self.bounds)
+
+    def sample(self, recorder: "Recorder", *labels: str) -> Sample:
+        return Sample(self, labels, Buckets(tuple(recorder.counts), recorder.sum))
+
+
+class Recorder:
+    """The observations of one object for one histogram."""
+
+    __slots__ = ("_bounds", "counts", "sum")
+
+    def __init__(self, bounds: tuple[float, ...]) -> None:
+        self._bounds = bounds
+        self.counts = [0] * (len(bounds) + 1)
+        self.sum = 0.0
+
+    def observe(self, value: float) -> None:
+        self.counts[bisect_left(self._bounds, value)] += 1
+        self.sum += value
+
+
+class Families:
+    """One collection: the value of every series, by metric."""
+
+    def __init__(self) -> None:
+        self.by_metric: dict[Metric, dict[tuple[str, ...], Value]] = {}
+        #: The values that each label of a metric shows so far.
+        self._shown: dict[tuple[Metric, int], set[str]] = {}
+
+    def gather(self, samples: Iterator[Sample]) -> Iterator[None]:
+        """Takes all samples, a bounded number of them between two steps of this iterator, so that
+        the event loop can run in between:
+
+            for _ in families.gather(node.collect_samples()):
+                await asyncio.sleep(0)
+        """
+        while True:
+            taken = 0
+            for sample in islice(samples, SLICE_SAMPLES):
+                self._add(sample)
+                taken += 1
+            if taken < SLICE_SAMPLES:
+                return
+            yield
+
+    def _add(self, sample: Sample) -> None:
+        metric, labels, value = sample
+        series = self.by_metric.get(metric)
+        if series is None:
+            series = self.by_metric[metric] = {}
+        known = series.get(labels)
+        if known is None and labels:
+            labels = self._limit(metric, labels)
+            known = series.get(labels)
+        series[labels] = value if known is None else _sum(known, value)
+
+    def _limit(self, metric: Metric, labels: tuple[str, ...]) -> tuple[str, ...]:
+        """The labels, with OTHER for each value that is one too many."""
+        assert len(labels) == len(metric.labels), (metric, labels)
+        limited = []
+        for number, (label, value) in enumerate(zip(metric.labels, labels, strict=True)):
+            assert not label.values or value in label.values, (metric, label.name, value)
+            shown = self._shown.setdefault((metric, number), set())
+            if value not in shown and len(shown) < label.values_max:
+                shown.add(value)
+            limited.append(value if value in shown else OTHER)
+        return tuple(limited)
+
+
+def _sum(first: Value, second: Value) -> Value:
+    if isinstance(first, Buckets):
+        assert isinstance(second, Buckets)
+        counts = zip(first.counts, second.counts, strict=True)
+        return Buckets(tuple(one + other for one, other in counts), first.sum + second.sum)
+    assert not isinstance(second, Buckets)
+    return first + second
+
+
+def gather_all(samples: Iterator[Sample]) -> Families:
+    """A collection without pauses, for small objects and tests."""
+    families = Families()
+    for _ in families.gather(samples):
+        pass
+    return families
+
+
+def value_of(samples: Iterator[Sample], metric: Counter | Gauge, *labels: str) -> float:
+    """The sum of a metric's samples, of those with these label values if any are given.
+    Raises LookupError if there is none."""
+    found = [
+        sample.value
+        for sample in samples
+        if sample.metric is metric and (not labels or sample.labels == labels)
+    ]
+    if not found:
+        raise LookupError(f"no sample of {metric.name} {labels}")
+    total: Value = 0
+    for value in found:
+        total = _sum(total, value)
+    assert not isinstance(total, Buckets)
+    return total
