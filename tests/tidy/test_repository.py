@@ -1,19 +1,11 @@
 """Small promises that a test keeps better than a page."""
 
 import re
-import subprocess
-from pathlib import Path
 
-ROOT = Path(__file__).parents[2]
+from tests.support.repository import ROOT, tracked_files
+
 API = ROOT / "src" / "lograft" / "api"
 NOT_APIS = {"__init__", "router", "context", "errors", "types"}
-
-
-def tracked_files() -> list[Path]:
-    listing = subprocess.run(
-        ["git", "ls-files", "-z"], cwd=ROOT, capture_output=True, check=True
-    ).stdout
-    return [ROOT / name for name in listing.decode().split("\0") if name]
 
 
 def test_every_api_file_declares_its_api_and_has_a_test() -> None:
@@ -46,19 +38,3 @@ def test_rooms_have_no_drawers_for_everything() -> None:
 def test_no_links_are_tracked() -> None:
     """A tracked link to a shared .venv would replace the real folder of whoever checks it out."""
     assert [file.relative_to(ROOT) for file in tracked_files() if file.is_symlink()] == []
-
-
-#: Backticked paths of Python files in the documentation, relative to a room or to the repository.
-NAMED_FILE = re.compile(r"`((?:[a-z_]+/)+[a-z_]+\.py)\b")
-
-
-def test_files_that_the_documentation_names_exist() -> None:
-    missing = [
-        f"{page.relative_to(ROOT)}: {name}"
-        for page in tracked_files()
-        if page.suffix == ".md"
-        for name in NAMED_FILE.findall(page.read_text())
-        if not any((root / name).exists() for root in (ROOT, ROOT / "src" / "lograft", API.parent))
-        and not list((ROOT / "src" / "lograft").glob(f"*/{name}"))
-    ]
-    assert missing == []

@@ -1,0 +1,240 @@
+"""Every name in backticks in the documentation exists: a file, function, setting, command, test."""
+
+import keyword
+import re
+from collections import defaultdict
+from collections.abc import Iterator
+from fnmatch import fnmatch
+from functools import cache
+from pathlib import Path
+from types import CodeType
+from typing import Final, NamedTuple
+
+import pytest
+from typer.core import TyperGroup
+from typer.main import get_command
+
+from lograft.cli.commands import app
+from lograft.cli.kafka.tools import TOOLS
+from tests.support.repository import ROOT, tracked_files
+
+#: It also describes what the project was.
+CHANGELOG: Final = "CHANGELOG.md"
+#: Names that neither the code nor the tests contain, each with the reason.
+EXCEPTIONS: Final = {
+    "copy_folio_from_iter_atomic": "a function of Linux",
+    "dupnum": "of the design notes",
+    "fetchOffset": "the first part of two options in Spark's source",
+    "keytool": "a program of Java",
+    "listener.name.outside.ssl.keystore.location": "a setting of one listener, with its name",
+    "page_reporting": "a feature of Linux",
+    "perf": "a program of Linux",
+    "pip": "a program of Python",
+    "spark.archives": "a setting of Spark",
+    "spark.readStream.format": "a method of Spark",
+    "spark.sql.adaptive.enabled": "a setting of Spark",
+    "zkserver": "of the design notes",
+}
+
+FENCED_BLOCK: Final = re.compile(r"^( *)```.*?^ *```$", re.MULTILINE | re.DOTALL)
+QUOTED: Final = re.compile(r"(?<!`)`([^`\n]+)`(?!`)")
+#: A path, a dotted name, a word with hyphens, an option, a suffix. One letter is a placeholder.
+NAME: Final = r"(?:--?|\.)?[A-Za-z_*][\w*]+(?:[./-]+[\w*]+)*/?"
+#: The names that are checked in an expression. All others in it may be examples of values.
+CHECKED: Final = re.compile(
+    rf"""
+    ^ (?: await\ | async\ with\ | with\ | python\ (?: -m\ )? )? ({NAME})  # at the start
+    | ({NAME}) \(  # a call
+    | (?<! [\w-]) (--[a-z-]+)  # an option
+    """,
+    re.VERBOSE,
+)
+#: As in `broker/partitions/partition.py: append`.
+FILE_AND_NAME: Final = re.compile(r"([\w/]+)\.py: (\w+)(?:\(.*\))?")
+
+
+class Vocabulary(NamedTuple):
+    #: Files and folders, each by its whole path and by every shorter end of it.
+    paths: frozenset[str]
+    #: Identifiers and whole string constants of the code: not the words of its comments and texts.
+    words: frozenset[str]
+    #: The words of a class, a module or a package, by its name.
+    members: dict[str, set[str]]
+
+
+def code_objects(code: CodeType) -> Iterator[CodeType]:
+    yield code
+    for constant in code.co_consts:
+        if isinstance(constant, CodeType):
+            yield from code_objects(constant)
+
+
+def strings_in(constant: object) -> Iterator[str]:
+    if isinstance(constant, str):
+        yield constant
+        # Without what joins it to other strings, as in f"hold-until={until_ms}".
+        yield constant.rstrip("=-.")
+    elif isinstance(constant, tuple | frozenset):
+        for item in constant:
+            yield from strings_in(item)
+
+
+def words_of(code: CodeType) -> set[str]:
+    """Its names and constants, without those of the functions and classes in it."""
+    variables = (*code.co_varnames, *code.co_cellvars, *code.co_freevars)
+    return {code.co_name, *code.co_names, *variables, *strings_in(code.co_consts)}
+
+
+@cache
+def vocabulary() -> Vocabulary:
+    paths: set[str] = set()
+    words: set[str] = set()
+    members: dict[str, set[str]] = defaultdict(set)
+    for source in filter(Path.is_file, tracked_files()):
+        file = source.relative_to(ROOT)
+        for path in (file, *file.parents[:-1]):
+            paths.update("/".join(path.parts[start:]) for start in range(len(path.parts)))
+        if file.suffix != ".py" or source == Path(__file__):
+            continue
+        code = compile(source.read_bytes(), source, "exec")
+        for each in code_objects(code):
+            found = words_of(each)
+            words |= found
+            for owner in (*each.co_qualname.split("."), *file.with_suffix("").parts):
+                members[owner] |= found
+    return Vocabulary(frozenset(paths), frozenset(words), members)
+
+
+def exists(name: str) -> bool:
+    paths, words, _ = vocabulary()
+    name = name.rstrip("/")
+    if keyword.iskeyword(name) or name in words or name in paths:
+        return True
+    if name.partition("/")[0] in (ROOT / ".gitignore").read_text().split():
+        return True  # a folder that the project creates, as .venv
+    if "*" in name:
+        return any(fnmatch(each, name) for each in (*paths, *words))
+    if name.startswith("-"):
+        # Typer makes an option of a parameter.
+        return name.lstrip("-").replace("-", "_") in words
+    return is_dotted_name(name.lstrip("."))
+
+
+def is_dotted_name(name: str) -> bool:
+    """A module, what a module or class contains, an attribute, or a setting named as a field."""
+    paths, words, members = vocabulary()
+    if name.replace(".", "_") in words or f"{name.replace('.', '/')}.py" in paths:
+        return True
+    owner, _, member = name.rpartition(".")
+    if owner.replace(".", "/") in paths or owner[:1].isupper():
+        return member in members.get(owner.rpartition(".")[2], ())
+    return {owner, member} <= words or member in members.get(owner, ())
+
+
+def find_unknown(quoted: str) -> list[str]:
+    """The names in a quoted expression that do not exist."""
+    if match := FILE_AND_NAME.fullmatch(quoted):
+        path, name = match.groups()
+        return [] if name in vocabulary().members.get(path.rpartition("/")[2], ()) else [name]
+    program, *arguments = quoted.partition(" | ")[0].split()
+    match program:
+        case "make":
+            targets = re.findall(r"^([a-z-]+):", (ROOT / "Makefile").read_text(), re.MULTILINE)
+            return [each for each in arguments[:1] if each not in targets]
+        case "lograft" if arguments:
+            return find_unknown_arguments(arguments)
+        case _:
+            names = (name for found in CHECKED.findall(quoted) for name in found if name)
+            return [name for name in names if not exists(name)]
+
+
+def find_unknown_arguments(arguments: list[str]) -> list[str]:
+    """The commands and options that the command line of lograft does not have."""
+    if arguments[0] in TOOLS:
+        return []
+    command = get_command(app)
+    options = {"--help"}
+    unknown = []
+    for argument in arguments:
+        options.update(option for each in command.params for option in each.opts)
+        name = re.match(r"\[?([a-z-]*)", argument)
+        assert name is not None
+        if argument.startswith(("--", "[--")):
+            unknown += [name[1]] * (name[1] not in options)
+        elif isinstance(command, TyperGroup) and name[1] == argument:
+            if argument not in command.commands:
+                return [*unknown, argument]
+            command = command.commands[argument]
+    return unknown
+
+
+def quoted_names() -> Iterator[tuple[str, str]]:
+    """Each page with everything that it quotes."""
+    for page in tracked_files():
+        if page.suffix == ".md" and page.name != CHANGELOG:
+            for quoted in QUOTED.findall(FENCED_BLOCK.sub("", page.read_text())):
+                yield page.relative_to(ROOT).as_posix(), quoted
+
+
+def test_names_in_the_documentation_exist() -> None:
+    unknown = {
+        (page, name): quoted
+        for page, quoted in quoted_names()
+        for name in find_unknown(quoted)
+        if name not in EXCEPTIONS
+    }
+    assert unknown == {}
+
+
+def test_the_exceptions_are_needed() -> None:
+    unknown = {name for _, quoted in quoted_names() for name in find_unknown(quoted)}
+    assert set(EXCEPTIONS) <= unknown
+
+
+@pytest.mark.parametrize(
+    "quoted",
+    [
+        "broker/partitions/partition.py",
+        "tests/scripts/groups",
+        "cli/*_commands.py",
+        "python -m tools.generate_settings",
+        "broker/coordinators/coordinator_runtime.py: ask",
+        "Partition.wait_committed",
+        "wait_committed(end)",
+        "lograft.testing.Cluster",
+        "retention.ms=1000",
+        "metadata.max.age.ms",
+        "LOGRAFT_TRACE=1",
+        "lograft topics create NAME --partitions 3",
+        "lograft kafka-topics --list",
+        "--group G",
+        "make simulate SEED=7",
+        "test_only_the_log_sets_its_offsets",
+    ],
+)
+def test_what_exists(quoted: str) -> None:
+    assert find_unknown(quoted) == []
+
+
+@pytest.mark.parametrize(
+    ("quoted", "unknown"),
+    [
+        ("broker/partition.py", "broker/partition.py"),
+        ("tests/scripts/teams", "tests/scripts/teams"),
+        ("cli/*_orders.py", "cli/*_orders.py"),
+        ("python -m tools.generate_orders", "tools.generate_orders"),
+        ("broker/coordinators/coordinator_runtime.py: asked", "asked"),
+        ("Partition.wait_commited", "Partition.wait_commited"),
+        ("wait_commited(end)", "wait_commited"),
+        ("lograft.testing.Clusters", "lograft.testing.Clusters"),
+        ("retention.millis.max=1000", "retention.millis.max"),
+        ("LOGRAFT_TRACES=1", "LOGRAFT_TRACES"),
+        ("lograft topics creates NAME", "creates"),
+        ("lograft topics create NAME --partition 3", "--partition"),
+        ("--no-such-option G", "--no-such-option"),
+        ("make simulation", "simulation"),
+        ("test_only_the_log_is_good", "test_only_the_log_is_good"),
+    ],
+)
+def test_what_does_not_exist(quoted: str, unknown: str) -> None:
+    assert find_unknown(quoted) == [unknown]
