@@ -3,8 +3,9 @@ PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 INSTALLED := $(VENV)/.installed
+SPHINX := $(BIN)/python -m sphinx --quiet --fail-on-warning --keep-going
 
-.PHONY: help install demo test check format simulate fuzz interop chaos chaos-figures bench clean
+.PHONY: help install demo test check format simulate fuzz docs interop chaos chaos-figures bench clean
 .DEFAULT_GOAL := help
 
 help:  ## this list
@@ -25,11 +26,12 @@ demo: install  ## a shop streams into a node, Spark makes tables of it; NODES=3:
 test: check  ## everything that needs only PyPI (and Java 17 for Spark), about ten minutes
 	$(BIN)/python -X dev -bb -m pytest -q --hypothesis-profile=ci -n 2 --dist loadfile --no-loadscope-reorder -m 'not interop and not chaos'
 
-check: install  ## format, lint, types, layers
+check: install  ## format, lint, types, layers, links of the documentation
 	$(BIN)/ruff format --check --quiet .
 	$(BIN)/ruff check --quiet .
 	$(BIN)/mypy
 	$(BIN)/python -m pytest -q tests/tidy
+	$(SPHINX) -b dummy docs .cache/docs
 
 format: install  ## let ruff lay out the code
 	$(BIN)/ruff format --quiet .
@@ -43,6 +45,9 @@ simulate: install  ## seeded faults, KIND=groups|cluster|node|raft|storage; SEED
 
 fuzz: install  ## hostile frames against every API and version, longer than in make test
 	LOGRAFT_FUZZ_SECONDS=$(SECONDS_MAX) $(BIN)/python -m pytest -q -m fuzz --timeout 0
+
+docs: install  ## the documentation site, in docs/_build/index.html; every broken link is an error
+	$(SPHINX) -b html docs docs/_build
 
 interop: install  ## other languages' clients and Kafka's own tools; LOGRAFT_INTEROP=full: on Kafka too
 	LOGRAFT_TEST_SERVERS=$(if $(filter full,$(LOGRAFT_INTEROP)),all,lograft) \
