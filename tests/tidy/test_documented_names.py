@@ -114,6 +114,8 @@ def exists(name: str) -> bool:
         return True  # a folder that the project creates, as .venv
     if "*" in name:
         return any(fnmatch(each, name) for each in (*paths, *words))
+    if name.endswith("_") and any(word.startswith(name) for word in words):
+        return True
     if name.startswith("-"):
         # Typer makes an option of a parameter.
         return name.lstrip("-").replace("-", "_") in words
@@ -125,7 +127,7 @@ def is_dotted_name(name: str) -> bool:
     paths, words, members = vocabulary()
     if name.replace(".", "_") in words or f"{name.replace('.', '/')}.py" in paths:
         return True
-    owner, _, member = name.rpartition(".")
+    owner, _, member = name.removeprefix("self.").rpartition(".")
     if owner.replace(".", "/") in paths or owner[:1].isupper():
         return member in members.get(owner.rpartition(".")[2], ())
     return {owner, member} <= words or member in members.get(owner, ())
@@ -202,6 +204,8 @@ def test_the_exceptions_are_needed() -> None:
         "Partition.wait_committed",
         "wait_committed(end)",
         "lograft.testing.Cluster",
+        "self.members.get",
+        "lograft_",
         "retention.ms=1000",
         "metadata.max.age.ms",
         "LOGRAFT_TRACE=1",
