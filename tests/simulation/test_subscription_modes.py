@@ -77,14 +77,14 @@ class Group:
                 return code
 
     async def heartbeat(self, *, epoch: int = 0) -> ErrorCode:
-        """In the new protocol; epoch 0 joins."""
+        """In the new protocol; epoch 0 joins. Later ones repeat nothing that has not changed."""
         request = ConsumerGroupHeartbeatRequest(
             group_id=self.group_id,
             member_id=f"{self.group_id}-1",
             member_epoch=epoch,
             rebalance_timeout_ms=10_000,
-            subscribed_topic_names=[TOPIC],
-            topic_partitions=[],
+            subscribed_topic_names=None if epoch else [TOPIC],
+            topic_partitions=None if epoch else [],
         )
         while True:
             answer = await self._ask(request, 1, ConsumerGroupHeartbeatResponse)
@@ -132,6 +132,11 @@ async def groups_of(cluster: VirtualCluster, count: int = 2, *, mode: str = "ptp
     client = cluster.test_client()
     await client.create_topic(TOPIC, partitions=2, replication_factor=3, configs=configs)
     await client.create_topic("free", partitions=1, replication_factor=3)
+    return await groups_without_topic(cluster, count)
+
+
+async def groups_without_topic(cluster: VirtualCluster, count: int = 2) -> list[Group]:
+    client = cluster.test_client()
     await client.retry(lambda: _find_coordinator(client.cluster))
     by_leader: dict[int, Group] = {}
     for number in range(100):
@@ -234,6 +239,27 @@ def test_a_claim_that_is_not_used_goes_to_the_next_who_asks() -> None:
         assert cluster.image.claims == {TOPIC: second.group_id}
 
     VirtualCluster(nodes=3, seed=1, properties=PROPERTIES).play(scenario)
+
+
+def test_groups_that_wait_for_a_topic_claim_it_when_it_is_created() -> None:
+    """Members of the new protocol name their topics only when they join."""
+
+    async def scenario(cluster: VirtualCluster) -> None:
+        groups = await groups_without_topic(cluster)
+        for group in groups:
+            assert await group.heartbeat() is ErrorCode.none
+        await cluster.test_client().create_topic(
+            TOPIC, partitions=2, replication_factor=3, configs={"subscription.mode": "ptp"}
+        )
+        for group in groups:
+            while (code := await group.heartbeat(epoch=1)) is ErrorCode.none:
+                await asyncio.sleep(0.05)
+            assert code is ErrorCode.unknown_member_id
+        check_one_admitted(
+            cluster, groups, await asyncio.gather(*(group.heartbeat() for group in groups))
+        )
+
+    VirtualCluster(nodes=3, seed=4, properties=PROPERTIES).play(scenario)
 
 
 def test_a_mode_that_does_not_fit_the_groups_is_refused() -> None:

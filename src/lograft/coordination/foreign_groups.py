@@ -1,15 +1,17 @@
-"""Groups that read a topic which another group has claimed (`subscription.mode=ptp`).
+"""Groups that read a topic with `subscription.mode=ptp` which they have not claimed.
 
-Nobody is admitted to such a topic without the claim (`broker/coordinators/topic_claims.py`). But it
-can go while members come: the operator changes the setting, or another group asks for the topic
-when the last member has left and the next one is about to join. Those members are fenced as soon as
-this coordinator learns of it, and refused when they join again.
+No group is admitted to such a topic without the claim (`broker/coordinators/topic_claims.py`). But
+a group can be without it while it has members: they subscribed before the topic existed or had the
+mode, the operator changes the setting, or another group asks for the topic when the last member
+has left and the next one is about to join. Those members are fenced as soon as this coordinator
+learns of it. When they join again, their group claims the topic or is rejected.
 """
 
 from functools import partial
 from typing import TYPE_CHECKING, Final
 
 from lograft.coordination.types import NOTHING, Outcome
+from lograft.metadata.claims import unclaimed
 from lograft.metadata.delta import MetadataDelta
 from lograft.metadata.types import ResourceType
 
@@ -49,10 +51,8 @@ class ForeignGroups:
         group = self._shard.groups.get(group_id)
         if group is None or group.is_empty():
             return False
-        claims = self._shard.around.image().claims
-        return any(
-            claims.get(topic) not in ("", None, group_id) and group.reads(topic) for topic in topics
-        )
+        missing = unclaimed(self._shard.around.image(), group_id, topics)
+        return any(group.reads(topic) for topic in missing)
 
     def _fence(self, group_id: str, topics: set[str], now_ms: int) -> Outcome:
         if not self._is_foreign(group_id, topics):
