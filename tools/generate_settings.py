@@ -13,7 +13,7 @@ from typing import Final
 from lograft.metadata.resource_configs import CLIENT_METRICS_CONFIGS, GROUP_CONFIGS
 from lograft.model.settings.broker_docs import BROKER_DOCS
 from lograft.model.settings.broker_table import KAFKA_CONFIGS, LOGRAFT_CONFIGS
-from lograft.model.settings.keys import ConfigKey, NoEffect, Unsupported
+from lograft.model.settings.keys import ConfigKey, NoEffect, PartlyUsed, Unsupported
 from lograft.model.settings.topic import TOPIC_CONFIGS
 from lograft.model.settings.topic_docs import TOPIC_DOCS
 
@@ -50,6 +50,9 @@ broker runs. They work as in Kafka, except for those on this page.
 - A setting that is **not supported** is rejected: the node does not start, or the change fails.
   Such a setting controls security or where data is stored, so it would be dangerous to ignore it.
   Its default, an empty value and `false` are accepted.
+- The prefix `listener.name.<listener>.` is for `ssl.*`, `max.connections` and
+  `max.connection.creation.rate`. Another setting with this prefix has no effect and is reported as
+  such.
 
 `python -m tools.generate_settings` generates this page from the tables of settings. A test compares
 the tables with the code that reads the settings.
@@ -147,6 +150,9 @@ def _without_effect(owner: str, keys: Iterable[ConfigKey]) -> Iterator[str]:
     for key in keys:
         if isinstance(key.effect, NoEffect):
             by_reason.setdefault(key.effect.reason, []).append(f"`{key.name}`")
+        elif isinstance(key.effect, PartlyUsed):
+            words = " and ".join(f"`{word}`" for word in key.effect.words)
+            by_reason.setdefault(key.effect.reason, []).append(f"{words} in `{key.name}`")
     if by_reason:
         yield ""
         yield f"### {owner} settings"

@@ -11,7 +11,7 @@ import pytest
 
 from lograft.metadata.resource_configs import CLIENT_METRICS_CONFIGS, GROUP_CONFIGS
 from lograft.model.settings.broker_table import BROKER_CONFIGS, DYNAMIC_BROKER_CONFIGS
-from lograft.model.settings.keys import ConfigKey, Used
+from lograft.model.settings.keys import ConfigKey, PartlyUsed, Used
 from lograft.model.settings.topic import TOPIC_CONFIGS, TOPIC_SYNONYMS
 from tools.generate_settings import OUTPUT, page
 
@@ -97,9 +97,9 @@ def wrong_rows(keys: Mapping[str, ConfigKey], reads: Collection[str]) -> list[st
     wrong = []
     for name, key in keys.items():
         found = is_read(name, reads) or is_read(stands_in_for.get(name, name), reads)
-        if found and not isinstance(key.effect, Used):
+        if found and not isinstance(key.effect, Used | PartlyUsed):
             wrong.append(f"{name} is read: remove its effect from the table")
-        if not found and isinstance(key.effect, Used):
+        if not found and isinstance(key.effect, Used | PartlyUsed):
             wrong.append(f"{name} is not read: give it an effect in the table")
     return wrong
 

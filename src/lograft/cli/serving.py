@@ -41,7 +41,7 @@ def read_config(path: str, overrides: Mapping[str, str] | None = None) -> Broker
         config = broker_config(properties)
     except InvalidInput as error:
         raise InvalidInput(f"{path}: {error}") from None
-    unknown = unknown_settings(properties)
+    unknown = unknown_settings(config)
     if unknown:
         print(
             f"lograft: warning: {path}: unknown settings do nothing: {', '.join(unknown)}",

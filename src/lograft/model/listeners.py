@@ -113,10 +113,7 @@ def check_listener_texts(entries: Sequence[str]) -> None:
 def check_distinct(endpoints: Sequence[Endpoint]) -> None:
     """Names differ; ports differ unless they are chosen by the system or one host is IPv4 and the
     other IPv6."""
-    names = [endpoint.name for endpoint in endpoints]
-    for name in names:
-        if names.count(name) > 1:
-            raise InvalidConfig(f"listeners: Each listener must have a different name: {name}")
+    check_distinct_names("listeners", endpoints)
     by_port: dict[int, list[str]] = {}
     for endpoint in endpoints:
         if endpoint.port:
@@ -129,6 +126,13 @@ def check_distinct(endpoints: Sequence[Endpoint]) -> None:
                 f"listeners: Each listener must have a different port: {port} is used"
                 f" {len(hosts)} times"
             )
+
+
+def check_distinct_names(setting: str, endpoints: Sequence[Endpoint]) -> None:
+    names = [endpoint.name for endpoint in endpoints]
+    for name in names:
+        if names.count(name) > 1:
+            raise InvalidConfig(f"{setting}: Each listener must have a different name: {name}")
 
 
 def parse_address(setting: str, text: str) -> Address:

@@ -13,6 +13,7 @@ from lograft.model.listeners import (
     SecurityProtocol,
     Voter,
     check_distinct,
+    check_distinct_names,
     parse_address,
     parse_endpoints,
     parse_security_map,
@@ -143,6 +144,7 @@ def _advertised(
     if not texts:
         return own, controllers
     given = parse_endpoints("advertised.listeners", texts, security)
+    check_distinct_names("advertised.listeners", given)
     unknown = [e.name for e in given if e.name not in {e.name for e in listeners}]
     if unknown:
         raise InvalidConfig(
@@ -169,9 +171,9 @@ def _check_roles(
             f"controller.listener.names has {', '.join(shared)}, which is also in listeners: a"
             " node with process.roles=broker must not listen as a controller"
         )
-    if "controller" in roles and not shared:
+    if "controller" in roles and set(shared) < set(controller_names):
         raise InvalidConfig(
-            "controller.listener.names must contain at least one value appearing in listeners"
+            "controller.listener.names must only contain values appearing in listeners"
             f" ({', '.join(names)}) when process.roles has controller"
         )
     if "broker" not in roles and len(shared) < len(names):

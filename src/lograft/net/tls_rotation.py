@@ -118,7 +118,7 @@ class TlsTransports:
         if parameters == old.parameters:
             return None
         if not is_start:
-            _check_compatible(config, old.parameters, parameters)
+            _check_compatible(listener, config, old.parameters, parameters)
         new = self._build(listener, parameters)
         self._check_peers(listener, config, None if is_start else old, new)
         return new
@@ -161,9 +161,15 @@ def _connected_to(config: BrokerConfig) -> set[str]:
     return {name for name in names if name in security and security[name].uses_tls}
 
 
-def _check_compatible(config: BrokerConfig, old: TlsParameters, new: TlsParameters) -> None:
+def _check_compatible(
+    listener: str, config: BrokerConfig, old: TlsParameters, new: TlsParameters
+) -> None:
     """Stores can be replaced, but not added or removed, and the new certificate needs the names of
     the old one, unless the node's file allows other names."""
+
+    def allows(setting: str) -> bool:
+        return config.value(setting, listener=listener) is True
+
     where = new.where
     if old.key_store is None and new.key_store is not None:
         raise InvalidConfig(f"{where}a key store cannot be added without a restart")
@@ -175,14 +181,14 @@ def _check_compatible(config: BrokerConfig, old: TlsParameters, new: TlsParamete
         return
     old_names = _names_of(old.where, old.key_store.source, old.key_store.chain[0])
     new_names = _names_of(where, new.key_store.source, new.key_store.chain[0])
-    if not config.value("ssl.allow.dn.changes") and old_names[0].lower() != new_names[0].lower():
+    if not allows("ssl.allow.dn.changes") and old_names[0].lower() != new_names[0].lower():
         raise InvalidConfig(
             f"{where}the distinguished name of the new certificate, {new_names[0]}, differs from"
             f" that of the old one, {old_names[0]}: use a certificate with the old name, or set"
             " ssl.allow.dn.changes=true in the node's file and restart it"
         )
     missing = sorted(old_names[1] - new_names[1])
-    if not config.value("ssl.allow.san.changes") and missing:
+    if not allows("ssl.allow.san.changes") and missing:
         raise InvalidConfig(
             f"{where}the new certificate lacks subject alternative names of the old one,"
             f" {', '.join(missing)}: use a certificate with all the old names, or set"

@@ -86,7 +86,7 @@ READERS: Final[dict[str, tuple[str, Callable[[Node], Any]]]] = {
 
 #: Settings whose effect other tests show, with the place.
 ELSEWHERE: Final = {
-    "config.providers": "static only: see test_config_providers.py",
+    "config.providers": "static only: model/settings/test_dynamic.py",
     "listener.security.protocol.map": "net/test_listener_set.py",
     "listeners": "net/test_listener_set.py",
     "max.connection.creation.rate": "net/test_connection_limits.py",

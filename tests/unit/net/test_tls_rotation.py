@@ -235,6 +235,7 @@ def test_names_may_be_added_and_their_case_does_not_matter(rotation: Rotation) -
     [
         ("ssl.allow.dn.changes", "other", ["localhost", "127.0.0.1"]),
         ("ssl.allow.san.changes", "localhost", []),
+        (f"{PREFIX}ssl.allow.dn.changes", "other", ["localhost", "127.0.0.1"]),
     ],
 )
 def test_other_names_can_be_allowed(
@@ -242,7 +243,7 @@ def test_other_names_can_be_allowed(
 ) -> None:
     rotation = Rotation(tmp_path, **{setting: "true"})
     rotation.write(rotation.authority.issue(name, hosts))
-    rotation.transports.check(rotation.config, STORES)
+    rotation.transports.check(rotation.config, [f"{PREFIX}ssl.keystore.location"])
     # But not the other kind of change.
     other = ("another", []) if hosts else ("another", ["localhost"])
     rotation.write(rotation.authority.issue(*other))

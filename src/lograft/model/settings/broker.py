@@ -16,18 +16,22 @@ from lograft.model.node_layout import NodeLayout, node_layout
 from lograft.model.seams import Address
 from lograft.model.settings.broker_table import BROKER_CONFIGS as BROKER_CONFIGS
 from lograft.model.settings.broker_table import DYNAMIC_BROKER_CONFIGS
+from lograft.model.settings.effects import NOT_PER_LISTENER
 from lograft.model.settings.keys import (
     INT_MAX,
     ConfigKey,
     ConfigValue,
     Secret,
     UpdateMode,
+    Used,
     split_list,
 )
 from lograft.model.settings.topic import TopicConfig, topic_defaults
 from lograft.model.types import NodeId
 
 LISTENER_PREFIX: Final = "listener.name."
+#: Limits that a listener may have besides those of the node.
+LISTENER_LIMITS: Final = ("max.connections", "max.connection.creation.rate")
 LOG_CLEANER_BUFFER_MIN: Final = 1 << 20
 #: Dynamic settings from which the listeners of a node follow.
 _DYNAMIC_LAYOUT: Final = ("listeners", "listener.security.protocol.map")
@@ -318,25 +322,34 @@ def _may_be_dynamic(name: str) -> bool:
     return key is None or key.mode is not UpdateMode.READ_ONLY
 
 
-def unknown_settings(properties: Mapping[str, str]) -> tuple[str, ...]:
-    """Names that no setting has, in order: worth a warning, since they do nothing."""
-    return tuple(
-        sorted(
-            name
-            for name in properties
-            if base_name(name) not in BROKER_CONFIGS and not name.startswith("config.providers.")
-        )
+def unknown_settings(config: BrokerConfig) -> tuple[str, ...]:
+    """Names in the file that no setting has, or that begin with a listener which the protocol map
+    does not name, in order: worth a warning, since they do nothing."""
+    return tuple(sorted(name for name in config.raw if _is_unknown(name, config)))
+
+
+def _is_unknown(name: str, config: BrokerConfig) -> bool:
+    if name.startswith("config.providers."):
+        return False
+    listener, _, _ = name.removeprefix(LISTENER_PREFIX).partition(".")
+    return base_name(name) not in BROKER_CONFIGS or (
+        name.startswith(LISTENER_PREFIX) and listener.upper() not in config.listener_security
     )
 
 
 def keys_of(names: Iterable[str]) -> dict[str, ConfigKey]:
     """The rows of those names that are settings, with or without the prefix of a listener."""
-    rows = ((name, base_name(name)) for name in names)
-    return {
-        name: key
-        for name, base in rows
-        if (key := BROKER_CONFIGS.get(base) or DYNAMIC_BROKER_CONFIGS.get(base)) is not None
-    }
+    return {name: key for name in names if (key := find_key(name)) is not None}
+
+
+def find_key(name: str) -> ConfigKey | None:
+    """The row of a setting, with or without the prefix of a listener."""
+    base = base_name(name)
+    key = BROKER_CONFIGS.get(base) or DYNAMIC_BROKER_CONFIGS.get(base)
+    is_misplaced = base != name and not base.startswith("ssl.") and base not in LISTENER_LIMITS
+    if key is not None and is_misplaced and isinstance(key.effect, Used):
+        return key._replace(effect=NOT_PER_LISTENER)
+    return key
 
 
 def base_name(name: str) -> str:
@@ -358,7 +371,7 @@ def check_values(properties: Mapping[str, str]) -> None:
 
 
 def check_value(name: str, text: str) -> None:
-    key = BROKER_CONFIGS.get(base_name(name)) or DYNAMIC_BROKER_CONFIGS.get(base_name(name))
+    key = find_key(name)
     if key is not None:
         key.parse(text)
     if name == "max.connections.per.ip.overrides":
@@ -411,6 +424,7 @@ def violations(config: BrokerConfig) -> Iterator[Violation]:
     """Settings that are valid by themselves but not together."""
     given = {**config.raw, **config.dynamic_default, **config.dynamic_broker}
     yield from _group_bounds(config, given)
+    yield from _heartbeats(config)
     if config.controller_quorum_auto_join_enable and not config.is_controller:
         yield Violation(
             ("controller.quorum.auto.join.enable",),
@@ -423,6 +437,11 @@ def violations(config: BrokerConfig) -> Iterator[Violation]:
             "log.cleaner.threads must be at least 1, and log.cleaner.dedupe.buffer.size more than"
             f" 1 MiB for each of the {threads} log.cleaner.threads",
         )
+    if "*" in config.cordoned_log_dirs and len(config.cordoned_log_dirs) > 1:
+        yield Violation(
+            ("cordoned.log.dirs",),
+            "cordoned.log.dirs has * and other values: write * alone to cordon all log dirs",
+        )
     missing = [path for path in config.cordoned_log_dirs if path not in ("*", *config.log_dirs)]
     if missing:
         yield Violation(
@@ -430,6 +449,28 @@ def violations(config: BrokerConfig) -> Iterator[Violation]:
             f"cordoned.log.dirs has {', '.join(missing)}, which is not in log.dirs",
         )
     yield from _replica_times(config)
+    if config.topic_defaults.retention_ms == 0:
+        yield Violation(
+            ("log.retention.hours", "log.retention.minutes", "log.retention.ms"),
+            "log.retention.ms, log.retention.minutes or log.retention.hours, whichever of them is"
+            " used, must be unlimited (-1) or at least 1",
+        )
+    idle_ms, delay_ms = (
+        config.connections_max_idle_ms,
+        config.connection_failed_authentication_delay_ms,
+    )
+    if 0 <= idle_ms <= delay_ms:
+        yield Violation(
+            ("connections.max.idle.ms", "connection.failed.authentication.delay.ms"),
+            f"connections.max.idle.ms ({idle_ms}) must be more than"
+            f" connection.failed.authentication.delay.ms ({delay_ms}), or -1 for no limit",
+        )
+    if "classic" not in config.group_coordinator_rebalance_protocols:
+        yield Violation(
+            ("group.coordinator.rebalance.protocols",),
+            "group.coordinator.rebalance.protocols must contain classic: disabling the classic"
+            " protocol is not supported",
+        )
     if 0 < config.queued_max_request_bytes < config.socket_request_max_bytes:
         yield Violation(
             ("queued.max.request.bytes",),
@@ -460,6 +501,17 @@ def _group_bounds(config: BrokerConfig, given: Iterable[str]) -> Iterator[Violat
             yield Violation(
                 (middle, lowest, highest),
                 f"{middle} ({value}) must be between {lowest} ({low}) and {highest} ({high})",
+            )
+
+
+def _heartbeats(config: BrokerConfig) -> Iterator[Violation]:
+    for kind in ("consumer", "share", "streams"):
+        names = (f"group.{kind}.heartbeat.interval.ms", f"group.{kind}.session.timeout.ms")
+        heartbeat_ms, session_ms = (int(config.text(name) or 0) for name in names)
+        if heartbeat_ms >= session_ms:
+            yield Violation(
+                names,
+                f"{names[0]} ({heartbeat_ms}) must be less than {names[1]} ({session_ms})",
             )
 
 

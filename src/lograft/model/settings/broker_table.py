@@ -8,6 +8,7 @@ Facts, sorted by name, one row per setting; Lograft's own settings are at the en
 from typing import Final
 
 from lograft.model.settings.effects import (
+    GROUPS_NOT_SERVED,
     JAVA_POLICY,
     NO_CLIENT_QUOTAS,
     NO_DELEGATION_TOKENS,
@@ -125,7 +126,7 @@ KAFKA_CONFIGS: Final = (
     ConfigKey("group.coordinator.append.linger.ms", INT, "-1", Between(-1), MEDIUM, READ_ONLY, effect=NoEffect("coordinators append records at once")),
     ConfigKey("group.coordinator.background.threads", INT, "2", Between(1), HIGH, READ_ONLY, effect=NO_THREAD_POOL),
     ConfigKey("group.coordinator.cached.buffer.max.bytes", INT, "1048588", Between(524288), MEDIUM, CLUSTER_WIDE, effect=NoEffect("coordinators keep no cache of write buffers")),
-    ConfigKey("group.coordinator.rebalance.protocols", LIST, "classic,consumer,streams", ListOf(("consumer", "classic", "share", "streams"), may_be_empty=False), MEDIUM, READ_ONLY),
+    ConfigKey("group.coordinator.rebalance.protocols", LIST, "classic,consumer,streams", ListOf(("consumer", "classic", "share", "streams"), may_be_empty=False), MEDIUM, READ_ONLY, effect=GROUPS_NOT_SERVED),
     ConfigKey("group.coordinator.threads", INT, "4", Between(1), HIGH, READ_ONLY, effect=NO_THREAD_POOL),
     ConfigKey("group.initial.rebalance.delay.ms", INT, "3000", None, MEDIUM, READ_ONLY),
     ConfigKey("group.max.session.timeout.ms", INT, "1800000", None, MEDIUM, READ_ONLY),

@@ -16,6 +16,7 @@ from lograft.model.errors import InvalidConfig, InvalidInput
 from lograft.model.listeners import check_listener_texts, parse_security_map
 from lograft.model.settings.broker import (
     BROKER_CONFIGS,
+    LISTENER_LIMITS,
     LISTENER_PREFIX,
     BrokerConfig,
     Violation,
@@ -52,9 +53,8 @@ STORE_SETTINGS: Final = frozenset({
     "ssl.truststore.password",
     "ssl.truststore.type",
 })  # fmt: skip
-#: Settings of a listener that may be set for all brokers, and must be at least 1 there.
-_LISTENER_LIMITS: Final = ("max.connections", "max.connection.creation.rate")
-_CLUSTER_LISTENER_SETTINGS: Final = frozenset({*_LISTENER_LIMITS, "num.network.threads"})
+#: Settings of a listener that may be set for all brokers.
+_CLUSTER_LISTENER_SETTINGS: Final = frozenset({*LISTENER_LIMITS, "num.network.threads"})
 #: Kafka's classes that Lograft knows by name, for settings whose effect does not need the class.
 _KNOWN_CLASSES: Final = {
     "metric.reporters": frozenset({"org.apache.kafka.common.metrics.JmxReporter"})
@@ -297,7 +297,7 @@ def _check_text(name: str, text: str) -> None:
     topic_defaults({name: text})
     base = base_name(name)
     check_supported(keys_of([name]), {name: text})
-    if base in _LISTENER_LIMITS and int(text) < 1:
+    if base in LISTENER_LIMITS and int(text) < 1:
         raise InvalidConfig(f"Invalid value {text} for configuration {name}: it must be at least 1")
     if base in _KNOWN_CLASSES:
         for word in split_list(text):

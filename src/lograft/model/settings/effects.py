@@ -9,13 +9,25 @@ from collections.abc import Mapping
 from typing import Final
 
 from lograft.model.errors import InvalidConfig
-from lograft.model.settings.keys import ConfigKey, Effect, NoEffect, Unsupported, Used
+from lograft.model.settings.keys import (
+    ConfigKey,
+    Effect,
+    NoEffect,
+    PartlyUsed,
+    Unsupported,
+    Used,
+    split_list,
+)
 
 JAVA_POLICY: Final = Unsupported("policies are not enforced, since Java classes are not loaded")
 NO_CLIENT_QUOTAS: Final = NoEffect("client quotas are not enforced yet")
+GROUPS_NOT_SERVED: Final = PartlyUsed(
+    ("share", "streams"), "share groups and streams groups are not implemented yet"
+)
 NO_DELEGATION_TOKENS: Final = NoEffect(
     "delegation tokens are not implemented yet, and requests for them are rejected"
 )
+NOT_PER_LISTENER: Final = NoEffect("it cannot be set for a single listener")
 NO_METRICS: Final = NoEffect("metrics are not exported yet")
 NO_PURGATORY: Final = NoEffect("delayed requests are completed directly; there is no purgatory")
 NO_SASL: Final = NoEffect("SASL is not implemented yet, and a node that uses it does not start")
@@ -58,16 +70,23 @@ def is_supported(key: ConfigKey, text: str | None) -> bool:
 def find_without_effect(
     keys: Mapping[str, ConfigKey], values: Mapping[str, str]
 ) -> tuple[str, ...]:
-    """The settings that differ from their default and have no effect, in order."""
-    return tuple(
-        sorted(
-            name
-            for name, text in values.items()
-            if (key := keys.get(name)) is not None
-            and isinstance(key.effect, NoEffect)
-            and not key.is_default(text)
-        )
-    )
+    """The settings that differ from their default and have no effect, in order; of a list that is
+    used in part, `name=words`."""
+    found = []
+    for name, text in values.items():
+        key = keys.get(name)
+        if key is None or key.is_default(text):
+            continue
+        match key.effect:
+            case NoEffect():
+                found.append(name)
+            case PartlyUsed(unused):
+                words = [word for word in split_list(text) if word in unused]
+                if words:
+                    found.append(f"{name}={','.join(words)}")
+            case Used() | Unsupported():
+                pass
+    return tuple(sorted(found))
 
 
 def describe_effect(effect: Effect) -> str | None:
@@ -75,6 +94,8 @@ def describe_effect(effect: Effect) -> str | None:
     match effect:
         case Used():
             return None
+        case PartlyUsed(words, reason):
+            return f"No effect in Lograft of {' and '.join(words)}: {reason}."
         case NoEffect(reason):
             return f"No effect in Lograft: {reason}."
         case Unsupported(reason):

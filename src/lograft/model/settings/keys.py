@@ -187,6 +187,14 @@ class NoEffect(NamedTuple):
     reason: str
 
 
+class PartlyUsed(NamedTuple):
+    """Production code reads the list, but nothing depends on some of its words."""
+
+    words: tuple[str, ...]
+    #: A clause without capital letter and full stop: it follows "No effect in Lograft of …:".
+    reason: str
+
+
 class Unsupported(NamedTuple):
     """The setting is rejected unless it is off: ignoring it would harm the operator, who relies on
     the protection or the placement of data that it promises."""
@@ -195,7 +203,7 @@ class Unsupported(NamedTuple):
     reason: str
 
 
-Effect: TypeAlias = Used | NoEffect | Unsupported
+Effect: TypeAlias = Used | PartlyUsed | NoEffect | Unsupported
 USED: Final = Used()
 
 

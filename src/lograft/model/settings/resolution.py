@@ -8,7 +8,7 @@ from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass
 from typing import Final
 
-from lograft.model.settings.broker import BrokerConfig, base_name
+from lograft.model.settings.broker import BrokerConfig, base_name, find_key
 from lograft.model.settings.broker_table import BROKER_CONFIGS, DYNAMIC_BROKER_CONFIGS
 from lograft.model.settings.dynamic import value_problem
 from lograft.model.settings.effects import describe_effect
@@ -124,12 +124,12 @@ def describe_cluster_default(
     return [
         ConfigEntry(
             name=name,
-            value=None if _is_sensitive(_key(name)) else text,
+            value=None if _is_sensitive(find_key(name)) else text,
             source=ConfigSource.DYNAMIC_DEFAULT_BROKER,
             synonyms=(_synonym(name, text, ConfigSource.DYNAMIC_DEFAULT_BROKER),),
-            is_sensitive=_is_sensitive(_key(name)),
+            is_sensitive=_is_sensitive(find_key(name)),
             read_only=name not in DYNAMIC_BROKER_CONFIGS,
-            type=key.type if (key := _key(name)) else ConfigType.UNKNOWN,
+            type=key.type if (key := find_key(name)) else ConfigType.UNKNOWN,
         )
         for name, text in sorted(dynamic_default.items())
         if (names is None or name in names)
@@ -158,7 +158,7 @@ def broker_documentation(name: str) -> str | None:
     """The same for a broker setting, with or without the prefix of a listener."""
     from lograft.model.settings.broker_docs import BROKER_DOCS
 
-    return with_effect(BROKER_DOCS.get(base_name(name)), _key(name))
+    return with_effect(BROKER_DOCS.get(base_name(name)), find_key(name))
 
 
 def with_effect(text: str | None, key: ConfigKey | None) -> str | None:
@@ -170,24 +170,19 @@ def _effective(broker: BrokerConfig) -> dict[str, str]:
     return {**broker.raw, **broker.dynamic_default, **broker.dynamic_broker}
 
 
-def _key(name: str) -> ConfigKey | None:
-    base = base_name(name)
-    return BROKER_CONFIGS.get(base) or DYNAMIC_BROKER_CONFIGS.get(base)
-
-
 def _is_sensitive(key: ConfigKey | None) -> bool:
     """An unknown setting may be a password."""
     return key is None or key.is_sensitive
 
 
 def _synonym(name: str, text: str, source: ConfigSource) -> Synonym:
-    return Synonym(name, None if _is_sensitive(_key(name)) else text, source)
+    return Synonym(name, None if _is_sensitive(find_key(name)) else text, source)
 
 
 def _broker_entry(
     name: str, values: Mapping[str, str], synonyms: tuple[Synonym, ...]
 ) -> ConfigEntry:
-    key = _key(name)
+    key = find_key(name)
     text = values.get(name, key.default if key else None)
     return ConfigEntry(
         name=name,

@@ -111,7 +111,7 @@ log.dirs=/tmp/kraft-controller-logs
 def test_files_shipped_with_kafka_work_unchanged(name: str) -> None:
     properties = parse_properties(SHIPPED_FILES[name])
     config = broker_config(properties)
-    assert unknown_settings(properties) == ()
+    assert unknown_settings(config) == ()
     role = name.split()[1]
     assert config.is_broker == (role != "controller")
     assert config.is_controller == (role != "broker")
@@ -155,7 +155,11 @@ def test_defaults() -> None:
         ({"controller.quorum.voters": "1@h:9093,1@g:9093"}, "node 1 more than once"),
         ({"process.roles": "broker"}, "must not listen as a controller"),
         ({"process.roles": "controller"}, "must only contain names from controller.listener"),
-        ({"listeners": "PLAINTEXT://:9092"}, "at least one value appearing in listeners"),
+        ({"listeners": "PLAINTEXT://:9092"}, "must only contain values appearing in listeners"),
+        (
+            {"controller.listener.names": "CONTROLLER,OTHER"},
+            r"must only contain values appearing in listeners \(PLAINTEXT, CONTROLLER\)",
+        ),
         ({"listeners": "CONTROLLER://:9093"}, "at least one broker advertised listener"),
         ({"listeners": "PLAINTEXT://0.0.0.0:9092,CONTROLLER://:9093"}, "cannot use 0.0.0.0"),
         ({"listeners": "PLAINTEXT://:9092,CONTROLLER://:9092"}, "different port: 9092"),
@@ -164,6 +168,10 @@ def test_defaults() -> None:
         ({"listeners": "localhost:9092,CONTROLLER://:9093"}, "NAME://host:port"),
         ({"listeners": "PLAINTEXT://:99999,CONTROLLER://:9093"}, "NAME://host:port"),
         ({"advertised.listeners": "SSL://h:9092"}, "not among the listeners"),
+        (
+            {"advertised.listeners": "PLAINTEXT://h:9092,PLAINTEXT://h:9094"},
+            "^advertised.listeners: Each listener must have a different name: PLAINTEXT",
+        ),
         ({"inter.broker.listener.name": "SSL"}, "SSL is not one of PLAINTEXT"),
         (
             {
@@ -176,6 +184,19 @@ def test_defaults() -> None:
         ({"listener.security.protocol.map": "PLAINTEXT"}, "NAME:PROTOCOL"),
         ({"num.partitions": "0"}, "num.partitions: Value must be at least 1"),
         ({"log.retention.ms": "0"}, "log.retention.ms"),
+        ({"log.retention.minutes": "0"}, "log.retention.minutes .* must be unlimited"),
+        ({"log.retention.hours": "0"}, "log.retention.hours.* must be unlimited"),
+        ({"connections.max.idle.ms": "0"}, r"idle.ms \(0\) must be more than .*delay.ms \(100\)"),
+        ({"connection.failed.authentication.delay.ms": "600000"}, "must be more than"),
+        ({"group.coordinator.rebalance.protocols": "consumer"}, "must contain classic"),
+        ({"cordoned.log.dirs": "/tmp/kafka-logs,*"}, r"write \* alone"),
+        (
+            {
+                "group.consumer.max.heartbeat.interval.ms": "45000",
+                "group.consumer.heartbeat.interval.ms": "45000",
+            },
+            r"heartbeat.interval.ms \(45000\) must be less than group.consumer.session.timeout.ms",
+        ),
         ({"log.cleaner.threads": "1000"}, "dedupe"),
         ({"queued.max.request.bytes": "5"}, "socket.request.max.bytes"),
         ({"max.connections.per.ip": "0"}, "overrides"),
@@ -327,12 +348,20 @@ def test_dynamic_changes_that_are_fine() -> None:
 def test_unknown_settings_are_named() -> None:
     properties = {
         "num.partition": "3",
-        "listener.name.internal.ssl.keystore.location": "/k",
-        "listener.name.internal.plain.sasl.jaas.config": "x",
+        "listener.name.plaintext.ssl.keystore.location": "/k",
+        "listener.name.plaintext.plain.sasl.jaas.config": "x",
+        "listener.name.plaintxt.ssl.keystore.location": "/k",
+        "listener.name.plaintext.ssl.keystore.locations": "/k",
+        "config.providers.vault.param.url": "x",
         "log.message.format.version": "2.8",
         "num.partitions": "3",
     }
-    assert unknown_settings(properties) == ("log.message.format.version", "num.partition")
+    assert unknown_settings(broker_config(COMBINED | properties)) == (
+        "listener.name.plaintext.ssl.keystore.locations",
+        "listener.name.plaintxt.ssl.keystore.location",
+        "log.message.format.version",
+        "num.partition",
+    )
 
 
 def test_a_listener_can_have_its_own_value() -> None:

@@ -3,7 +3,7 @@ import pytest
 from lograft.model.errors import InvalidConfig
 from lograft.model.settings.broker import keys_of
 from lograft.model.settings.effects import check_supported, describe_effect, find_without_effect
-from lograft.model.settings.keys import USED, NoEffect, Unsupported
+from lograft.model.settings.keys import USED, NoEffect, PartlyUsed, Unsupported
 
 
 def find(values: dict[str, str]) -> tuple[str, ...]:
@@ -19,8 +19,16 @@ def test_settings_without_effect_are_found_by_name() -> None:
         "unknown": "1",
         "listener.name.internal.sasl.jaas.config": "secret",
         "metric.reporters": "",
+        "listener.name.internal.max.connections": "5",
+        "listener.name.internal.ssl.allow.dn.changes": "true",
+        "listener.name.internal.max.connections.per.ip": "5",
+        "listener.name.internal.log.retention.ms": "5",
+        "group.coordinator.rebalance.protocols": "classic,share, streams",
     }
     assert find(values) == (
+        "group.coordinator.rebalance.protocols=share,streams",
+        "listener.name.internal.log.retention.ms",
+        "listener.name.internal.max.connections.per.ip",
         "listener.name.internal.sasl.jaas.config",
         "metric.reporters",
         "num.io.threads",
@@ -33,6 +41,7 @@ def test_settings_without_effect_are_found_by_name() -> None:
         ("authorizer.class.name", "org.apache.kafka.metadata.authorizer.StandardAuthorizer"),
         ("remote.log.storage.system.enable", "TRUE"),
         ("listener.name.internal.ssl.engine.factory.class", "org.example.Factory"),
+        ("listener.name.internal.authorizer.class.name", "org.example.Authorizer"),
     ],
 )
 def test_an_unsupported_setting_is_rejected_by_name(name: str, value: str) -> None:
@@ -57,7 +66,14 @@ def test_what_is_off_or_the_default_is_accepted(name: str, value: str) -> None:
     check_supported(keys_of([name]), {name: value})
 
 
+def test_the_default_of_a_list_that_is_used_in_part_is_not_reported() -> None:
+    assert find({"group.coordinator.rebalance.protocols": "classic,consumer,streams"}) == ()
+    assert find({"group.coordinator.rebalance.protocols": "consumer,classic"}) == ()
+
+
 def test_an_effect_is_described_in_a_sentence() -> None:
     assert describe_effect(USED) is None
     assert describe_effect(NoEffect("there is none")) == "No effect in Lograft: there is none."
+    partly = PartlyUsed(("share", "streams"), "there are none")
+    assert describe_effect(partly) == "No effect in Lograft of share and streams: there are none."
     assert describe_effect(Unsupported("no")) == "Not supported by Lograft: no."
