@@ -1,6 +1,7 @@
 """Sphinx configuration: `make docs` builds the site, `make check` checks its links."""
 
 import sys
+import textwrap
 from pathlib import Path
 
 from sphinx.application import Sphinx
@@ -31,22 +32,21 @@ autodoc_preserve_defaults = True
 def mark_code_blocks(
     _app: Sphinx, _what: str, _name: str, _object: object, _options: object, lines: list[str]
 ) -> None:
-    """Marks indented blocks of a docstring as code blocks of reStructuredText.
+    """Marks the paragraphs of a docstring that are code as code blocks of reStructuredText.
 
-    A block begins with a line that is indented by four columns or more, and ends before the next
-    line that is not indented. In all other lines, asterisks are characters, not emphasis.
+    In all other lines, asterisks are characters, not emphasis.
     """
+    from tools.docstrings import is_code
+
     marked: list[str] = []
-    is_code = False
-    for line in lines:
-        is_indented = line.startswith("    ")
-        if is_indented and not is_code:
-            marked += ["", "::", ""]
-            is_code = True
-        elif is_code and line.strip() and not is_indented:
-            marked.append("")
-            is_code = False
-        marked.append(line if is_code else line.replace("*", "\\*"))
+    was_code = False
+    for paragraph in "\n".join(lines).strip("\n").split("\n\n"):
+        is_block = paragraph.startswith("    ") or is_code(paragraph)
+        if is_block and not was_code:
+            marked += ["::", ""]
+        text = textwrap.indent(paragraph, "    ") if is_block else paragraph.replace("*", "\\*")
+        marked += [*text.split("\n"), ""]
+        was_code = is_block
     lines[:] = marked
 
 

@@ -1,6 +1,5 @@
 """Every public name says what it is and shows it: the examples in docstrings run as they stand."""
 
-import ast
 import asyncio
 import contextlib
 import inspect
@@ -22,6 +21,7 @@ from lograft.client import (
     TopicPartition,
 )
 from lograft.testing import Cluster
+from tools.docstrings import as_function, is_code
 
 
 class Noting:
@@ -34,24 +34,6 @@ class Noting:
         self, acknowledged: Acknowledged | None, error: Exception | None
     ) -> None:
         assert error is None
-
-
-def as_function(code: str) -> str:
-    return "async def example():\n" + textwrap.indent(code, "    ")
-
-
-def is_code(text: str) -> bool:
-    try:
-        tree = ast.parse(as_function(text))
-    except SyntaxError:
-        return False
-    # A single word or number is prose, too.
-    body = tree.body[0]
-    assert isinstance(body, ast.AsyncFunctionDef)
-    return not all(
-        isinstance(one, ast.Expr) and isinstance(one.value, ast.Name | ast.Constant)
-        for one in body.body
-    )
 
 
 def example_of(thing: Any) -> str:
