@@ -206,7 +206,7 @@ def _release_all(self: OffsetWaits, make_error: Any) -> None:
 
 def _pretend_cut(self: Following, cut: Any, to: Any) -> None:
     """The role is told that the log ends where it should."""
-    self.role._cut_to = self.partition.log.end_offset  # type: ignore
+    self.role._cut_to = self.partition.log.end_offset  # type: ignore[attr-defined, union-attr]
     self._do(self.role.on_log_cut())
 
 

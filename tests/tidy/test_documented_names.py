@@ -27,6 +27,7 @@ EXCEPTIONS: Final = {
     "fetchOffset": "the first part of two options in Spark's source",
     "keytool": "a program of Java",
     "listener.name.outside.ssl.keystore.location": "a setting of one listener, with its name",
+    "mypy": "a program of Python",
     "page_reporting": "a feature of Linux",
     "perf": "a program of Linux",
     "pip": "a program of Python",
