@@ -50,6 +50,8 @@ CHECKED: Final = re.compile(
     """,
     re.VERBOSE,
 )
+#: As in `api/<name>.py`.
+PLACEHOLDER: Final = re.compile(r"(?<=[\w/-])<[\w ]+>|<[\w ]+>(?=[\w.-])")
 #: As in `broker/partitions/partition.py: append`.
 FILE_AND_NAME: Final = re.compile(r"([\w/]+)\.py: (\w+)(?:\(.*\))?")
 
@@ -111,7 +113,9 @@ def exists(name: str) -> bool:
     name = name.rstrip("/")
     if keyword.iskeyword(name) or name in words or name in paths:
         return True
-    if name.partition("/")[0] in (ROOT / ".gitignore").read_text().split():
+    if name.partition("/")[0] in {
+        line.strip("/") for line in (ROOT / ".gitignore").read_text().splitlines()
+    }:
         return True  # a folder that the project creates, as .venv
     if "*" in name:
         return any(fnmatch(each, name) for each in (*paths, *words))
@@ -139,6 +143,7 @@ def find_unknown(quoted: str) -> list[str]:
     if match := FILE_AND_NAME.fullmatch(quoted):
         path, name = match.groups()
         return [] if name in vocabulary().members.get(path.rpartition("/")[2], ()) else [name]
+    quoted = PLACEHOLDER.sub("*", quoted)
     program, *arguments = quoted.partition(" | ")[0].split()
     match program:
         case "make":
@@ -200,6 +205,7 @@ def test_the_exceptions_are_needed() -> None:
         "broker/partitions/partition.py",
         "tests/scripts/groups",
         "cli/*_commands.py",
+        "api/<name>.py",
         "python -m tools.generate_settings",
         "broker/coordinators/coordinator_runtime.py: ask",
         "Partition.wait_committed",
