@@ -1,4 +1,4 @@
-"""Tables for the eye, markdown and JSON for the record, a plot of the ratios."""
+"""Tables for the eye, Markdown and JSON for the record, and the plot of a run."""
 
 import json
 import os
@@ -8,6 +8,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Final
 
+from bench.plot import write_plot
 from bench.targets import Results, Target
 from tests.compatibility.servers import KINDS
 
@@ -78,32 +79,5 @@ def write(results: Results, about: dict[str, str], targets: Sequence[Target]) ->
     path.write_text(text)
     record = {"about": about, "results": results}
     (FOLDER / f"{form}.json").write_text(json.dumps(record, indent=1) + "\n")
-    plot(results, targets, FOLDER / f"{form}.svg")
+    write_plot(results, form)
     return path
-
-
-def plot(results: Results, targets: Sequence[Target], path: Path) -> None:
-    """Ratios on a logarithmic axis, with their targets as marks; left is less."""
-    import matplotlib
-
-    matplotlib.use("Agg")
-    from matplotlib import pyplot
-
-    ratios = [(target, target.value(results)) for target in targets if target.ratio is not None]
-    shown = [(target, value) for target, value in ratios if value is not None]
-    if not shown:
-        return
-    figure, axes = pyplot.subplots(figsize=(9, 0.36 * len(shown) + 1.4))
-    for row, (target, value) in enumerate(reversed(shown)):
-        colour = "#2a7f62" if target.is_met(value) else "#b3423a"
-        axes.barh(row, value - 1, left=1, height=0.6, color=colour)
-        axes.plot([target.ratio or 1] * 2, [row - 0.4, row + 0.4], color="black", linewidth=1.5)
-        axes.text(value, row, f" {value:.2f} ", va="center", ha="left" if value > 1 else "right")
-    names = [f"{target.workload} {target.figure}" for target, _value in reversed(shown)]
-    axes.set_yticks(range(len(shown)), names)
-    axes.set_xscale("log")
-    axes.axvline(1, color="grey", linewidth=0.8)
-    axes.set_title("Lograft / Apache Kafka 4.3.1 (black mark: target)")
-    figure.tight_layout()
-    figure.savefig(path, metadata={"Date": None})
-    pyplot.close(figure)
