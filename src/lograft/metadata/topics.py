@@ -1,7 +1,8 @@
 """Decisions about topics: create, delete."""
 
 from collections import Counter
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
+from functools import lru_cache
 from uuid import UUID
 
 from lograft.metadata.errors import Refused
@@ -55,7 +56,6 @@ def create_topics(
     counts = Counter(topic.name for topic in request.topics)
     records: list[Message] = []
     results: list[CreatableTopicResult] = []
-    describe = _ConfigDescriber(config)
     for topic in request.topics:
         if counts[topic.name] > 1:
             counts[topic.name] = -1  # said once
@@ -67,7 +67,7 @@ def create_topics(
                 results.append(_refused(topic.name, refusal))
                 continue
             records += made
-            results.append(_created(made, describe))
+            results.append(_created(made, config))
     if request.validate_only:
         records.clear()
         for result in results:
@@ -280,33 +280,43 @@ def _refused(name: str, refusal: Refused) -> CreatableTopicResult:
     return CreatableTopicResult(name=name, error_code=refusal.code, error_message=refusal.message)
 
 
-class _ConfigDescriber:
-    """The settings of a new topic as CreateTopics shows them; topics with the same overrides
-    share one list."""
-
-    def __init__(self, config: BrokerConfig) -> None:
-        self._config = config
-        self._described: dict[tuple[tuple[str, str], ...], list[CreatableTopicConfigs]] = {}
-
-    def __call__(self, overrides: Mapping[str, str]) -> list[CreatableTopicConfigs]:
-        from lograft.model.settings.resolution import describe_topic
-
-        key = tuple(overrides.items())
-        if key not in self._described:
-            self._described[key] = [
-                CreatableTopicConfigs(
-                    name=entry.name,
-                    value=entry.value,
-                    read_only=entry.read_only,
-                    config_source=entry.source,
-                    is_sensitive=entry.is_sensitive,
-                )
-                for entry in describe_topic(overrides, self._config)
-            ]
-        return self._described[key]
+def _describe(overrides: Mapping[str, str], config: BrokerConfig) -> list[CreatableTopicConfigs]:
+    """The settings of a new topic as CreateTopics shows them."""
+    defaults = _describe_defaults(config)
+    if not overrides:
+        return list(defaults.values())
+    changed = _describe_settings(overrides, config, names=overrides.keys())
+    return [
+        changed.get(name) or defaults[name]
+        for name in TOPIC_CONFIGS
+        if name in changed or name in defaults
+    ]
 
 
-def _created(made: Sequence[Message], describe: _ConfigDescriber) -> CreatableTopicResult:
+@lru_cache(maxsize=8)
+def _describe_defaults(config: BrokerConfig) -> Mapping[str, CreatableTopicConfigs]:
+    """Of a topic without overrides; a BrokerConfig never changes, nor may these."""
+    return _describe_settings({}, config)
+
+
+def _describe_settings(
+    overrides: Mapping[str, str], config: BrokerConfig, *, names: Collection[str] | None = None
+) -> dict[str, CreatableTopicConfigs]:
+    from lograft.model.settings.resolution import describe_topic
+
+    return {
+        entry.name: CreatableTopicConfigs(
+            name=entry.name,
+            value=entry.value,
+            read_only=entry.read_only,
+            config_source=entry.source,
+            is_sensitive=entry.is_sensitive,
+        )
+        for entry in describe_topic(overrides, config, names=names)
+    }
+
+
+def _created(made: Sequence[Message], config: BrokerConfig) -> CreatableTopicResult:
     topic = made[0]
     assert isinstance(topic, TopicRecord)
     overrides = {
@@ -322,5 +332,5 @@ def _created(made: Sequence[Message], describe: _ConfigDescriber) -> CreatableTo
         error_message=None,
         num_partitions=len(partitions),
         replication_factor=len(partitions[0].replicas),
-        configs=describe(overrides),
+        configs=_describe(overrides, config),
     )

@@ -1,5 +1,7 @@
+import sys
 from collections.abc import Callable
 from dataclasses import replace
+from types import FrameType
 from typing import Any
 from uuid import UUID
 
@@ -10,7 +12,8 @@ from lograft.metadata.image import MetadataImage
 from lograft.metadata.topics import create_topics, delete_topics
 from lograft.metadata.types import REPLICATION_VERSION, Outcome, VersionRange
 from lograft.model.errors import ErrorCode
-from lograft.model.settings.broker import BrokerConfig
+from lograft.model.settings.broker import BrokerConfig, with_dynamic
+from lograft.model.settings.resolution import describe_topic
 from lograft.model.types import ZERO_UUID
 from lograft.wire.messages.create_topics import (
     CreatableReplicaAssignment,
@@ -87,6 +90,52 @@ def test_a_topic_is_made_of_its_records_in_kafkas_order(
     apply(image, outcome.records)
     assert image.topic("orders") is not None
     assert image.config_of(2, "orders") == {"retention.ms": "1000"}
+
+
+@pytest.mark.parametrize(
+    "overrides",
+    [
+        {},
+        {"retention.ms": "1000"},
+        {"unclean.leader.election.enable": "true", "cleanup.policy": "compact, delete"},
+        {"internal.segment.bytes": "1048576", "segment.bytes": "2097152"},
+    ],
+)
+def test_all_settings_of_a_new_topic_are_described_as_by_describe_configs(
+    cluster: Cluster, config: BrokerConfig, new_id: NewId, overrides: dict[str, str]
+) -> None:
+    settings = [CreatableTopicConfig(name=name, value=text) for name, text in overrides.items()]
+    topics = [topic("plain"), topic("t", configs=settings), topic("same", configs=settings)]
+    changed = with_dynamic(config, default={"log.retention.ms": "777"}, broker={})
+    for on_config in (config, changed):
+        result = create(cluster(1), on_config, new_id, *topics).reply.topics
+        for described, expected in zip(result, ({}, overrides, overrides), strict=True):
+            assert [
+                (each.name, each.value, each.config_source, each.read_only, each.is_sensitive)
+                for each in described.configs or ()
+            ] == [
+                (each.name, each.value, each.source, each.read_only, each.is_sensitive)
+                for each in describe_topic(expected, on_config)
+            ]
+
+
+def test_creating_a_topic_does_not_describe_every_setting_anew(
+    cluster: Cluster, config: BrokerConfig, new_id: NewId
+) -> None:
+    image, called = cluster(1), 0
+
+    def count(frame: FrameType, event: str, argument: object) -> None:
+        nonlocal called
+        called += event == "call"
+
+    create(image, config, new_id, topic("first"))
+    sys.setprofile(count)
+    try:
+        create(image, config, new_id, topic("second"))
+    finally:
+        sys.setprofile(None)
+    # 64; the settings of a topic are 41.
+    assert called < 100
 
 
 def test_defaults_come_from_the_settings(
