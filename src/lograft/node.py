@@ -255,7 +255,7 @@ class Node:
             quorum=driver,
             halt=self._halt,
         )
-        link.call_here = Router(broker, listener=controller_listener, role="controller").call
+        link.here = Router(broker, listener=controller_listener, role="controller")
         broker.brokers.call_here = Router(
             broker, listener=config.inter_broker_listener_name, role="broker", link=link
         ).call

@@ -188,6 +188,49 @@ def test_nothing_is_created_twice_or_forgotten_when_the_controller_changes(
     run(work, nodes=6, roles=APART, seed=seed)
 
 
+@pytest.mark.parametrize("seed", range(1, 7))
+def test_a_combined_node_forwards_to_its_successor_what_it_could_not_commit(seed: int) -> None:
+    """The active controller is cut off while its own broker and the others forward to it. What it
+    had decided is not committed, and goes to the next controller when the cut is over."""
+
+    async def work(cluster: SimulatedCluster) -> None:
+        first = cluster.controller_id
+        made: dict[str, int] = {}
+
+        async def ask(at: int) -> None:
+            for number in range(40):
+                name = f"t{number}"
+                code = await create(cluster, name, at=at, replicas=3)
+                assert code in (0, ErrorCode.topic_already_exists), (name, at, code)
+                if code == 0:
+                    # The broker that was asked knows it already, wherever it was decided.
+                    assert cluster.node(at).broker.image.topic(name) is not None, (name, at)
+                made[name] = made.get(name, 0) + (code == 0)
+
+        tasks = [cluster.loop.create_task(ask(at), name=f"at {at}") for at in cluster.hosts]
+        await asyncio.sleep(0.02 * seed)
+        cluster.isolate(first)
+        await cluster.wait_for(lambda: cluster.controller_id not in (first, None), seconds=20)
+        await asyncio.sleep(0.5)
+        cluster.heal()
+        await asyncio.wait(tasks)
+        for task in tasks:
+            task.result()
+        assert cluster.node(first).broker.link.statistics()["controller_repeats"] > 0
+        # A retry may find what its first attempt has created, but nobody creates it twice.
+        assert made.keys() == {f"t{number}" for number in range(40)}
+        assert max(made.values()) == 1
+        await cluster.wait_for(
+            lambda: len({node.broker.image.offset for node in cluster.nodes().values()}) == 1,
+            seconds=10,
+        )
+        ids = [node.broker.image.topic_ids for node in cluster.nodes().values()]
+        assert all(each == ids[0] for each in ids)
+        assert set(ids[0]) == made.keys()
+
+    run(work, seed=seed)
+
+
 @pytest.mark.parametrize("roles", [(), APART], ids=["combined", "apart"])
 def test_a_killed_broker_is_fenced_at_once_and_comes_back(roles: tuple[str, ...]) -> None:
     async def work(cluster: SimulatedCluster) -> None:

@@ -21,8 +21,12 @@ API: Final = Api(key=37, versions=range(4), needs=each_item(TOPIC_ALTER))
 
 async def handle(context: Context, request: CreatePartitionsRequest) -> CreatePartitionsResponse:
     kept = find_denied(context, TOPIC_ALTER, (topic.name for topic in request.topics))
-    request.topics = [topic for topic in request.topics if topic.name not in kept]
-    response = await _create(context, request)
+    asked = CreatePartitionsRequest(
+        topics=[topic for topic in request.topics if topic.name not in kept],
+        timeout_ms=request.timeout_ms,
+        validate_only=request.validate_only,
+    )
+    response = await _create(context, asked)
     for name in sorted(kept):
         error = denied(TOPIC_ALTER, name)
         response.results.append(

@@ -30,8 +30,12 @@ API: Final = Api(
 async def handle(context: Context, request: CreateTopicsRequest) -> CreateTopicsResponse:
     names = [topic.name for topic in request.topics]
     kept_out = find_denied(context, TOPIC_CREATE, names, unless=CLUSTER_CREATE)
-    request.topics = [topic for topic in request.topics if topic.name not in kept_out]
-    response = await _create(context, request)
+    asked = CreateTopicsRequest(
+        topics=[topic for topic in request.topics if topic.name not in kept_out],
+        timeout_ms=request.timeout_ms,
+        validate_only=request.validate_only,
+    )
+    response = await _create(context, asked)
     _hide_configs(context, response)
     for name in sorted(kept_out):
         error = denied(TOPIC_CREATE, name)

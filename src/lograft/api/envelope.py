@@ -1,4 +1,4 @@
-"""Envelope, version 0, controller listener: a broker hands on what a client asked of it.
+"""Envelope, version 0, controller listener: a broker forwards a client's request.
 
 The request inside keeps its header and version, and is answered as if the client had asked here:
 under its principal, from its address. The broker needs ClusterAction for the envelope; what the
@@ -11,9 +11,10 @@ from collections.abc import Coroutine
 from typing import Any, Final
 
 from lograft.api.context import Api, Context
-from lograft.api.forwarding import FORWARDABLE, QUORUM_APIS, address_of
+from lograft.api.forwarding import FORWARDABLE, address_of
 from lograft.api.types import whole_request
-from lograft.broker.links.controller_link import has_error
+from lograft.broker.errors import NotController
+from lograft.broker.links.controller_link import Forwarded
 from lograft.model.errors import ErrorCode, InvalidInput
 from lograft.model.exchange import CloseConnection
 from lograft.model.seams import FileSlice
@@ -56,20 +57,11 @@ async def _open(context: Context, request: EnvelopeRequest) -> EnvelopeResponse:
     except CloseConnection:
         # Nobody here has a handler for it: the broker is newer than its controller.
         return EnvelopeResponse(error_code=ErrorCode.unsupported_version)
-    inner_context = router.context(
-        key,
-        version,
-        client_id=header.client_id,
-        peer=peer,
-        principal=principal,
-        authorizer=router.authorizer,
-    )
-    inner_context.is_forwarded = True
-    response = await router.answer(route, inner_context, inner)
-    assert response is not None, "what may be forwarded has an answer"
-    if has_error(response, ErrorCode.not_controller) or (
-        key in QUORUM_APIS and has_error(response, ErrorCode.not_leader_or_follower)
-    ):
+    try:
+        response = await router.answer_forwarded(
+            Forwarded(inner, version, header.client_id, principal, peer)
+        )
+    except NotController:
         return EnvelopeResponse(error_code=ErrorCode.not_controller)
     parts = frame_response(
         response,

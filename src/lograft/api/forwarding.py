@@ -1,20 +1,26 @@
-"""Requests that only the active controller can decide, on a broker's listener: they go to it in an
-Envelope, with the client's own header, principal and address, and its answer comes back unread.
+"""Requests that only the active controller can decide, on a broker's listener.
+
+A controller in this process gets the decoded request and returns its response. Another one gets
+the client's frame in an Envelope, with the client's principal and address, and its answer comes
+back unread. Both ways the controller handles the request alike (`Router.answer_forwarded`).
 """
 
+from collections.abc import Callable
+from functools import lru_cache
 from ipaddress import ip_address
 from typing import TYPE_CHECKING, Final, TypeVar
 
 from lograft.api.context import Context
 from lograft.broker.errors import ControllerUnreachable
+from lograft.broker.links.controller_link import Forwarded
 from lograft.metadata.errors import Refused
 from lograft.model.errors import ErrorCode, InvalidInput
 from lograft.model.seams import Address
 from lograft.security.principals import encode_principal
-from lograft.wire.apis import Versions, response_class, response_header_version
+from lograft.wire.apis import response_class, response_header_version
 from lograft.wire.codec import read_all
 from lograft.wire.headers import frame_request, read_response_header
-from lograft.wire.message import Message, has_own_tags
+from lograft.wire.message import Message
 from lograft.wire.messages.envelope import EnvelopeRequest, EnvelopeResponse
 
 if TYPE_CHECKING:
@@ -48,7 +54,6 @@ REJECTED: Final = frozenset({30, 31, 38, 39, 40, 49, 51})
 FORWARDED: Final = FORWARDABLE - PARTLY_OWN - REJECTED
 
 LANE: Final = "forward"
-ENVELOPE_VERSIONS: Final = Versions(0, 0)
 #: As long as Kafka's brokers try; a client's own time is shorter or asks again.
 TIMEOUT_MS_MAX: Final = 30_000
 #: An answer waits so long for this broker's own metadata to have what it says.
@@ -57,22 +62,50 @@ IMAGE_WAIT_MS: Final = 1_000
 TIMEOUT_MS_MIN: Final = 1_000
 
 
-async def forward_frame(context: Context, frame: bytes, request: Message) -> bytes:
-    """The answer to a whole request, header included, as header and body. Raises
-    ControllerUnreachable, or Refused with what the controller has against the envelope."""
-    envelope = EnvelopeRequest(
-        request_data=frame,
-        request_principal=encode_principal(context.principal),
-        client_host_address=address_bytes(context.peer),
+async def forward_frame(context: Context, request: Message, frame: bytes) -> Message | bytes:
+    """The response of this node's own controller, or another one's answer as header and body.
+    `frame` holds the request with its header. Raises ControllerUnreachable, or Refused with what
+    the controller has against the envelope."""
+    return await _forward(context, request, lambda: frame)
+
+
+async def forward(context: Context, request: Message, answer: type[R]) -> R:
+    """The same for a request that a handler has made of its own."""
+
+    def make_frame() -> bytes:
+        version, client_id = context.api_version, context.client_id
+        return frame_request(request, version, correlation_id=0, client_id=client_id)[4:]
+
+    response = await _forward(context, request, make_frame)
+    if isinstance(response, bytes):
+        response = read_answer(response, context.api_key, context.api_version)
+    assert isinstance(response, answer), (response, answer)
+    return response
+
+
+async def _forward(
+    context: Context, request: Message, make_frame: Callable[[], bytes]
+) -> Message | bytes:
+    def make_envelope() -> EnvelopeRequest:
+        return EnvelopeRequest(
+            request_data=make_frame(),
+            request_principal=encode_principal(context.principal),
+            client_host_address=address_bytes(context.peer),
+        )
+
+    forwarded = Forwarded(
+        request,
+        context.api_version,
+        context.client_id,
+        context.principal,
+        forwarded_address(context.peer),
     )
-    reply = await _link(context).request(
-        envelope,
-        ENVELOPE_VERSIONS,
-        EnvelopeResponse,
-        timeout_ms=_timeout_ms(request),
-        lane=LANE,
-        lograft_only=has_own_tags(request),
+    reply = await _link(context).forward(
+        forwarded, make_envelope, timeout_ms=_timeout_ms(request), lane=LANE
     )
+    if not isinstance(reply, EnvelopeResponse):
+        # The image of this node had what the response says before it was released.
+        return reply
     if reply.error_code:
         try:
             code = ErrorCode(reply.error_code)
@@ -86,17 +119,6 @@ async def forward_frame(context: Context, frame: bytes, request: Message) -> byt
         lambda image: image.offset >= reply.metadata_offset, timeout_ms=IMAGE_WAIT_MS
     )
     return reply.response_data
-
-
-async def forward(context: Context, request: Message, answer: type[R]) -> R:
-    """The same for a request that a handler has made of its own."""
-    frame = frame_request(
-        request, context.api_version, correlation_id=0, client_id=context.client_id
-    )
-    data = await forward_frame(context, frame[4:], request)
-    response = read_answer(data, context.api_key, context.api_version)
-    assert isinstance(response, answer), (response, answer)
-    return response
 
 
 def must_forward(context: Context) -> bool:
@@ -114,6 +136,12 @@ def address_bytes(address: Address) -> bytes:
         return ip_address(address.host.partition("%")[0]).packed
     except ValueError:
         return bytes(4)
+
+
+@lru_cache(maxsize=1_000)
+def forwarded_address(address: Address) -> Address:
+    """As the controller gets it in an Envelope."""
+    return address_of(address_bytes(address))
 
 
 def address_of(data: bytes) -> Address:

@@ -18,11 +18,13 @@ from lograft.api.authorization import check_request
 from lograft.api.context import ANONYMOUS, ClientSoftware, Context, ParkedResponse
 from lograft.api.errors import code_of
 from lograft.api.fetch_patterns import FRAME_BYTES_MIN, FetchPatterns
-from lograft.api.forwarding import FORWARDED, forward_frame, read_answer
+from lograft.api.forwarding import FORWARDED, QUORUM_APIS, forward_frame, read_answer
 from lograft.api.partition_votes import KEYS as PARTITION_VOTES
 from lograft.api.produce_patterns import ProducePatterns
 from lograft.api.types import Needs
 from lograft.api.unserved import KEYS as UNSERVED
+from lograft.broker.errors import NotController
+from lograft.broker.links.controller_link import Forwarded, has_error
 from lograft.model.errors import ErrorCode, LograftError
 from lograft.model.exchange import Answer, CloseConnection, Reply, Waiting
 from lograft.model.metrics import API, LISTENER, Counter, Sample
@@ -264,6 +266,27 @@ class Router:
         assert response is not None, message
         return response
 
+    async def answer_forwarded(self, request: Forwarded) -> Message:
+        """The controller's response to a request that a broker has forwarded, as if the client had
+        sent it here. Raises NotController if this controller is not (any more) the active one."""
+        key = request.message.KEY
+        context = self.context(
+            key,
+            request.version,
+            client_id=request.client_id,
+            peer=request.peer,
+            principal=request.principal,
+            authorizer=self.authorizer,
+        )
+        context.is_forwarded = True
+        response = await self.answer(self.route(key), context, request.message)
+        assert response is not None, "what may be forwarded has an answer"
+        if has_error(response, ErrorCode.not_controller) or (
+            key in QUORUM_APIS and has_error(response, ErrorCode.not_leader_or_follower)
+        ):
+            raise NotController("this node is not the active controller")
+        return response
+
     def collect_samples(self) -> Iterator[Sample]:
         """Only of APIs that were requested: most listeners never see most of them."""
         listener = self.listener
@@ -414,16 +437,17 @@ class Session:
         request: Message,
         frame: bytes,
     ) -> Answer:
-        """The active controller's answer, as it came."""
+        """The active controller's answer; that of another node as it came."""
         try:
-            data = await forward_frame(context, frame, request)
+            response = await forward_frame(context, request, frame)
         except Exception as error:
-            return self._answer(route, header, context, request, _refusal(route, request, error))
-        mute_ms = self._router.throttle(context, request)
-        if mute_ms > 0 and route.throttles:
-            response = read_answer(data, header.api_key, header.api_version)
-            return self._answer(route, header, context, request, response)
-        return Answer([len(data).to_bytes(4, "big") + data], mute_ms)
+            response = _refusal(route, request, error)
+        if isinstance(response, bytes):
+            mute_ms = self._router.throttle(context, request)
+            if mute_ms <= 0 or not route.throttles:
+                return Answer([len(response).to_bytes(4, "big") + response], mute_ms)
+            response = read_answer(response, header.api_key, header.api_version)
+        return self._answer(route, header, context, request, response)
 
     async def _finish(
         self,

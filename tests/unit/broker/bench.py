@@ -212,9 +212,9 @@ class Bench:
         """For all connections from now on, and for what this node forwards to itself."""
         self._authorizer = authorizer
         self._routers: dict[str, Session] = {}
-        self.broker.link.call_here = Router(
+        self.broker.link.here = Router(
             self.broker, listener="CONTROLLER", role="controller", authorizer=authorizer
-        ).call
+        )
 
     async def start(self) -> None:
         controller = self.controller

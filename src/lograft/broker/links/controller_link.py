@@ -3,23 +3,31 @@
 A request is tried until an active controller has answered it: in this process without a socket, or
 at the address that the quorum names. Who is not active answers NOT_CONTROLLER; that, a lost
 connection and a refused one lead to a new look at the quorum. A request may therefore reach two
-controllers one after the other: what it asks for must be safe to ask twice.
+controllers one after the other: what it asks for must be safe to ask twice, and no controller may
+change the request itself.
+
+A client's request is forwarded: as it was decoded to the controller in this process, in an Envelope
+to any other.
 """
 
 import asyncio
 import logging
-from collections.abc import Awaitable
-from typing import Any, Final, Protocol, TypeVar, cast
+from collections.abc import Awaitable, Callable
+from functools import cache
+from typing import Any, Final, NamedTuple, Protocol, TypeVar, cast
 
 from lograft.broker.errors import ControllerUnreachable, NotController, PeerLost, PeerUnreachable
 from lograft.broker.links.peers import Peers
 from lograft.model.errors import ErrorCode
 from lograft.model.seams import Address, Runtime
 from lograft.wire.apis import Versions
-from lograft.wire.message import Message
+from lograft.wire.message import Field, Message, has_own_tags
+from lograft.wire.messages.envelope import EnvelopeRequest, EnvelopeResponse
 
 LOGGER: Final = logging.getLogger(__name__)
 R = TypeVar("R", bound=Message)
+
+ENVELOPE_VERSIONS: Final = Versions(0, 0)
 
 #: One attempt; a controller that takes longer may have been stopped by its machine.
 ATTEMPT_MS_MAX: Final = 10_000
@@ -42,10 +50,26 @@ class QuorumPort(Protocol):
         """Where the leader of the quorum listens for controller requests, if one is known."""
 
 
-class CallHere(Protocol):
-    def __call__(self, message: Message, version: int) -> Awaitable[Message]:
-        """The answer of this node's own controller, NOT_CONTROLLER inside it if it has stopped
-        being the active one."""
+class Forwarded(NamedTuple):
+    """A client's request with what an Envelope tells the controller about it."""
+
+    message: Message
+    version: int
+    client_id: str | None
+    principal: str
+    #: The client's, without a port.
+    peer: Address
+
+
+class ControllerHere(Protocol):
+    """This node's own controller (the router of its listener)."""
+
+    def call(self, message: Message, version: int) -> Awaitable[Message]:
+        """The response to a request of this node, with NOT_CONTROLLER inside if the controller has
+        stopped being the active one."""
+
+    def answer_forwarded(self, request: Forwarded) -> Awaitable[Message]:
+        """The response to a client's request. Raises NotController."""
 
 
 class _Here:
@@ -56,6 +80,7 @@ class _Here:
 
 
 HERE: Final = _Here()
+Ask = Callable[[Address | _Here, int], Awaitable[R]]
 
 
 class ControllerLink:
@@ -66,14 +91,14 @@ class ControllerLink:
         peers: Peers,
         *,
         listener: str = "",
-        call_here: CallHere | None = None,
+        here: ControllerHere | None = None,
     ) -> None:
-        """`listener`: the name under which controllers listen; `call_here` may be set later."""
+        """`listener`: the name under which controllers listen; `here` may be set later."""
         self._runtime = runtime
         self._quorum = quorum
         self._peers = peers
         self._listener = listener
-        self.call_here = call_here
+        self.here = here
         self._logged_ms = -LOG_INTERVAL_MS
         self._requests = 0
         self._repeats = 0
@@ -81,7 +106,7 @@ class ControllerLink:
     @property
     def is_here(self) -> bool:
         """Whether the active controller is in this process."""
-        return self._quorum.is_leader and self.call_here is not None
+        return self._quorum.is_leader and self.here is not None
 
     async def request(
         self,
@@ -97,6 +122,62 @@ class ControllerLink:
         """The answer of the active controller. Raises ControllerUnreachable when the time is over;
         without a timeout it tries until it is cancelled. `attempt_ms`: how long one controller may
         take to answer before it is asked again. `lograft_only`: see `Peers.request`."""
+
+        async def ask(where: Address | _Here, timeout_ms: int) -> R:
+            if isinstance(where, _Here):
+                assert self.here is not None
+                reply = cast(R, await self.here.call(message, versions.newest))
+            else:
+                reply = await self._peers.request(
+                    where,
+                    message,
+                    versions,
+                    answer,
+                    timeout_ms=timeout_ms,
+                    lane=lane,
+                    lograft_only=lograft_only,
+                    listener=self._listener,
+                )
+            return _checked(reply, where)
+
+        return await self._ask_active(
+            ask, type(message).__name__, timeout_ms=timeout_ms, attempt_ms=attempt_ms
+        )
+
+    async def forward(
+        self,
+        request: Forwarded,
+        make_envelope: Callable[[], EnvelopeRequest],
+        *,
+        timeout_ms: int,
+        lane: str,
+    ) -> Message:
+        """The response of this node's own controller, or the EnvelopeResponse of another. Raises
+        ControllerUnreachable."""
+
+        async def ask(where: Address | _Here, timeout_ms: int) -> Message:
+            if isinstance(where, _Here):
+                assert self.here is not None
+                return await self.here.answer_forwarded(request)
+            reply = await self._peers.request(
+                where,
+                make_envelope(),
+                ENVELOPE_VERSIONS,
+                EnvelopeResponse,
+                timeout_ms=timeout_ms,
+                lane=lane,
+                lograft_only=has_own_tags(request.message),
+                listener=self._listener,
+            )
+            return _checked(reply, where)
+
+        name = type(request.message).__name__
+        return await self._ask_active(ask, name, timeout_ms=timeout_ms, attempt_ms=ATTEMPT_MS_MAX)
+
+    async def _ask_active(
+        self, ask: Ask[R], name: str, *, timeout_ms: int | None, attempt_ms: int
+    ) -> R:
+        """Asks until a controller was active; `ask` raises NotController if it was not."""
         clock = self._runtime.clock
         deadline_ms = None if timeout_ms is None else clock.mono_ms() + timeout_ms
         pause_ms = PAUSE_MS_MIN
@@ -107,22 +188,11 @@ class ControllerLink:
             reason = "the quorum has no leader"
             if where is not None and left_ms > 0:
                 try:
-                    reply = await self._try(
-                        where,
-                        message,
-                        versions,
-                        answer,
-                        timeout_ms=min(left_ms, attempt_ms),
-                        lane=lane,
-                        lograft_only=lograft_only,
-                    )
-                    if not has_error(reply, ErrorCode.not_controller):
-                        return reply
-                    reason = f"{where} is not the active controller"
+                    return await self._try(where, ask, timeout_ms=min(left_ms, attempt_ms))
                 except (PeerUnreachable, PeerLost, NotController) as error:
                     reason = str(error)
             self._repeats += 1
-            self._say(message, reason)
+            self._say(name, reason)
             if deadline_ms is not None and clock.mono_ms() + pause_ms >= deadline_ms:
                 raise ControllerUnreachable(
                     f"no active controller responded within {timeout_ms} ms: {reason}"
@@ -135,17 +205,7 @@ class ControllerLink:
     def _where(self) -> Address | _Here | None:
         return HERE if self.is_here else self._quorum.leader_endpoint()
 
-    async def _try(
-        self,
-        where: Address | _Here,
-        message: Message,
-        versions: Versions,
-        answer: type[R],
-        *,
-        timeout_ms: int,
-        lane: str,
-        lograft_only: bool,
-    ) -> R:
+    async def _try(self, where: Address | _Here, ask: Ask[R], *, timeout_ms: int) -> R:
         loop = asyncio.get_running_loop()
         timer: asyncio.TimerHandle | None = None
         moved = False
@@ -161,20 +221,7 @@ class ControllerLink:
         try:
             async with asyncio.timeout(timeout_ms / 1000) as limit:
                 timer = loop.call_later(LOOK_MS / 1000, look)
-                if where is HERE:
-                    assert self.call_here is not None
-                    return cast(R, await self.call_here(message, versions.newest))
-                assert isinstance(where, Address)
-                return await self._peers.request(
-                    where,
-                    message,
-                    versions,
-                    answer,
-                    timeout_ms=timeout_ms,
-                    lane=lane,
-                    lograft_only=lograft_only,
-                    listener=self._listener,
-                )
+                return await ask(where, timeout_ms)
         except TimeoutError:
             why = "another controller took over" if moved else f"none within {timeout_ms} ms"
             raise PeerLost(f"no response from {where}: {why}") from None
@@ -197,28 +244,44 @@ class ControllerLink:
             await asyncio.sleep(min(left_ms, LOOK_MS) / 1000)
         return True
 
-    def _say(self, message: Message, reason: str) -> None:
+    def _say(self, name: str, reason: str) -> None:
         now_ms = self._runtime.clock.mono_ms()
         if now_ms - self._logged_ms >= LOG_INTERVAL_MS:
             self._logged_ms = now_ms
-            LOGGER.info("%s is waiting for the controller: %s", type(message).__name__, reason)
+            LOGGER.info("%s is waiting for the controller: %s", name, reason)
 
     def statistics(self) -> dict[str, int]:
         return {"controller_requests": self._requests, "controller_repeats": self._repeats}
 
 
+def _checked(reply: R, where: Address | _Here) -> R:
+    if has_error(reply, ErrorCode.not_controller):
+        raise NotController(f"{where} is not the active controller")
+    return reply
+
+
 def has_error(message: Message, code: ErrorCode) -> bool:
     """Whether the code stands anywhere in a response: some have one for the whole of it, others
     one for each thing asked for."""
-    for field in message.FIELDS:
+    for field in _fields_with_errors(type(message)):
         value: Any = getattr(message, field.name)
         if field.name == "error_code":
             if value == code:
                 return True
         elif field.kind == "array":
-            has_structs = isinstance(field.element, type)
-            if has_structs and any(has_error(element, code) for element in value or ()):
+            if any(has_error(element, code) for element in value or ()):
                 return True
-        elif field.kind == "struct" and value is not None and has_error(value, code):
+        elif value is not None and has_error(value, code):
             return True
     return False
+
+
+@cache
+def _fields_with_errors(kind: type[Message]) -> tuple[Field, ...]:
+    """The error code of a message, and the fields inside which there are others."""
+    return tuple(
+        field
+        for field in kind.FIELDS
+        if field.name == "error_code"
+        or (isinstance(field.element, type) and _fields_with_errors(field.element))
+    )

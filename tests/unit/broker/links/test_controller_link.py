@@ -7,7 +7,7 @@ import pytest
 
 from lograft.api.router import Router
 from lograft.broker.errors import ControllerUnreachable
-from lograft.broker.links.controller_link import ControllerLink, has_error
+from lograft.broker.links.controller_link import ControllerLink, Forwarded, has_error
 from lograft.broker.links.peers import Peers
 from lograft.model.errors import ErrorCode
 from lograft.model.seams import Address
@@ -36,6 +36,19 @@ class FakeQuorum:
 
     def leader_endpoint(self) -> Address | None:
         return self.endpoint
+
+
+class FakeController:
+    """In the process of the node that asks."""
+
+    def __init__(self, answer: Callable[[], Awaitable[Message]]) -> None:
+        self._answer = answer
+
+    async def call(self, message: Message, version: int) -> Message:
+        return await self._answer()
+
+    async def answer_forwarded(self, request: Forwarded) -> Message:
+        return await self._answer()
 
 
 class World:
@@ -189,12 +202,12 @@ def test_in_this_process_no_socket_is_needed() -> None:
     async def work(world: World) -> None:
         codes = [ErrorCode.not_controller, ErrorCode.none]
 
-        async def call_here(message: Message, version: int) -> CreateTopicsResponse:
+        async def answer() -> CreateTopicsResponse:
             await asyncio.sleep(0)
             return CreateTopicsResponse(topics=[CreatableTopicResult(error_code=codes.pop(0))])
 
         world.quorum.is_leader = True
-        world.link.call_here = call_here
+        world.link.here = FakeController(answer)
         assert world.link.is_here
         assert await world.create("t") == [0]
         assert codes == []
@@ -206,7 +219,7 @@ def test_office_lost_in_the_middle_is_looked_for_elsewhere() -> None:
     async def work(world: World) -> None:
         bench = await world.controller("b")
 
-        async def call_here(message: Message, version: int) -> CreateTopicsResponse:
+        async def answer() -> CreateTopicsResponse:
             await asyncio.sleep(3_600)
             raise AssertionError("nobody waits for this")
 
@@ -215,7 +228,7 @@ def test_office_lost_in_the_middle_is_looked_for_elsewhere() -> None:
             world.lead("b")
 
         world.quorum.is_leader = True
-        world.link.call_here = call_here
+        world.link.here = FakeController(answer)
         world.later(1, lose)
         assert await world.create("t") == [0]
         assert list(bench.broker.image.topic_ids) == ["t"]

@@ -9,7 +9,7 @@ from lograft.api.errors import code_of
 from lograft.broker.cluster_metadata import ClusterMetadata
 from lograft.broker.control.controller import Controller
 from lograft.broker.control.registration import BrokerRegistration
-from lograft.broker.links.controller_link import ControllerLink
+from lograft.broker.links.controller_link import ControllerLink, Forwarded
 from lograft.broker.links.peers import Peers
 from lograft.broker.quorum.formatting import FormatRequest, Standalone, format_directories
 from lograft.broker.quorum.metadata_loading import LoadedMetadata, load_metadata
@@ -85,7 +85,7 @@ class ControlNode:
             bootstrap=loaded.bootstrap,
         )
         peers = Peers(life.runtime, client_id="test")
-        self.link = ControllerLink(life.runtime, self.driver, peers, call_here=self.call_here)
+        self.link = ControllerLink(life.runtime, self.driver, peers, here=self)
         self.snapshotter = Snapshotter(life.runtime, self.driver, self.metadata)
         self.driver.add_listener(self.snapshotter.on_committed)
 
@@ -129,7 +129,10 @@ class ControlNode:
         await node.controller.submit(lambda image: Outcome((), None))
         return node
 
-    async def call_here(self, message: Message, version: int) -> Message:
+    async def answer_forwarded(self, request: Forwarded) -> Message:
+        raise AssertionError("no client asks here")
+
+    async def call(self, message: Message, version: int) -> Message:
         """What the handlers of these APIs do."""
         controller = self.controller
         try:
