@@ -18,7 +18,7 @@ from lograft.api.types import Needs
 from lograft.metadata.resource_configs import CLIENT_METRICS_CONFIGS, GROUP_CONFIGS
 from lograft.model.settings.broker_docs import BROKER_DOCS
 from lograft.model.settings.broker_table import KAFKA_CONFIGS, LOGRAFT_CONFIGS
-from lograft.model.settings.keys import ConfigKey, NoEffect, Unsupported, Used
+from lograft.model.settings.keys import ConfigKey, NoEffect, PartlyUsed, Unsupported, Used
 from lograft.model.settings.topic import TOPIC_CONFIGS
 from lograft.model.settings.topic_docs import TOPIC_DOCS
 from lograft.wire.apis import API_VERSIONS, ApiSpec
@@ -124,6 +124,8 @@ def _setting_lines(key: ConfigKey, documentation: str, *, modes: bool) -> Iterat
     match key.effect:
         case NoEffect(reason=reason):
             yield f"- no effect in Lograft: {_escape(reason)}"
+        case PartlyUsed(words=words, reason=reason):
+            yield f"- no effect in Lograft of {' and '.join(words)}: {_escape(reason)}"
         case Unsupported(reason=reason):
             yield f"- not supported by Lograft: {_escape(reason)}"
         case Used():
