@@ -128,6 +128,9 @@ def _setting_lines(key: ConfigKey, documentation: str, *, modes: bool) -> Iterat
             yield f"- no effect in Lograft of {' and '.join(words)}: {_escape(reason)}"
         case Unsupported(reason=reason):
             yield f"- not supported by Lograft: {_escape(reason)}"
+        case PartlyUsed(words, reason):
+            names = ", ".join(f"`{word}`" for word in words)
+            yield f"- no effect in Lograft of {names}: {_escape(reason)}"
         case Used():
             pass
     yield ""
