@@ -44,9 +44,9 @@ setting of Apache Kafka 4.3.1: its type, default and limits, and whether it can 
 broker runs. They work as in Kafka, except for those on this page.
 
 - A setting **without effect** is accepted. If its value is not the default, the node logs a warning
-  when it starts. When the value is changed dynamically, the broker logs the warning, or the active
-  controller for topic and group settings. The documentation of the setting in DescribeConfigs gives
-  the reason.
+  when it starts, also for settings of topics and groups that the metadata contains. When the value
+  is changed dynamically, the broker logs the warning, or the active controller for topic and group
+  settings. The documentation of the setting in DescribeConfigs gives the reason.
 - A setting that is **not supported** is rejected: the node does not start, or the change fails.
   Such a setting controls security or where data is stored, so it would be dangerous to ignore it.
   Its default, an empty value and `false` are accepted.

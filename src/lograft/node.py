@@ -146,6 +146,7 @@ class Node:
             listeners.serve("broker")
         await known
         broker.warn_of_unenforced_state()
+        broker.warn_of_ignored_settings()
 
     async def stop(self) -> None:
         if self._broker is not None and self.config.controlled_shutdown_enable:

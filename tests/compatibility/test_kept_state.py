@@ -73,7 +73,10 @@ def test_kafka_finds_everything_again(
         wait_for_compaction(second)
     assert {path.name for path in (second.data / METADATA).glob("*.checkpoint")} - snapshots
     assert unserved_records(second) == kept
-    assert second.log_path.read_text().count("share and 2 streams group(s)") == 1
+    log = second.log_path.read_text()
+    assert log.count("share and 2 streams group(s)") == 1
+    for what in ("ACLs are", "client quotas are", "SCRAM credential is", "delegation token is"):
+        assert log.count(f"{what} stored but not") == 1
 
     third = new_server("kafka", settings=kafka_settings()).using_data_of(second)
     sasl_port = add_sasl_listener(third)

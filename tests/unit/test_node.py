@@ -5,12 +5,15 @@ from typing import cast
 import pytest
 
 from lograft.cli.serving import embedded_properties
+from lograft.metadata.types import Outcome
 from lograft.model.errors import InvalidConfig, LograftError
 from lograft.model.seams import Runtime
 from lograft.model.settings.broker import BROKER_CONFIGS, broker_config
+from lograft.model.settings.effects import NO_EFFECT_WARNING
 from lograft.model.settings.keys import ConfigKey, ConfigType, Unsupported
 from lograft.node import Node, run
 from lograft.testing.cluster import Cluster
+from lograft.wire.records.client_quota_record import ClientQuotaRecord, EntityData
 
 UNSUPPORTED = [key for key in BROKER_CONFIGS.values() if isinstance(key.effect, Unsupported)]
 
@@ -98,6 +101,34 @@ def test_a_starting_node_names_settings_without_effect_in_one_warning(
         pass
     (record,) = (record for record in caplog.records if "no effect" in record.message)
     assert record.message.endswith(": num.io.threads, sasl.jaas.config")
+
+
+def test_a_starting_node_warns_of_what_its_metadata_contains_without_effect(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    """Apache Kafka may have written it."""
+    quota = ClientQuotaRecord(
+        entity=[EntityData(entity_type="user", entity_name="ann")],
+        key="producer_byte_rate",
+        value=1024.0,
+    )
+
+    async def store_quota(node: Node) -> None:
+        controller = node.broker.controller_here
+        assert controller is not None
+        await controller.submit(lambda _: Outcome((quota,), None))
+
+    with Cluster() as cluster:
+        cluster.create_topic("orders", configs={"local.retention.ms": "5"})
+        cluster.ask(1, store_quota)
+        cluster.stop(1)
+        caplog.clear()
+        cluster.start(1)
+    warnings = [record.message for record in caplog.records if record.levelname == "WARNING"]
+    assert [text for text in warnings if "no effect" in text] == [
+        NO_EFFECT_WARNING % "local.retention.ms of 1 topic (orders)"
+    ]
+    assert [text for text in warnings if "1 client quota is stored but not enforced" in text]
 
 
 def test_a_node_that_cannot_go_on_while_it_starts_says_why(

@@ -66,6 +66,7 @@ from lograft.broker.replicas.replicas import Replicas
 from lograft.consensus import messages as raft_messages
 from lograft.consensus.types import ReplicaKey, Voter, VoterSet
 from lograft.metadata.delta import MetadataDelta
+from lograft.metadata.ignored_settings import find_stored_ignored_settings
 from lograft.metadata.image import MetadataImage
 from lograft.metadata.on_demand import on_demand_max
 from lograft.metadata.types import (
@@ -79,6 +80,7 @@ from lograft.metadata.unenforced_state import describe_stored_features, describe
 from lograft.model.errors import ErrorCode, LograftError
 from lograft.model.seams import Address, Runtime, Task
 from lograft.model.settings.broker import BrokerConfig
+from lograft.model.settings.effects import NO_EFFECT_WARNING
 from lograft.model.settings.topic import TopicConfig
 from lograft.model.types import (
     NO_NODE,
@@ -315,6 +317,12 @@ class Broker:
         await self.logs.stop(broker_epoch=-1 if me is None else me.epoch)
 
     # Following the metadata log.
+
+    def warn_of_ignored_settings(self) -> None:
+        """At start. Changes are reported by the active controller."""
+        ignored = find_stored_ignored_settings(self.image)
+        if ignored:
+            LOGGER.warning(NO_EFFECT_WARNING, ", ".join(ignored))
 
     def warn_of_unenforced_state(self) -> None:
         """At start, and again for each kind that changes: an operator may rely on this state."""

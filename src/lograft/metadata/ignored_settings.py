@@ -1,11 +1,15 @@
-"""Finds settings without effect in changes of topic, group and client metrics configs.
+"""Finds settings without effect among the configs of topics, groups and client metrics.
 
-Brokers report their own settings when they apply them; the active controller reports these.
+The active controller reports those that a request sets, and every node those that the metadata
+contains when it starts: Apache Kafka may have written them. Brokers report their own settings when
+they apply them.
 """
 
+from collections import defaultdict
 from collections.abc import Iterable, Mapping
 from typing import Final
 
+from lograft.metadata.image import MetadataImage
 from lograft.metadata.resource_configs import CLIENT_METRICS_CONFIGS, GROUP_CONFIGS
 from lograft.metadata.types import ResourceType
 from lograft.model.settings.effects import find_without_effect
@@ -14,10 +18,12 @@ from lograft.model.settings.topic import TOPIC_CONFIGS
 from lograft.wire.message import Message
 from lograft.wire.records.config_record import ConfigRecord
 
+#: A sentence names at most so many topics or groups.
+_NAMES_MAX: Final = 5
 _TABLES: Final[Mapping[int, tuple[str, Mapping[str, ConfigKey]]]] = {
     ResourceType.topic: ("topic", TOPIC_CONFIGS),
     ResourceType.group: ("group", GROUP_CONFIGS),
-    ResourceType.client_metrics: ("client metrics", CLIENT_METRICS_CONFIGS),
+    ResourceType.client_metrics: ("client metrics subscription", CLIENT_METRICS_CONFIGS),
 }
 
 
@@ -31,3 +37,17 @@ def find_ignored_settings(records: Iterable[Message]) -> list[str]:
         if find_without_effect(keys, {record.name: record.value}):
             ignored.append(f"{record.name} of {owner} {record.resource_name}")
     return ignored
+
+
+def find_stored_ignored_settings(image: MetadataImage) -> list[str]:
+    """As `local.retention.ms of 2 topics (orders, payments)`, in order."""
+    owners: defaultdict[tuple[str, str], list[str]] = defaultdict(list)
+    for resource, values in image.configs.items():
+        kind, keys = _TABLES.get(resource.type, ("", {}))
+        for name in find_without_effect(keys, values):
+            owners[name, kind].append(resource.name)
+    return [
+        f"{name} of {len(names)} {kind}{'s' if len(names) > 1 else ''}"
+        f" ({', '.join(sorted(names)[:_NAMES_MAX])}{', …' if len(names) > _NAMES_MAX else ''})"
+        for (name, kind), names in sorted(owners.items())
+    ]
