@@ -1,12 +1,18 @@
-"""Replication in ISR mode as state machines without I/O: what counts as committed, who is in sync,
-where logs part.
+"""Replication of a partition, as state machines without I/O: what is committed, which replicas are
+in sync, where two logs diverge.
 
-Entry points: `replica.IsrReplica` is one replica and takes roles as the metadata says;
-`isr_leader.IsrLeader` and `isr_follower.IsrFollower` are the roles, told what happened and
-answering with what to do (`types.Effects`, `types.FollowerEffects`); `roles` says what the shell
-needs of a replica and its roles, in any mode.
+A partition is in one of two modes. In isr mode the high watermark is the lowest log end among the
+in-sync replicas, and the controller elects leaders. In raft mode the replicas are the voters of a
+Raft group (`consensus/`) and elect their leader themselves.
 
-Invariants: log start <= high watermark <= log end on every replica; a replica's high watermark
-never falls; below it all replicas hold the same; what acks=all was told about is below the high
-watermark of every later leader.
+Entry points: `roles.PartitionReplica` is the protocol of a replica, `LeaderRole` and `FollowerRole`
+those of its roles. `replica.IsrReplica` implements it for isr mode, with the roles of `isr_leader`
+and `isr_follower`; `raft_modes.ModeReplica` for a replica that can switch between the modes, with
+the roles of `raft_roles` in raft mode. The shell (`broker/replicas/`) reports every event, with
+the time, and executes the returned effects (`types.Effects`, `types.FollowerEffects`).
+
+Invariants: log start <= high watermark <= log end on every replica; the high watermark of a replica
+never falls, except by an unclean election that loses records; below the high watermark all replicas
+hold the same records; a batch that was acknowledged with acks=all is below the high watermark of
+every later leader.
 """
