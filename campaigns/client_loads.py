@@ -200,7 +200,7 @@ class ConsumerLoad:
         except LogTruncated:
             told = {place: {"diverging": True} for place in self._places}
         except OffsetOutOfRange:
-            told = {place: {"error": ErrorCode.offset_out_of_range} for place in self._places}
+            told = {place: {"error": ErrorCode.OFFSET_OUT_OF_RANGE} for place in self._places}
         for place, position in self.positions.items():
             proc = f"{self.name}:{place}"
             if place in told:

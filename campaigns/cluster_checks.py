@@ -21,7 +21,7 @@ def no_truncation_seen(history: History) -> Iterator[Violation]:
         if poll.answered.get("diverging"):
             yield Violation("D3", f"{tp}: what {poll.proc} read below {poll.asked['offset']} parts")
         if (
-            poll.answered.get("error") == ErrorCode.offset_out_of_range
+            poll.answered.get("error") == ErrorCode.OFFSET_OUT_OF_RANGE
             and poll.asked["offset"] >= allowed[tp]
         ):
             yield Violation(
@@ -35,7 +35,7 @@ def sequence_kept(history: History) -> Iterator[Violation]:
         code = send.answered.get("error")
         if (
             code
-            in (ErrorCode.out_of_order_sequence_number.value, ErrorCode.unknown_producer_id.value)
+            in (ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER.value, ErrorCode.UNKNOWN_PRODUCER_ID.value)
             and send.answered.get("is_first")
             and send.asked.get("pid", -1) >= 0
         ):

@@ -158,7 +158,7 @@ def _advance_alone(self: IsrLeader) -> bool:
 
 
 def _acknowledge_at_once(self: IsrLeader, end: Any) -> ErrorCode:
-    return ErrorCode.none
+    return ErrorCode.NONE
 
 
 def _advance_below_minimum(self: IsrLeader) -> bool:
@@ -201,7 +201,7 @@ def _ids_from_zero(self: Any) -> Any:
 def _release_all(self: OffsetWaits, make_error: Any) -> None:
     waits, self.waits = self.waits, []
     for _, waiter in waits:
-        waiter.on_reached(ErrorCode.none)
+        waiter.on_reached(ErrorCode.NONE)
 
 
 def _pretend_cut(self: Following, cut: Any, to: Any) -> None:

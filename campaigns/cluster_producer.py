@@ -31,19 +31,19 @@ TIMESTAMP_MS: Final = WALL_START_MS - 86_400_000
 NO_ANSWER_MS: Final = 50
 #: After these the batch certainly is in no log.
 NOT_APPENDED: Final = frozenset({
-    ErrorCode.unknown_topic_or_partition, ErrorCode.unknown_topic_id,
-    ErrorCode.leader_not_available, ErrorCode.not_enough_replicas,
-    ErrorCode.fenced_leader_epoch, ErrorCode.unknown_leader_epoch,
-    ErrorCode.out_of_order_sequence_number, ErrorCode.invalid_producer_epoch,
-    ErrorCode.unknown_producer_id,
+    ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, ErrorCode.UNKNOWN_TOPIC_ID,
+    ErrorCode.LEADER_NOT_AVAILABLE, ErrorCode.NOT_ENOUGH_REPLICAS,
+    ErrorCode.FENCED_LEADER_EPOCH, ErrorCode.UNKNOWN_LEADER_EPOCH,
+    ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER, ErrorCode.INVALID_PRODUCER_EPOCH,
+    ErrorCode.UNKNOWN_PRODUCER_ID,
 })  # fmt: skip
 RETRIABLE: Final = frozenset({
-    ErrorCode.unknown_topic_or_partition, ErrorCode.unknown_topic_id,
-    ErrorCode.leader_not_available, ErrorCode.not_leader_or_follower,
-    ErrorCode.request_timed_out, ErrorCode.not_enough_replicas,
-    ErrorCode.not_enough_replicas_after_append, ErrorCode.kafka_storage_error,
-    ErrorCode.fenced_leader_epoch, ErrorCode.unknown_leader_epoch,
-    ErrorCode.broker_not_available, ErrorCode.network_exception,
+    ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, ErrorCode.UNKNOWN_TOPIC_ID,
+    ErrorCode.LEADER_NOT_AVAILABLE, ErrorCode.NOT_LEADER_OR_FOLLOWER,
+    ErrorCode.REQUEST_TIMED_OUT, ErrorCode.NOT_ENOUGH_REPLICAS,
+    ErrorCode.NOT_ENOUGH_REPLICAS_AFTER_APPEND, ErrorCode.KAFKA_STORAGE_ERROR,
+    ErrorCode.FENCED_LEADER_EPOCH, ErrorCode.UNKNOWN_LEADER_EPOCH,
+    ErrorCode.BROKER_NOT_AVAILABLE, ErrorCode.NETWORK_EXCEPTION,
 })  # fmt: skip
 
 Start = Callable[[Coroutine[Any, Any, None], str], object]
@@ -206,12 +206,12 @@ class PipelinedProducer:
         except OutcomeUnknown as error:
             self._end(batch, "info", error=str(error))
             return "retry" if self._idempotent else "done"
-        if code == ErrorCode.none:
+        if code == ErrorCode.NONE:
             for index, uid in enumerate(batch.uids):
                 self._history.record(uid, "ok", "send", offset=offset + index)
             self._is_known = True
             return "done"
-        if code == ErrorCode.duplicate_sequence_number:
+        if code == ErrorCode.DUPLICATE_SEQUENCE_NUMBER:
             self._end(batch, "info", error="too old to tell")
             return "done"
         kind: EventType = "fail" if code in NOT_APPENDED else "info"
@@ -221,7 +221,7 @@ class PipelinedProducer:
             return "done"
         if code in RETRIABLE:
             return "retry"
-        if code == ErrorCode.out_of_order_sequence_number and not is_first:
+        if code == ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER and not is_first:
             return "retry"
         return "lost"
 

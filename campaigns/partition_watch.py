@@ -18,7 +18,7 @@ from lograft.simulation.cluster import DATA, SimulatedCluster
 from lograft.simulation.hosts import Host
 
 #: Here a majority that has fsynced decides, and nothing that is acknowledged can be lost.
-QUORUM_MODES: Final = (ReplicationMode.raft, ReplicationMode.leaving)
+QUORUM_MODES: Final = (ReplicationMode.RAFT, ReplicationMode.LEAVING)
 #: (topic id, index)
 Key: TypeAlias = tuple[UUID, int]
 
@@ -210,11 +210,11 @@ class PartitionWatch:
                 voters = list(raft.core.voters.node_ids)
             needed = len(voters) // 2 + 1
         on_disk = partition.flush_before_ack or by_quorum
-        if partition.assignment.mode is ReplicationMode.entering:
+        if partition.assignment.mode is ReplicationMode.ENTERING:
             # What its leader found in the log, the epoch before may have committed without flushes,
             # in the same moment even; and the others may know that the switch was taken back.
             state = self._states.get(key)
-            is_over = state is not None and state.mode is ReplicationMode.isr
+            is_over = state is not None and state.mode is ReplicationMode.ISR
             is_old = marks.watermark <= partition.leader.epoch_start
             on_disk = partition.config.flush_messages == 1 or not (is_old or is_over)
         holders = []

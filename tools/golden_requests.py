@@ -63,7 +63,7 @@ def batch(codec: int, count: int = 3) -> bytes:
 
 
 def produce_requests(about: Subject, version: int) -> list[Message]:
-    codecs = [codec for codec in Codec if codec != Codec.zstd or version >= FIRST_PRODUCE_WITH_ZSTD]
+    codecs = [codec for codec in Codec if codec != Codec.ZSTD or version >= FIRST_PRODUCE_WITH_ZSTD]
     good = [
         produce.ProduceRequest(
             acks=-1 if codec else 1,

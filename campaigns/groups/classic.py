@@ -30,7 +30,7 @@ BEAT_SECONDS: Final = 0.3
 PROTOCOL_VERSION: Final = 0
 _VERSION: Final = Struct(">h")
 #: After these the member is not known any more: it joins under a new id.
-FORGOTTEN: Final = frozenset({ErrorCode.unknown_member_id, ErrorCode.fenced_instance_id})
+FORGOTTEN: Final = frozenset({ErrorCode.UNKNOWN_MEMBER_ID, ErrorCode.FENCED_INSTANCE_ID})
 
 
 class ClassicMember(Membership):
@@ -98,7 +98,7 @@ class ClassicMember(Membership):
         )
         if answer.error_code:
             self.refused("join", answer.error_code)
-            if answer.error_code == ErrorCode.member_id_required:
+            if answer.error_code == ErrorCode.MEMBER_ID_REQUIRED:
                 self.member_id = answer.member_id
             else:
                 self._heed(answer.error_code)
@@ -172,8 +172,8 @@ class ClassicMember(Membership):
         if code in FORGOTTEN:
             self.member_id = ""
         if code in FORGOTTEN or code in (
-            ErrorCode.illegal_generation,
-            ErrorCode.rebalance_in_progress,
+            ErrorCode.ILLEGAL_GENERATION,
+            ErrorCode.REBALANCE_IN_PROGRESS,
         ):
             self.lose_all()
             self._is_stable = False

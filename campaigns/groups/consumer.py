@@ -18,8 +18,8 @@ REBALANCE_MS: Final = 2_000
 BEAT_SECONDS: Final = 0.25
 #: After these the member has nothing and joins again.
 FENCED: Final = frozenset({
-    ErrorCode.unknown_member_id, ErrorCode.fenced_member_epoch, ErrorCode.fenced_instance_id,
-    ErrorCode.unreleased_instance_id,
+    ErrorCode.UNKNOWN_MEMBER_ID, ErrorCode.FENCED_MEMBER_EPOCH, ErrorCode.FENCED_INSTANCE_ID,
+    ErrorCode.UNRELEASED_INSTANCE_ID,
 })  # fmt: skip
 
 
@@ -92,7 +92,7 @@ class ConsumerMember(Membership):
         if code in FENCED:
             self.lose_all()
             self.epoch = JOIN
-        if code == ErrorCode.fenced_instance_id:
+        if code == ErrorCode.FENCED_INSTANCE_ID:
             self._become_new()
 
     def _owned(self) -> list[beating.ConsumerGroupHeartbeatRequestTopicPartitions]:

@@ -17,8 +17,8 @@ VERSION: Final = 4
 TIMEOUT_MS: Final = 2_000
 #: Somebody else coordinates, or nobody knows yet: to be asked again, nothing has happened.
 ELSEWHERE: Final = frozenset({
-    ErrorCode.not_coordinator, ErrorCode.coordinator_not_available,
-    ErrorCode.coordinator_load_in_progress,
+    ErrorCode.NOT_COORDINATOR, ErrorCode.COORDINATOR_NOT_AVAILABLE,
+    ErrorCode.COORDINATOR_LOAD_IN_PROGRESS,
 })  # fmt: skip
 
 

@@ -91,10 +91,10 @@ class Requester:
         """Nothing has happened, unless the coordinator had written something and was deposed."""
         self.route.heed(code)
         is_certain = code not in (
-            ErrorCode.not_coordinator,
-            ErrorCode.coordinator_not_available,
-            ErrorCode.request_timed_out,
-            ErrorCode.unknown_server_error,
+            ErrorCode.NOT_COORDINATOR,
+            ErrorCode.COORDINATOR_NOT_AVAILABLE,
+            ErrorCode.REQUEST_TIMED_OUT,
+            ErrorCode.UNKNOWN_SERVER_ERROR,
         )
         self.around.history.record(
             self.around.proc, "fail" if is_certain else "info", f, error=int(code)

@@ -104,7 +104,7 @@ def _agree(
     self: TransactionVerification, transactional_id: Any, producer: Any, partitions: Any, **_: Any
 ) -> Any:
     async def agreed() -> dict[Any, ErrorCode]:
-        return dict.fromkeys(partitions, ErrorCode.none)
+        return dict.fromkeys(partitions, ErrorCode.NONE)
 
     return agreed()
 

@@ -23,8 +23,8 @@ from lograft.wire.messages import offset_commit as committing
 PAUSES: Final = (0.02, 0.1, 0.3)
 #: After these nothing was written.
 REFUSED: Final = frozenset({
-    ErrorCode.coordinator_load_in_progress, ErrorCode.group_id_not_found,
-    ErrorCode.unknown_member_id,
+    ErrorCode.COORDINATOR_LOAD_IN_PROGRESS, ErrorCode.GROUP_ID_NOT_FOUND,
+    ErrorCode.UNKNOWN_MEMBER_ID,
 })  # fmt: skip
 
 
@@ -71,7 +71,7 @@ async def _reset(around: Surroundings, each: Reset, places: list[Place], proc: s
     request = committing.OffsetCommitRequest(
         group_id=each.group,
         generation_id_or_member_epoch=0,
-        reset_action=ResetAction.reset,
+        reset_action=ResetAction.RESET,
         topics=[
             committing.OffsetCommitRequestTopic(name=topic, partitions=partitions)
             for topic, partitions in topics.items()

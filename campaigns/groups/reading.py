@@ -125,7 +125,7 @@ class GroupConsumer:
             return
         membership = self.membership
         code = await commit(membership, place, reached)
-        if code == ErrorCode.none:
+        if code == ErrorCode.NONE:
             self._committed[place] = (reached, now)
         else:
             # It may have been another's meanwhile: begin again where the group is.

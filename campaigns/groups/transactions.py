@@ -48,14 +48,14 @@ END: Final = {1: 3, 2: 5}
 INIT: Final = {1: 4, 2: 5}
 ADD_PARTITIONS: Final = 3
 ADD_OFFSETS: Final = 3
-AGAIN: Final = RETRIABLE | {ErrorCode.concurrent_transactions}
+AGAIN: Final = RETRIABLE | {ErrorCode.CONCURRENT_TRANSACTIONS}
 #: Somebody else has the transactional id, or the epoch is over.
 FENCED: Final = frozenset({
-    ErrorCode.invalid_producer_epoch, ErrorCode.producer_fenced,
-    ErrorCode.invalid_producer_id_mapping, ErrorCode.unknown_producer_id,
+    ErrorCode.INVALID_PRODUCER_EPOCH, ErrorCode.PRODUCER_FENCED,
+    ErrorCode.INVALID_PRODUCER_ID_MAPPING, ErrorCode.UNKNOWN_PRODUCER_ID,
 })  # fmt: skip
 #: A first answer that says one of these says that nothing was committed.
-CERTAIN: Final = FENCED | {ErrorCode.invalid_txn_state, ErrorCode.transaction_abortable}
+CERTAIN: Final = FENCED | {ErrorCode.INVALID_TXN_STATE, ErrorCode.TRANSACTION_ABORTABLE}
 
 
 class MustAbort(Exception):
@@ -199,7 +199,7 @@ class TransactionalProducer:
                 continue
             result = answer.responses[0].partition_responses[0]
             code = ErrorCode(result.error_code)
-            if code is ErrorCode.none:
+            if code is ErrorCode.NONE:
                 for number, uid in enumerate(uids):
                     offset = result.base_offset + number
                     around.history.record(uid, "ok", "send", offset=offset)
@@ -328,7 +328,7 @@ class TransactionalProducer:
             if code not in AGAIN:
                 return found, is_first
             # What a coordinator had written when it was deposed may be committed yet.
-            is_first = is_first and code is ErrorCode.concurrent_transactions
+            is_first = is_first and code is ErrorCode.CONCURRENT_TRANSACTIONS
             route.heed(code)
             await self._rest()
         raise MustAbort

@@ -21,19 +21,19 @@ from tests.chaos.recording import PASSING, Asking, Run
 
 #: What a cluster may say for a while when a node went or came.
 PASSING_IN_A_CLUSTER: Final = PASSING | {
-    ErrorCode.fenced_leader_epoch,
-    ErrorCode.unknown_leader_epoch,
-    ErrorCode.not_enough_replicas,
-    ErrorCode.not_enough_replicas_after_append,
-    ErrorCode.offset_not_available,
-    ErrorCode.replica_not_available,
-    ErrorCode.broker_not_available,
-    ErrorCode.not_controller,
+    ErrorCode.FENCED_LEADER_EPOCH,
+    ErrorCode.UNKNOWN_LEADER_EPOCH,
+    ErrorCode.NOT_ENOUGH_REPLICAS,
+    ErrorCode.NOT_ENOUGH_REPLICAS_AFTER_APPEND,
+    ErrorCode.OFFSET_NOT_AVAILABLE,
+    ErrorCode.REPLICA_NOT_AVAILABLE,
+    ErrorCode.BROKER_NOT_AVAILABLE,
+    ErrorCode.NOT_CONTROLLER,
     # A broker that has just started may not have heard of the topic yet.
-    ErrorCode.unknown_topic_or_partition,
-    ErrorCode.coordinator_not_available,
-    ErrorCode.coordinator_load_in_progress,
-    ErrorCode.kafka_storage_error,
+    ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
+    ErrorCode.COORDINATOR_NOT_AVAILABLE,
+    ErrorCode.COORDINATOR_LOAD_IN_PROGRESS,
+    ErrorCode.KAFKA_STORAGE_ERROR,
 }
 
 

@@ -156,7 +156,7 @@ class RawReader(threading.Thread):
             raise
         except Refused as error:
             history.record(self.name, "fail", "poll", error=error.code)
-            if error.code != ErrorCode.offset_out_of_range:
+            if error.code != ErrorCode.OFFSET_OUT_OF_RANGE:
                 raise
             self._go_to_start(tp, offset)
             return

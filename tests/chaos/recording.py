@@ -13,9 +13,9 @@ from tests.chaos.raw_client import Fetched, RawClient
 #: A node that has just come back may say these for a moment.
 PASSING: Final = frozenset(
     (
-        ErrorCode.leader_not_available,
-        ErrorCode.not_leader_or_follower,
-        ErrorCode.request_timed_out,
+        ErrorCode.LEADER_NOT_AVAILABLE,
+        ErrorCode.NOT_LEADER_OR_FOLLOWER,
+        ErrorCode.REQUEST_TIMED_OUT,
     )
 )
 

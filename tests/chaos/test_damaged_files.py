@@ -145,7 +145,7 @@ def outcome(client: RawClient, tp: TopicPartition, wanted: dict[int, str]) -> Ou
     except MalformedMessage:
         return "served corrupt"
     except Refused as error:
-        if error.code not in (ErrorCode.kafka_storage_error, ErrorCode.corrupt_message):
+        if error.code not in (ErrorCode.KAFKA_STORAGE_ERROR, ErrorCode.CORRUPT_MESSAGE):
             raise
         return "offline"
     known = sorted(wanted.items())

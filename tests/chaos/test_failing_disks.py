@@ -120,12 +120,12 @@ def test_a_full_log_dir_takes_only_its_partitions(
         for tp in healthy + doomed:
             until_it_works(lambda tp=tp: writer.send(tp))  # type: ignore[misc]
 
-        assert writer.send_until_refused(doomed[0]) == ErrorCode.kafka_storage_error
+        assert writer.send_until_refused(doomed[0]) == ErrorCode.KAFKA_STORAGE_ERROR
 
         for tp in doomed:
-            with pytest.raises(Refused, match="kafka_storage_error"):
+            with pytest.raises(Refused, match="KAFKA_STORAGE_ERROR"):
                 writer.client.fetch(tp, 0)
-            with pytest.raises(Refused, match="kafka_storage_error"):
+            with pytest.raises(Refused, match="KAFKA_STORAGE_ERROR"):
                 writer.send(tp)
         for tp in healthy:
             writer.send(tp)
@@ -164,7 +164,7 @@ def test_a_node_whose_only_log_dir_is_full_stops_and_says_why(
         until_it_works(lambda: writer.send(TopicPartition("t", 0)))
 
         assert writer.send_until_refused(TopicPartition("t", 0)) in (
-            ErrorCode.kafka_storage_error,
+            ErrorCode.KAFKA_STORAGE_ERROR,
             None,
         )
 
@@ -229,7 +229,7 @@ def test_a_disk_that_turns_read_only_stops_the_node(
             writer.send(tp)
         run("mount", "-o", "remount,abort", server.data)
 
-        assert writer.send_until_refused(tp) in (ErrorCode.kafka_storage_error, None)
+        assert writer.send_until_refused(tp) in (ErrorCode.KAFKA_STORAGE_ERROR, None)
 
         words = ended(server)
         assert "Read-only file system" in words or "Input/output error" in words, words

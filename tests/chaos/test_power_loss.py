@@ -72,7 +72,7 @@ def create_when_unfenced(port: int, topic: str) -> None:
                 client.create_topic(topic)
                 return
             except Refused as error:
-                is_fenced = error.code == ErrorCode.invalid_replication_factor
+                is_fenced = error.code == ErrorCode.INVALID_REPLICATION_FACTOR
                 if not is_fenced or time.monotonic() > deadline:
                     raise
             time.sleep(0.02)

@@ -96,7 +96,7 @@ def test_settings(server: Server, new_topic: NewName) -> None:
         await admin.alter_configs(
             {
                 resource: [
-                    ConfigChange("cleanup.policy", "compact", Operation.append),
+                    ConfigChange("cleanup.policy", "compact", Operation.APPEND),
                     ConfigChange("retention.ms", "77"),
                 ]
             }
@@ -107,8 +107,8 @@ def test_settings(server: Server, new_topic: NewName) -> None:
 
         await becomes(policy, "delete,compact")
         found = (await admin.describe_configs([resource], synonyms=True))[resource]
-        assert (found["retention.ms"].value, found["retention.ms"].source.name) == ("77", "topic")
-        assert found["retention.ms"].type.name == "long"
+        assert (found["retention.ms"].value, found["retention.ms"].source.name) == ("77", "TOPIC")
+        assert found["retention.ms"].type.name == "LONG"
         with pytest.raises(SettingRefused):
             await admin.alter_configs({resource: [ConfigChange("retention.ms", "soon")]})
         both = await admin.describe_configs([broker_resource(1), resource], names=["node.id"])
@@ -134,7 +134,7 @@ def test_logs(server: Server, new_topic: NewName) -> None:
         assert producer.last_sequence == 9
         with pytest.raises(TopicMissing, match="there is no partition 9"):
             await admin.list_offsets({TopicPartition(topic, 9): LATEST})
-        assert await admin.elect_leaders(Election.preferred, [first]) == {first: False}
+        assert await admin.elect_leaders(Election.PREFERRED, [first]) == {first: False}
         await admin.reassign({first: [1]})
         assert await admin.list_reassignments([first]) == {}
         with pytest.raises(BrokerError):

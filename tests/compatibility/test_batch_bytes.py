@@ -93,7 +93,7 @@ def test_batches_are_those_of_java() -> None:
         batch.identify(*producer[:3])
         for one in records:
             batch.append(*one)
-        return batch.data(Codec.none, None).hex()
+        return batch.data(Codec.NONE, None).hex()
 
     for records, producer, theirs in zip(given, producers, written, strict=True):
         assert asyncio.run(ours(records, producer)) == theirs

@@ -224,25 +224,25 @@ def test_requests_of_one_client(target: Target) -> None:
             granted = (0, ["*"], 100_000)
             assert client.ask() == granted
             assert client.instance_id != ZERO_UUID
-            assert client.ask()[0] == ErrorCode.throttling_quota_exceeded
+            assert client.ask()[0] == ErrorCode.THROTTLING_QUOTA_EXCEEDED
             wrong = client.subscription_id + 1
-            assert client.push(subscription_id=wrong) == ErrorCode.unknown_subscription_id
+            assert client.push(subscription_id=wrong) == ErrorCode.UNKNOWN_SUBSCRIPTION_ID
             assert client.ask() == granted
-            assert client.push() == ErrorCode.throttling_quota_exceeded
+            assert client.push() == ErrorCode.THROTTLING_QUOTA_EXCEEDED
             assert client.push(terminating=True) == 0
-            assert client.push(terminating=True) == ErrorCode.invalid_request
+            assert client.push(terminating=True) == ErrorCode.INVALID_REQUEST
         with raw_client(target, "second") as client:
             assert client.ask() == granted
-            assert client.push(compression_type=9) == ErrorCode.unsupported_compression_type
+            assert client.push(compression_type=9) == ErrorCode.UNSUPPORTED_COMPRESSION_TYPE
             assert client.ask() == granted
         with raw_client(target, "third") as client:
             assert client.ask() == granted
             large = bytes(1_048_577)
-            assert client.push(metrics=large) == ErrorCode.telemetry_too_large
+            assert client.push(metrics=large) == ErrorCode.TELEMETRY_TOO_LARGE
         with raw_client(target, "fourth") as client:
-            assert client.push(client_instance_id=ZERO_UUID) == ErrorCode.invalid_request
+            assert client.push(client_instance_id=ZERO_UUID) == ErrorCode.INVALID_REQUEST
             # Of a client that has asked another broker.
-            assert client.push(client_instance_id=UUID(int=99)) == ErrorCode.unknown_subscription_id
+            assert client.push(client_instance_id=UUID(int=99)) == ErrorCode.UNKNOWN_SUBSCRIPTION_ID
         for codec in Codec:
             with raw_client(target, f"codec-{codec}") as client:
                 assert client.ask() == granted
@@ -251,10 +251,10 @@ def test_requests_of_one_client(target: Target) -> None:
                 wait_until(partial(has_pushed, target, client.client_id, 700))
         with raw_client(target, "bomb") as client:
             assert client.ask() == granted
-            bomb = compress(Codec.zstd, bytes(2_000_000))
+            bomb = compress(Codec.ZSTD, bytes(2_000_000))
             # Kafka reports whatever happens after its own checks as INVALID_RECORD.
-            refusals = {ErrorCode.telemetry_too_large, ErrorCode.invalid_record}
-            assert client.push(metrics=bomb, compression_type=Codec.zstd) in refusals
+            refusals = {ErrorCode.TELEMETRY_TOO_LARGE, ErrorCode.INVALID_RECORD}
+            assert client.push(metrics=bomb, compression_type=Codec.ZSTD) in refusals
             assert "bomb" not in target.pushed()
 
 

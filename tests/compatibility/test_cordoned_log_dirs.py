@@ -43,8 +43,8 @@ def test_a_broker_whose_log_dirs_are_all_cordoned_takes_no_topic(
         await wait(False)
         await admin.alter_configs({broker: [ConfigChange("cordoned.log.dirs", "")]})
         await wait(True)
-        assert list(refusals) == [ErrorCode.invalid_replication_factor]
-        assert "cordoned" in refusals[ErrorCode.invalid_replication_factor]
+        assert list(refusals) == [ErrorCode.INVALID_REPLICATION_FACTOR]
+        assert "cordoned" in refusals[ErrorCode.INVALID_REPLICATION_FACTOR]
 
     async def play(server: Server) -> None:
         async with Admin(bootstrap_servers=server.bootstrap) as admin:

@@ -175,7 +175,7 @@ def alter(
     replaces: bool = False,
     validate_only: bool = False,
 ) -> str:
-    """The name of the error, or "none". A value of None deletes."""
+    """The name of the error, or "NONE". A value of None deletes."""
     with connect(server) as connection:
         if replaces:
             configs = [replacing.AlterableConfig(name=name, value=values[name]) for name in values]
@@ -217,7 +217,7 @@ def alter(
 
 
 def undo(server: Server, broker: str, change: Mapping[str, str]) -> None:
-    assert alter(server, broker, dict.fromkeys(change)) == "none"
+    assert alter(server, broker, dict.fromkeys(change)) == "NONE"
     wait_until(
         lambda: all(
             source not in (2, 3) for _, _, source, *_ in described(server, "1", list(change))
@@ -277,7 +277,7 @@ def answers(server: Server, change: Mapping[str, str], extra: int) -> dict[str, 
             found[f"{case} validated"] = Answer(code)
             code = alter(server, broker, values, replaces=replaces)
             shown = None
-            if code == "none":
+            if code == "NONE":
                 wait_until_in_force(server, values, source=2 if broker else 3)
                 shown = [described(server, each, list(values)) for each in {broker, "1"}]
                 undo(server, broker, values)
@@ -356,7 +356,7 @@ class Dynamic:
         self.server, self.values = server, values
 
     def __enter__(self) -> None:
-        assert alter(self.server, "1", dict(self.values)) == "none"
+        assert alter(self.server, "1", dict(self.values)) == "NONE"
         wait_until_in_force(self.server, self.values, source=2)
 
     def __exit__(self, *_: object) -> None:
@@ -506,11 +506,11 @@ def test_dynamic_listeners_and_limits_survive_a_restart(node: Server) -> None:
 
 
 def test_an_invalid_change_leaves_later_ones_in_force(node: Server) -> None:
-    assert alter(node, "1", {"log.cleaner.dedupe.buffer.size": "1000"}) == "invalid_request"
+    assert alter(node, "1", {"log.cleaner.dedupe.buffer.size": "1000"}) == "INVALID_REQUEST"
     with Dynamic(node, {"log.retention.ms": "123456789"}):
         ((_, value, *_),) = described(node, "1", ["log.retention.ms"])
         assert value == "123456789"
 
 
 def test_a_broker_answers_for_itself_only(node: Server) -> None:
-    assert alter(node, "77", {"log.retention.ms": "5"}) == "invalid_request"
+    assert alter(node, "77", {"log.retention.ms": "5"}) == "INVALID_REQUEST"

@@ -85,7 +85,7 @@ def test_group_version_decides(
         ]
         java_tools.check(*feature, "downgrade", "--feature", "group.version=0")
         assert finalized(server) == 0
-        assert joined(server, "g").error_code == ErrorCode.unsupported_version
+        assert joined(server, "g").error_code == ErrorCode.UNSUPPORTED_VERSION
         java_tools.check(*feature, "upgrade", "--feature", "group.version=1")
         assert joined(server, "g").error_code == 0
 

@@ -56,11 +56,11 @@ def test_faults_reach_it() -> None:
         )
         assert produced(producer, b"0").offset() == 0
         cluster.lose_answer("Produce")
-        cluster.fail("Produce", ErrorCode.not_enough_replicas, topic="t", partition=0)
+        cluster.fail("Produce", ErrorCode.NOT_ENOUGH_REPLICAS, topic="t", partition=0)
         assert produced(producer, b"1").offset() == 1
-        cluster.fail("Produce", ErrorCode.topic_authorization_failed)
+        cluster.fail("Produce", ErrorCode.TOPIC_AUTHORIZATION_FAILED)
         assert produced(producer, b"2").code() == KafkaError.TOPIC_AUTHORIZATION_FAILED
-        fetch = cluster.fail("Fetch", ErrorCode.not_leader_or_follower, topic="t", times=2)
+        fetch = cluster.fail("Fetch", ErrorCode.NOT_LEADER_OR_FOLLOWER, topic="t", times=2)
         assert consumed(cluster.bootstrap_servers, 2) == [b"0", b"1"]
         assert fetch.hits == 2
 

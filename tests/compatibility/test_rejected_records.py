@@ -53,15 +53,15 @@ def produce(
     return response.responses[0].partition_responses[0]
 
 
-@pytest.mark.parametrize("codec", [Codec.none, Codec.gzip])
+@pytest.mark.parametrize("codec", [Codec.NONE, Codec.GZIP])
 @pytest.mark.parametrize(
     ("configs", "records", "code", "rejected"),
     [
-        (COMPACTED, [(b"k", NOW), (None, NOW), (b"k", NOW), (None, NOW)], "invalid_record", [1, 3]),
-        (LIMITED, [(None, OLD), (b"k", NOW), (None, LATE)], "invalid_timestamp", [0, 2]),
-        (LIMITED | COMPACTED, [(None, NOW), (b"k", OLD)], "invalid_timestamp", [0, 1]),
-        (LIMITED | COMPACTED, [(b"k", NOW), (None, OLD)], "invalid_record", [1]),
-        (LIMITED | COMPACTED, [(b"k", NOW)], "none", []),
+        (COMPACTED, [(b"k", NOW), (None, NOW), (b"k", NOW), (None, NOW)], "INVALID_RECORD", [1, 3]),
+        (LIMITED, [(None, OLD), (b"k", NOW), (None, LATE)], "INVALID_TIMESTAMP", [0, 2]),
+        (LIMITED | COMPACTED, [(None, NOW), (b"k", OLD)], "INVALID_TIMESTAMP", [0, 1]),
+        (LIMITED | COMPACTED, [(b"k", NOW), (None, OLD)], "INVALID_RECORD", [1]),
+        (LIMITED | COMPACTED, [(b"k", NOW)], "NONE", []),
     ],
 )
 def test_the_response_names_the_rejected_records(

@@ -53,7 +53,7 @@ def ask_when_ready(connection: socket.socket, request: Message, version: int) ->
     """Kafka hands out its first producer ids a moment after the question."""
     for _attempt in range(1000):
         answer = ask(connection, request, version)
-        if getattr(answer, "error_code", 0) != ErrorCode.coordinator_load_in_progress:
+        if getattr(answer, "error_code", 0) != ErrorCode.COORDINATOR_LOAD_IN_PROGRESS:
             break
     return answer
 

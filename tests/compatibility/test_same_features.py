@@ -123,7 +123,7 @@ def all_answers(server: Server) -> list[tuple[str, Any]]:
         answer = answer_of(server, update, version, validate_only=validate_only)
         answers.append((what, answer))
         if not validate_only:
-            wanted = update[0] if answer[0] == "none" else {}
+            wanted = update[0] if answer[0] == "NONE" else {}
             answers.append((f"{what}: levels", await_levels(server, wanted)))
 
     # A Kafka of the newest release has them from the beginning.

@@ -242,7 +242,7 @@ class Classic:
             ],
         )
         answer = self.world.ask(f"{self.name} joins", request, 9)
-        if answer.error_code == ErrorCode.member_id_required:
+        if answer.error_code == ErrorCode.MEMBER_ID_REQUIRED:
             self.member_id = request.member_id = answer.member_id
             answer = self.world.ask(f"{self.name} joins", request, 9)
         assert isinstance(answer, JoinGroupResponse)
@@ -641,7 +641,7 @@ def await_coordinator(server: Server) -> None:
             assert isinstance(found, FindCoordinatorResponse)
             if not found.coordinators[0].error_code:
                 answer = ask(connection, HeartbeatRequest(group_id="g", member_id="m"), 4)
-                if getattr(answer, "error_code", 0) == ErrorCode.unknown_member_id:
+                if getattr(answer, "error_code", 0) == ErrorCode.UNKNOWN_MEMBER_ID:
                     return
             time.sleep(0.1)
 

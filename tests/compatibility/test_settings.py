@@ -55,7 +55,7 @@ def test_an_empty_list_of_keys_selects_all_settings(
     server: Server, resource_type: ResourceType, new_topic: Callable[[], str]
 ) -> None:
     name = str(NODE_ID)
-    if resource_type is ResourceType.topic:
+    if resource_type is ResourceType.TOPIC:
         name = new_topic()
         create_topic(server.bootstrap, name)
     every_setting = describe(server, resource_type, name, None).configs
@@ -103,10 +103,10 @@ def test_tiered_storage_that_the_cluster_does_not_have_is_rejected(
             7,
         )
     assert isinstance(response, CreateTopicsResponse)
-    assert response.topics[0].error_code == ErrorCode.invalid_config
+    assert response.topics[0].error_code == ErrorCode.INVALID_CONFIG
     create_topic(server.bootstrap, topic_name)
-    for value, code in (("true", ErrorCode.invalid_config), ("false", ErrorCode.none)):
-        found = alter(server, ResourceType.topic, topic_name, "remote.storage.enable", value)
+    for value, code in (("true", ErrorCode.INVALID_CONFIG), ("false", ErrorCode.NONE)):
+        found = alter(server, ResourceType.TOPIC, topic_name, "remote.storage.enable", value)
         assert found == code
 
 
@@ -123,16 +123,16 @@ def test_tiered_storage_that_the_cluster_does_not_have_is_rejected(
 def test_settings_that_a_broker_cannot_apply_are_rejected(
     server: Server, name: str, value: str
 ) -> None:
-    code = alter(server, ResourceType.broker, str(NODE_ID), name, value)
-    assert code == ErrorCode.invalid_request
+    code = alter(server, ResourceType.BROKER, str(NODE_ID), name, value)
+    assert code == ErrorCode.INVALID_REQUEST
 
 
 def test_a_setting_of_a_share_group_is_stored(server: Server, new_topic: Callable[[], str]) -> None:
     """Also in Lograft, where it has no effect yet."""
     group = new_topic()
     name = "share.record.lock.duration.ms"
-    assert alter(server, ResourceType.group, group, name, "20000") == ErrorCode.none
-    (shown,) = describe(server, ResourceType.group, group, [name]).configs
+    assert alter(server, ResourceType.GROUP, group, name, "20000") == ErrorCode.NONE
+    (shown,) = describe(server, ResourceType.GROUP, group, [name]).configs
     assert shown.value == "20000"
 
 
@@ -163,7 +163,7 @@ def test_variables_in_the_configuration_file(
     with Server.of(kind, tmp_path / "node", settings=settings).started() as server:
         shown = {
             config.name: config.value
-            for config in describe(server, ResourceType.broker, str(NODE_ID), []).configs
+            for config in describe(server, ResourceType.BROKER, str(NODE_ID), []).configs
         }
         assert {name: shown[name] for name in settings} == {
             "config.providers": "file,dir,env",

@@ -21,7 +21,7 @@ from tests.unit.net.certificates import Authority, Identity
 pytestmark = [pytest.mark.clients]
 
 OK: Final = None
-REJECTED: Final = ErrorCode.invalid_request
+REJECTED: Final = ErrorCode.INVALID_REQUEST
 PASSWORD: Final = "secret"
 #: Kafka's brokers apply a change some time after they have answered.
 PATIENCE_SECONDS: Final = {"lograft": 1.0, "kafka": 20.0}
@@ -90,7 +90,7 @@ class TlsServer:
             prefix = f"listener.name.{listener.lower()}."
         altered = [
             ConfigChange(
-                f"{prefix}ssl.{name}", value, Operation.delete if value is None else Operation.set
+                f"{prefix}ssl.{name}", value, Operation.DELETE if value is None else Operation.SET
             )
             for name, value in changes.items()
         ]

@@ -83,7 +83,7 @@ REJECTED: list[tuple[Message, list[ErrorCode]]] = [
         DescribeAclsRequest(
             resource_type_filter=ANY, operation=ANY, permission_type=ANY, pattern_type_filter=ANY
         ),
-        [ErrorCode.security_disabled],
+        [ErrorCode.SECURITY_DISABLED],
     ),
     (
         CreateAclsRequest(
@@ -100,7 +100,7 @@ REJECTED: list[tuple[Message, list[ErrorCode]]] = [
             ]
             * 2
         ),
-        [ErrorCode.security_disabled] * 2,
+        [ErrorCode.SECURITY_DISABLED] * 2,
     ),
     (
         DeleteAclsRequest(
@@ -114,17 +114,17 @@ REJECTED: list[tuple[Message, list[ErrorCode]]] = [
             ]
             * 2
         ),
-        [ErrorCode.security_disabled] * 2,
+        [ErrorCode.SECURITY_DISABLED] * 2,
     ),
-    (CreateDelegationTokenRequest(), [ErrorCode.delegation_token_request_not_allowed]),
-    (RenewDelegationTokenRequest(hmac=b"x"), [ErrorCode.delegation_token_request_not_allowed]),
-    (ExpireDelegationTokenRequest(hmac=b"x"), [ErrorCode.delegation_token_request_not_allowed]),
+    (CreateDelegationTokenRequest(), [ErrorCode.DELEGATION_TOKEN_REQUEST_NOT_ALLOWED]),
+    (RenewDelegationTokenRequest(hmac=b"x"), [ErrorCode.DELEGATION_TOKEN_REQUEST_NOT_ALLOWED]),
+    (ExpireDelegationTokenRequest(hmac=b"x"), [ErrorCode.DELEGATION_TOKEN_REQUEST_NOT_ALLOWED]),
     (
         DescribeDelegationTokenRequest(owners=None),
-        [ErrorCode.delegation_token_request_not_allowed],
+        [ErrorCode.DELEGATION_TOKEN_REQUEST_NOT_ALLOWED],
     ),
-    (SaslHandshakeRequest(mechanism="PLAIN"), [ErrorCode.illegal_sasl_state]),
-    (SaslAuthenticateRequest(auth_bytes=b"x"), [ErrorCode.illegal_sasl_state]),
+    (SaslHandshakeRequest(mechanism="PLAIN"), [ErrorCode.ILLEGAL_SASL_STATE]),
+    (SaslAuthenticateRequest(auth_bytes=b"x"), [ErrorCode.ILLEGAL_SASL_STATE]),
 ]
 
 
@@ -167,7 +167,7 @@ def test_lograft_rejects_scram_users_and_quotas(server: Server) -> None:
     with connect(server) as connection:
         response = ask(connection, QUOTAS, 1)
         assert isinstance(response, AlterClientQuotasResponse)
-        assert {one.error_code for one in response.entries} == {ErrorCode.unsupported_version}
+        assert {one.error_code for one in response.entries} == {ErrorCode.UNSUPPORTED_VERSION}
         kept = ask(connection, DescribeClientQuotasRequest(), 1)
         assert isinstance(kept, DescribeClientQuotasResponse)
         assert kept.entries == []

@@ -66,9 +66,9 @@ ANSWER_SECONDS_MAX: Final = 20.0
 MEMBER_ID: Final = "bWVtYmVyLW9mLXRlc3RzLQ"
 #: Answers that a coordinator gives while it is not ready.
 NOT_READY: Final = (
-    ErrorCode.coordinator_load_in_progress,
-    ErrorCode.coordinator_not_available,
-    ErrorCode.not_coordinator,
+    ErrorCode.COORDINATOR_LOAD_IN_PROGRESS,
+    ErrorCode.COORDINATOR_NOT_AVAILABLE,
+    ErrorCode.NOT_COORDINATOR,
 )
 
 
@@ -138,7 +138,7 @@ def streams_commit(
 ) -> None:
     request = _commit(group_id, topic, epoch, offset=offset)
     answer = _ask_ready(connection, request, 9)
-    assert _partitions(answer) == [("none", None)]
+    assert _partitions(answer) == [("NONE", None)]
 
 
 def answers_under(

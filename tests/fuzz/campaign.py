@@ -335,7 +335,7 @@ class Campaign:
             assert sent.key == 18, sent.what
             version = 0
         response = read_answer(answer, sent.key, version, sent.correlation_id)
-        assert not has_code(response, ErrorCode.unknown_server_error), (sent.what, response)
+        assert not has_code(response, ErrorCode.UNKNOWN_SERVER_ERROR), (sent.what, response)
         if sent.request is not None:
             self.ledger.note(self.node, sent.request, response)
         if isinstance(response, FetchResponse) and response.session_id:

@@ -49,7 +49,7 @@ class Ledger:
             pairs = zip(topic.partition_data, answers.partition_responses, strict=True)
             for data, answer in pairs:
                 assert data.index == answer.index
-                if answer.error_code == ErrorCode.none:
+                if answer.error_code == ErrorCode.NONE:
                     assert isinstance(data.records, memoryview | bytes)
                     self.acknowledged += 1
                     # A repetition is answered with the offset of what it repeats.
@@ -79,7 +79,7 @@ async def _read_all(node: SimulatedNode, topic_id: UUID, index: int) -> dict[int
         )
         response = await node.ask(request, FETCH_VERSION, FetchResponse)
         (answer,) = response.responses[0].partitions
-        assert answer.error_code == ErrorCode.none, ErrorCode(answer.error_code)
+        assert answer.error_code == ErrorCode.NONE, ErrorCode(answer.error_code)
         high_watermark = answer.high_watermark
         data = answer.records
         assert isinstance(data, bytes | memoryview)

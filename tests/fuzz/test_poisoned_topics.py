@@ -50,7 +50,7 @@ async def create(node: SimulatedNode) -> None:
         configs=[CreatableTopicConfig(name=name, value=value) for name, value in configs.items()],
     )
     response = await node.ask(CreateTopicsRequest(topics=[topic]), 7, CreateTopicsResponse)
-    assert response.topics[0].error_code == ErrorCode.none
+    assert response.topics[0].error_code == ErrorCode.NONE
 
 
 async def produce(node: SimulatedNode, batch: bytes) -> int:
@@ -68,7 +68,7 @@ async def alter(node: SimulatedNode, name: str, value: str) -> None:
     )
     request = IncrementalAlterConfigsRequest(resources=[resource])
     response = await node.ask(request, 1, IncrementalAlterConfigsResponse)
-    assert response.responses[0].error_code == ErrorCode.none, response
+    assert response.responses[0].error_code == ErrorCode.NONE, response
 
 
 async def look_up(node: SimulatedNode, timestamp: int) -> int:
@@ -89,20 +89,20 @@ def test_garbage_is_survived_when_the_topic_becomes_compacted(ends_by_kill: bool
         await create(node)
         taken = 0
         for _ in range(300):
-            taken += await produce(node, batches.any()) == ErrorCode.none
-        for codec in (Codec.gzip, Codec.lz4, Codec.zstd):
+            taken += await produce(node, batches.any()) == ErrorCode.NONE
+        for codec in (Codec.GZIP, Codec.LZ4, Codec.ZSTD):
             batch = bomb(codec, unpacked_bytes=1 << 20, timestamp=WALL_START_MS)
-            taken += await produce(node, batch) == ErrorCode.none
+            taken += await produce(node, batch) == ErrorCode.NONE
         assert taken > 100
         # Enough for the poisoned segment to be rolled: only those are compacted.
         for _ in range(30):
             padding = framed(bytes(100_000), timestamp=WALL_START_MS)
-            assert await produce(node, padding) == ErrorCode.none
+            assert await produce(node, padding) == ErrorCode.NONE
         for timestamp in (0, WALL_START_MS, WALL_START_MS + 5, 2**62, -3):
-            assert await look_up(node, timestamp) == ErrorCode.none
+            assert await look_up(node, timestamp) == ErrorCode.NONE
         await alter(node, "cleanup.policy", "compact")
         await asyncio.sleep(120)
-        assert await produce(node, batches.honest_with_keys()) == ErrorCode.none
+        assert await produce(node, batches.honest_with_keys()) == ErrorCode.NONE
 
     with Complaints() as complaints:
         node.start()
@@ -112,7 +112,7 @@ def test_garbage_is_survived_when_the_topic_becomes_compacted(ends_by_kill: bool
         else:
             node.stop()
         node.start()
-        assert node.run(produce(node, batches.honest_with_keys())) == ErrorCode.none
+        assert node.run(produce(node, batches.honest_with_keys())) == ErrorCode.NONE
         node.stop()
     # That a log cannot be compacted may be said, without a trace.
     assert not [line for line in complaints.lines if "Traceback" in line], complaints.lines[0]

@@ -125,7 +125,7 @@ def test_readers_that_do_not_read(node: BesiegedNode) -> None:
     with Client(node.port) as client:
         client.create_topic("big")
         for _ in range(40):
-            assert client.produce("big", build_batch(records))[0] == ErrorCode.none
+            assert client.produce("big", build_batch(records))[0] == ErrorCode.NONE
     request = fetch_request("big", 0, bytes_max=32 * MIB)
     frame = frame_request(request, FETCH_VERSION, correlation_id=1, client_id="lazy")
     with node.siege(), ExitStack() as stack:
@@ -176,27 +176,27 @@ def test_counts_that_lie_or_amplify(node: BesiegedNode, spoilt: bytes) -> None:
         assert is_closed_by_peer(connection)
 
 
-@pytest.mark.parametrize("codec", [Codec.gzip, Codec.snappy, Codec.lz4, Codec.zstd])
+@pytest.mark.parametrize("codec", [Codec.GZIP, Codec.SNAPPY, Codec.LZ4, Codec.ZSTD])
 def test_compression_bombs(node: BesiegedNode, codec: Codec) -> None:
     """Topics that look inside (compacted, of another codec) and look-ups by time."""
     now_ms = int(time.time() * 1000)
     names = {"plain": {}, "compacted": {"cleanup_policy": "compact"}, "packed": {}}
-    names["packed"] = {"compression_type": "gzip" if codec == Codec.zstd else "zstd"}
+    names["packed"] = {"compression_type": "gzip" if codec == Codec.ZSTD else "zstd"}
     with Client(node.port) as client:
         for name, settings in names.items():
-            client.create_topic(f"{name}-{codec.name}", **settings)
+            client.create_topic(f"{name}-{codec.text}", **settings)
     bombs = [
         bomb(codec, unpacked_bytes=8 * MIB, timestamp=now_ms),
         one_record_bomb(codec, value_bytes=15 * MIB, timestamp=now_ms),
         one_record_bomb(codec, value_bytes=300 * MIB, timestamp=now_ms)
-        if codec != Codec.snappy
+        if codec != Codec.SNAPPY
         else one_record_bomb(codec, value_bytes=20 * MIB, timestamp=now_ms),
     ]
     # The allocator keeps some of the buffers of 32 MiB for the next time.
     bounds = {"growth_bytes_max": 128 * MIB, "peak_growth_bytes_max": 160 * MIB}
     with node.siege(**bounds), Client(node.port) as client:
         for name in names:
-            topic = f"{name}-{codec.name}"
+            topic = f"{name}-{codec.text}"
             for batch in bombs:
                 client.produce(topic, batch)
             asked = ListOffsetsPartition(partition_index=0, timestamp=now_ms)

@@ -71,7 +71,7 @@ def test_a_too_new_version_question_is_answered_in_version_0() -> None:
         if frame.direction == "response":
             assert again(frame._replace(version=0)) == frame.data
             response = read_all(ApiVersionsResponse, 0, frame.data, 4)
-            assert response.error_code == ErrorCode.unsupported_version
+            assert response.error_code == ErrorCode.UNSUPPORTED_VERSION
             assert [key.api_key for key in response.api_keys] == [API_VERSIONS_KEY]
 
 

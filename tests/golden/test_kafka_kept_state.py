@@ -125,7 +125,7 @@ def test_nodes_tell_what_they_do_not_enforce(image: MetadataImage) -> None:
 
 
 def test_the_image_keeps_all_of_it(image: MetadataImage) -> None:
-    subscription = image.config_of(ResourceType.client_metrics, "latencies")
+    subscription = image.config_of(ResourceType.CLIENT_METRICS, "latencies")
     assert subscription == {"interval.ms": "30000", "metrics": "org.apache.kafka.producer."}
     again = replayed(list(image.records()))
     assert again.acls == image.acls

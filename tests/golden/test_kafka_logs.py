@@ -73,7 +73,7 @@ def test_batches_are_what_the_tool_says(folder: Folder) -> None:
                 "position": position,
                 "CreateTime": header.max_timestamp,
                 "size": header.size_bytes,
-                "compresscodec": Codec(header.compression).name,
+                "compresscodec": Codec(header.compression).text,
                 "crc": header.crc,
             }
             for position, header in iterate_headers(data)

@@ -38,7 +38,7 @@ PROPERTIES = {
     "offsets.commit.timeout.ms": "2000",
     "min.insync.replicas": "2",
 }
-ISR, RAFT = ReplicationMode.isr, ReplicationMode.raft
+ISR, RAFT = ReplicationMode.ISR, ReplicationMode.RAFT
 
 
 def position_request() -> OffsetFetchRequest:
@@ -139,7 +139,7 @@ async def switch(client: ClusterClient, mode: str) -> None:
         ]
     )
     response = await client.request(request, 1, IncrementalAlterConfigsResponse, timeout_ms=20_000)
-    assert response.responses[0].error_code == ErrorCode.none, response
+    assert response.responses[0].error_code == ErrorCode.NONE, response
 
 
 def mode_of(cluster: VirtualCluster) -> ReplicationMode:
@@ -251,7 +251,7 @@ def test_a_coordinator_that_was_cut_off_tells_no_older_position(mode: str, seed:
         await committer.wait_for_more(cluster, 200)
         committer.is_stopped = True
         await running
-        assert await asking >= {ErrorCode.none, ErrorCode.not_coordinator}
+        assert await asking >= {ErrorCode.NONE, ErrorCode.NOT_COORDINATOR}
 
     properties = {**PROPERTIES, "internal.topics.replication.mode": mode}
     VirtualCluster(nodes=3, seed=seed, properties=properties).play(scenario)

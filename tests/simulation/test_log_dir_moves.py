@@ -133,7 +133,7 @@ async def start_writing(
     await cluster.start()
     client = cluster.client()
     await create(client, replicas, retention_ms="-1", replication_mode="raft", **topic)
-    await wait_mode(cluster, ReplicationMode.raft)
+    await wait_mode(cluster, ReplicationMode.RAFT)
     writer = Writer(cluster.client("writer"))
     work = asyncio.ensure_future(writer.run())
     await writer.wait_for_more(cluster)
@@ -224,13 +224,13 @@ def test_a_replica_that_moves_in_isr_mode_votes_under_its_new_place(seed: int) -
     async def main() -> None:
         client, writer, work = await start_writing(cluster, min_insync_replicas="2")
         await switch(client, "isr")
-        await wait_mode(cluster, ReplicationMode.isr)
+        await wait_mode(cluster, ReplicationMode.ISR)
         for node_id in (1, 2, 3):
             target = other_path(cluster, node_id)
             assert await move(client, node_id, target) == 0
             await cluster.wait_for(lambda n=node_id, t=target: path_of(cluster, n) == t, seconds=30)
         await switch(client, "raft")
-        await wait_mode(cluster, ReplicationMode.raft)
+        await wait_mode(cluster, ReplicationMode.RAFT)
         await writer.wait_for_more(cluster)
         await lose_power_everywhere_and_check(cluster, writer, work)
 

@@ -45,7 +45,7 @@ from lograft.wire.messages.produce import (
 )
 
 TOPIC = "t"
-ISR, RAFT = ReplicationMode.isr, ReplicationMode.raft
+ISR, RAFT = ReplicationMode.ISR, ReplicationMode.RAFT
 NOT_LEADER = 6
 
 
@@ -226,7 +226,7 @@ def test_both_ways_under_load() -> None:
         for mode in ("raft", "isr", "raft", "isr"):
             await asyncio.sleep(0.5)
             await switch(client, mode)
-            await wait_mode(cluster, ReplicationMode[mode])
+            await wait_mode(cluster, ReplicationMode[mode.upper()])
             await writer.wait_for_more(cluster)
         # NOT_LEADER_OR_FOLLOWER and NOT_ENOUGH_REPLICAS, which every client retries.
         assert set(writer.errors) <= {6, 19}, writer.errors
@@ -355,7 +355,7 @@ def test_leaders_are_killed_in_the_middle_of_the_switch(seed: int) -> None:
                 cluster.kill(leader)
                 await writer.wait_for_more(cluster)
                 await cluster.start(leader)
-            await wait_mode(cluster, ReplicationMode[mode])
+            await wait_mode(cluster, ReplicationMode[mode.upper()])
             await writer.wait_for_more(cluster)
 
     run(scenario, seed=seed)
@@ -368,7 +368,7 @@ def test_a_switch_that_cannot_finish_waits_and_rolls_back_when_told_to() -> None
         cluster.pause(others[0])
         await switch(client, "raft")
         await asyncio.sleep(1)
-        assert mode_of(cluster) is ReplicationMode.entering
+        assert mode_of(cluster) is ReplicationMode.ENTERING
         await switch(client, "isr")
         await wait_mode(cluster, ISR)
         cluster.resume(others[0])
@@ -438,20 +438,20 @@ def test_an_administrator_chooses_the_leader(mode: str) -> None:
         return response.replica_election_results[0].partition_result[0].error_code
 
     async def scenario(cluster: SimulatedCluster, client: ClusterClient, writer: Writer) -> None:
-        await wait_mode(cluster, ReplicationMode[mode])
+        await wait_mode(cluster, ReplicationMode[mode.upper()])
         await writer.wait_for_more(cluster)
         for wanted in (3, 1, 2, 3):
             if state_of(cluster).leader == wanted:
-                assert await elect(client, wanted) == ErrorCode.election_not_needed
+                assert await elect(client, wanted) == ErrorCode.ELECTION_NOT_NEEDED
                 continue
             assert await elect(client, wanted) == 0
             # Answered when it is so.
             assert state_of(cluster).leader == wanted
             await writer.wait_for_more(cluster)
-        assert await elect(client, 9) == ErrorCode.invalid_replica_assignment
+        assert await elect(client, 9) == ErrorCode.INVALID_REPLICA_ASSIGNMENT
         cluster.kill(1)
         await cluster.wait_for(lambda: cluster.image.brokers[1].fenced, seconds=30)
-        assert await elect(client, 1) == ErrorCode.preferred_leader_not_available
+        assert await elect(client, 1) == ErrorCode.PREFERRED_LEADER_NOT_AVAILABLE
         await cluster.start(1)
 
     run(scenario, replication_mode=mode)

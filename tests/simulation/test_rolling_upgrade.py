@@ -32,7 +32,9 @@ def test_nodes_are_upgraded_one_by_one_while_records_are_produced(seed: int, mod
         await create(
             cluster.client(), min_insync_replicas="2", retention_ms="-1", replication_mode=mode
         )
-        await cluster.wait_for(lambda: mode_of(cluster) is ReplicationMode[mode], seconds=30)
+        await cluster.wait_for(
+            lambda: mode_of(cluster) is ReplicationMode[mode.upper()], seconds=30
+        )
         writer = Writer(cluster.client("writer"))
         work = asyncio.ensure_future(writer.run())
         await writer.wait_for_more(cluster)

@@ -47,10 +47,10 @@ PROPERTIES = {
 }
 TIMEOUT_MS = 20_000
 PASSING = {
-    ErrorCode.coordinator_not_available,
-    ErrorCode.coordinator_load_in_progress,
-    ErrorCode.not_coordinator,
-    ErrorCode.request_timed_out,
+    ErrorCode.COORDINATOR_NOT_AVAILABLE,
+    ErrorCode.COORDINATOR_LOAD_IN_PROGRESS,
+    ErrorCode.NOT_COORDINATOR,
+    ErrorCode.REQUEST_TIMED_OUT,
 }
 
 
@@ -69,11 +69,11 @@ class Group:
             request = join_request(group=self.group_id, member_id=self.member_id, topics=(TOPIC,))
             answer = await self._ask(request, 9, JoinGroupResponse)
             code = ErrorCode(answer.error_code)
-            if code in (ErrorCode.member_id_required, ErrorCode.none):
+            if code in (ErrorCode.MEMBER_ID_REQUIRED, ErrorCode.NONE):
                 self.member_id = answer.member_id
-            if code is ErrorCode.unknown_member_id:
+            if code is ErrorCode.UNKNOWN_MEMBER_ID:
                 self.member_id = ""
-            elif code is not ErrorCode.member_id_required and code not in PASSING:
+            elif code is not ErrorCode.MEMBER_ID_REQUIRED and code not in PASSING:
                 return code
 
     async def heartbeat(self, *, epoch: int = 0) -> ErrorCode:
@@ -178,8 +178,8 @@ async def alter(
 def check_one_admitted(
     cluster: VirtualCluster, groups: Sequence[Group], codes: list[ErrorCode]
 ) -> Group:
-    assert sorted(codes) == [ErrorCode.none, *[ErrorCode.policy_violation] * (len(codes) - 1)]
-    winner = groups[codes.index(ErrorCode.none)]
+    assert sorted(codes) == [ErrorCode.NONE, *[ErrorCode.POLICY_VIOLATION] * (len(codes) - 1)]
+    winner = groups[codes.index(ErrorCode.NONE)]
     assert cluster.image.claims == {TOPIC: winner.group_id}
     return winner
 
@@ -193,10 +193,10 @@ def test_of_groups_that_come_at_once_one_is_admitted(protocol: str, seed: int) -
         codes = await asyncio.gather(*joins)
         winner = check_one_admitted(cluster, groups, codes)
         for group in groups:
-            wanted = ErrorCode.none if group is winner else ErrorCode.policy_violation
+            wanted = ErrorCode.NONE if group is winner else ErrorCode.POLICY_VIOLATION
             assert await group.commit(TOPIC, "free") in (
-                [wanted, ErrorCode.none],
-                [ErrorCode.unknown_member_id] * 2,  # the winner has members: only they may
+                [wanted, ErrorCode.NONE],
+                [ErrorCode.UNKNOWN_MEMBER_ID] * 2,  # the winner has members: only they may
             )
 
     VirtualCluster(nodes=3, seed=seed, properties=PROPERTIES).play(scenario)
@@ -227,15 +227,15 @@ def test_a_controller_that_dies_meanwhile_changes_nothing(seed: int) -> None:
 def test_a_claim_that_is_not_used_goes_to_the_next_who_asks() -> None:
     async def scenario(cluster: VirtualCluster) -> None:
         first, second = await groups_of(cluster)
-        assert await first.join() is ErrorCode.none
-        assert await second.join() is ErrorCode.policy_violation, "it has a member"
+        assert await first.join() is ErrorCode.NONE
+        assert await second.join() is ErrorCode.POLICY_VIOLATION, "it has a member"
         await first.leave()
-        assert await first.commit(TOPIC) == [ErrorCode.none]
-        assert await second.join() is ErrorCode.policy_violation, "it has a position"
-        assert await second.commit(TOPIC, "free") == [ErrorCode.policy_violation, ErrorCode.none]
-        assert await first.delete() is ErrorCode.none
-        assert await second.join() is ErrorCode.none
-        assert await first.join() is ErrorCode.policy_violation
+        assert await first.commit(TOPIC) == [ErrorCode.NONE]
+        assert await second.join() is ErrorCode.POLICY_VIOLATION, "it has a position"
+        assert await second.commit(TOPIC, "free") == [ErrorCode.POLICY_VIOLATION, ErrorCode.NONE]
+        assert await first.delete() is ErrorCode.NONE
+        assert await second.join() is ErrorCode.NONE
+        assert await first.join() is ErrorCode.POLICY_VIOLATION
         assert cluster.image.claims == {TOPIC: second.group_id}
 
     VirtualCluster(nodes=3, seed=1, properties=PROPERTIES).play(scenario)
@@ -247,14 +247,14 @@ def test_groups_that_wait_for_a_topic_claim_it_when_it_is_created() -> None:
     async def scenario(cluster: VirtualCluster) -> None:
         groups = await groups_without_topic(cluster)
         for group in groups:
-            assert await group.heartbeat() is ErrorCode.none
+            assert await group.heartbeat() is ErrorCode.NONE
         await cluster.test_client().create_topic(
             TOPIC, partitions=2, replication_factor=3, configs={"subscription.mode": "ptp"}
         )
         for group in groups:
-            while (code := await group.heartbeat(epoch=1)) is ErrorCode.none:
+            while (code := await group.heartbeat(epoch=1)) is ErrorCode.NONE:
                 await asyncio.sleep(0.05)
-            assert code is ErrorCode.unknown_member_id
+            assert code is ErrorCode.UNKNOWN_MEMBER_ID
         check_one_admitted(
             cluster, groups, await asyncio.gather(*(group.heartbeat() for group in groups))
         )
@@ -265,19 +265,19 @@ def test_groups_that_wait_for_a_topic_claim_it_when_it_is_created() -> None:
 def test_a_mode_that_does_not_fit_the_groups_is_refused() -> None:
     async def scenario(cluster: VirtualCluster) -> None:
         first, second = await groups_of(cluster, mode="psb")
-        assert await first.join() is ErrorCode.none
-        assert await second.commit(TOPIC) == [ErrorCode.none]
+        assert await first.join() is ErrorCode.NONE
+        assert await second.commit(TOPIC) == [ErrorCode.NONE]
         refused = await alter(cluster, mode="ptp")
-        assert refused.error_code == ErrorCode.invalid_config
+        assert refused.error_code == ErrorCode.INVALID_CONFIG
         names = " and ".join(f"'{name}'" for name in sorted([first.group_id, second.group_id]))
         assert names in (refused.error_message or "")
-        assert await second.delete() is ErrorCode.none
-        assert (await alter(cluster, mode="ptp")).error_code == ErrorCode.none
+        assert await second.delete() is ErrorCode.NONE
+        assert (await alter(cluster, mode="ptp")).error_code == ErrorCode.NONE
         assert cluster.image.claims == {TOPIC: first.group_id}
-        assert (await alter(cluster, group=second.group_id)).error_code == ErrorCode.invalid_config
-        assert await second.join() is ErrorCode.policy_violation
-        assert (await alter(cluster, mode=None)).error_code == ErrorCode.none
-        assert await second.join() is ErrorCode.none
+        assert (await alter(cluster, group=second.group_id)).error_code == ErrorCode.INVALID_CONFIG
+        assert await second.join() is ErrorCode.POLICY_VIOLATION
+        assert (await alter(cluster, mode=None)).error_code == ErrorCode.NONE
+        assert await second.join() is ErrorCode.NONE
 
     VirtualCluster(nodes=3, seed=2, properties=PROPERTIES).play(scenario)
 
@@ -285,11 +285,11 @@ def test_a_mode_that_does_not_fit_the_groups_is_refused() -> None:
 def test_groups_that_cannot_be_asked_leave_the_mode_as_it_is() -> None:
     async def scenario(cluster: VirtualCluster) -> None:
         first, _ = await groups_of(cluster, mode="psb")
-        assert await first.commit(TOPIC) == [ErrorCode.none]
+        assert await first.commit(TOPIC) == [ErrorCode.NONE]
         isolated = cluster.leader_of(OFFSETS_TOPIC, first.index)
         cluster.isolate(isolated)
         refused = await alter(cluster, through=1 + isolated % 3, mode="ptp")
-        assert refused.error_code != ErrorCode.none
+        assert refused.error_code != ErrorCode.NONE
         cluster.heal()
         assert cluster.image.claims == {}
 

@@ -52,7 +52,7 @@ PROPERTIES = {
     "min.insync.replicas": "2",
     "transaction.abort.timed.out.transaction.cleanup.interval.ms": "500",
 }
-ISR, RAFT = ReplicationMode.isr, ReplicationMode.raft
+ISR, RAFT = ReplicationMode.ISR, ReplicationMode.RAFT
 TIMEOUT_MS = 4_000
 TRANSACTION_TIMEOUT_MS = 5_000
 PAUSE_SECONDS = 0.03
@@ -220,11 +220,11 @@ class Transactor:
 
     def _check_hope(self, code: int) -> None:
         if code in (
-            ErrorCode.producer_fenced,
-            ErrorCode.invalid_producer_epoch,
-            ErrorCode.invalid_txn_state,
-            ErrorCode.transaction_abortable,
-            ErrorCode.out_of_order_sequence_number,
+            ErrorCode.PRODUCER_FENCED,
+            ErrorCode.INVALID_PRODUCER_EPOCH,
+            ErrorCode.INVALID_TXN_STATE,
+            ErrorCode.TRANSACTION_ABORTABLE,
+            ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER,
         ):
             raise GivenUp
 
@@ -341,7 +341,7 @@ async def switch(client: ClusterClient, topic: str, mode: str) -> None:
         ]
     )
     response = await client.request(request, 1, IncrementalAlterConfigsResponse, timeout_ms=20_000)
-    assert response.responses[0].error_code == ErrorCode.none, response
+    assert response.responses[0].error_code == ErrorCode.NONE, response
 
 
 async def wait_mode(cluster: VirtualCluster, topic: str, mode: ReplicationMode) -> None:

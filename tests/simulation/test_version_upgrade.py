@@ -64,7 +64,7 @@ async def raise_level(cluster: SimulatedCluster, *, validate_only: bool = False)
 async def raise_until_done(cluster: SimulatedCluster) -> None:
     """A leader may not know all voters yet, and may change."""
     async with asyncio.timeout(60):
-        while await raise_level(cluster) is not ErrorCode.none:
+        while await raise_level(cluster) is not ErrorCode.NONE:
             await asyncio.sleep(0.2)
 
 
@@ -95,10 +95,10 @@ def test_a_quorum_with_the_new_level_restarts_with_it() -> None:
         await cluster.start()
         assert leader_of(cluster).voters.is_static
         await cluster.wait_for(lambda: knows_all_voters(cluster))
-        assert await raise_level(cluster, validate_only=True) is ErrorCode.none
+        assert await raise_level(cluster, validate_only=True) is ErrorCode.NONE
         assert leader_of(cluster).quorum.kraft_version == 0
         assert cluster.image.features["transaction.version"] == 2
-        assert await raise_level(cluster) is ErrorCode.none
+        assert await raise_level(cluster) is ErrorCode.NONE
         assert leader_of(cluster).quorum.kraft_version == 1
         assert cluster.image.features["transaction.version"] == 1
         await cluster.wait_for(lambda: (q := agreed_quorum(cluster)) and q.kraft_version == 1)
@@ -109,7 +109,7 @@ def test_a_quorum_with_the_new_level_restarts_with_it() -> None:
             assert voter.key == quorum.me
             assert voter.key.directory_id != ZERO_UUID
             assert voter.endpoints == quorum.endpoints
-        assert await raise_level(cluster) is ErrorCode.none
+        assert await raise_level(cluster) is ErrorCode.NONE
         # Snapshots stand for the records of the upgrade.
         end = leader_of(cluster).log.end_offset
         for node_id in cluster.hosts:
@@ -177,7 +177,7 @@ def test_a_leader_that_does_not_know_a_voter_refuses() -> None:
         leader.core.leadership.described.clear()
         for validate_only in (True, False):
             code = await raise_level(cluster, validate_only=validate_only)
-            assert code is ErrorCode.invalid_update_version
+            assert code is ErrorCode.INVALID_UPDATE_VERSION
         assert leader.quorum.kraft_version == 0
         assert cluster.image.features["transaction.version"] == 2
         # Every new leader is told.

@@ -104,7 +104,7 @@ def test_a_rejected_change_leaves_the_old_certificate(tmp_path: Path) -> None:
         change = ConfigChange(f"{PREFIX}keystore.location", str(tmp_path / "nowhere.pem"))
         with pytest.raises(BrokerError, match=r"nowhere\.pem cannot be read: No such") as rejected:
             admin.alter_configs({broker_resource(1): [change]})
-        assert rejected.value.code is ErrorCode.invalid_request
+        assert rejected.value.code is ErrorCode.INVALID_REQUEST
         assert nodes.served(1) == der(nodes.identity)
         found = admin.describe_configs([broker_resource(1)], names=[change.name])
         assert found[broker_resource(1)] == {}

@@ -26,7 +26,7 @@ FENCED_SINCE: Final = 2
 async def handle(context: Context, request: AddOffsetsToTxnRequest) -> AddOffsetsToTxnResponse:
     transactional_id, broker = request.transactional_id, context.broker
     if not transactional_id:
-        return AddOffsetsToTxnResponse(error_code=ErrorCode.invalid_request)
+        return AddOffsetsToTxnResponse(error_code=ErrorCode.INVALID_REQUEST)
     partitions = {broker.groups.topic: (broker.groups.partition_of(request.group_id),)}
     try:
         await broker.transactions.ask(

@@ -87,13 +87,13 @@ def _ask(
 ) -> Message | Awaitable[Message]:
     version, transactional_id = context.api_version, transaction.transactional_id
     if not transactional_id:
-        return _result(transaction, _always(ErrorCode.invalid_request))
+        return _result(transaction, _always(ErrorCode.INVALID_REQUEST))
     if not is_allowed(context, TRANSACTIONAL_ID_WRITE, transactional_id):
-        code = ErrorCode.transactional_id_authorization_failed
+        code = ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED
         return _result(transaction, _always(code))
     unfit = _unfit(context, transaction)
     if unfit:
-        rest = ErrorCode.operation_not_attempted
+        rest = ErrorCode.OPERATION_NOT_ATTEMPTED
         return _result(transaction, lambda topic, index: unfit.get((topic, index), rest))
     partitions = partitions_of((topic.name, topic.partitions) for topic in transaction.topics)
     client_version = EPOCH_BUMP_SINCE if version >= BROKERS_SINCE else 0
@@ -140,9 +140,9 @@ def _unfit(
         is_writable = is_broker or (topic.name not in INTERNAL_TOPICS and topic.name not in denied)
         for index in topic.partitions:
             if not is_writable:
-                found[topic.name, index] = ErrorCode.topic_authorization_failed
+                found[topic.name, index] = ErrorCode.TOPIC_AUTHORIZATION_FAILED
             elif known is None or index not in known.partitions:
-                found[topic.name, index] = ErrorCode.unknown_topic_or_partition
+                found[topic.name, index] = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
     return found
 
 
@@ -167,8 +167,8 @@ def _hide_abortable(results: Sequence[Result]) -> None:
     for result in results:
         for topic in result.topic_results:
             for answer in topic.results_by_partition:
-                if answer.partition_error_code == ErrorCode.transaction_abortable:
-                    answer.partition_error_code = ErrorCode.invalid_txn_state
+                if answer.partition_error_code == ErrorCode.TRANSACTION_ABORTABLE:
+                    answer.partition_error_code = ErrorCode.INVALID_TXN_STATE
 
 
 def _refused(

@@ -21,7 +21,7 @@ API: Final = Api(key=80, versions=range(2), needs=whole_request(CLUSTER_ALTER))
 
 async def handle(context: Context, request: AddRaftVoterRequest) -> AddRaftVoterResponse:
     if is_of_other_cluster(context, request.cluster_id):
-        return AddRaftVoterResponse(error_code=ErrorCode.inconsistent_cluster_id)
+        return AddRaftVoterResponse(error_code=ErrorCode.INCONSISTENT_CLUSTER_ID)
     if request.voter_id < 0 or request.voter_directory_id == ZERO_UUID:
         raise InvalidInput("a voter has an id and a directory id")
     voter = Voter(

@@ -23,7 +23,7 @@ REASON: Final = "Client quotas are not supported by this release of Lograft."
 
 
 def handle(context: Context, request: AlterClientQuotasRequest) -> AlterClientQuotasResponse:
-    return error_response(request, ErrorCode.unsupported_version, REASON)
+    return error_response(request, ErrorCode.UNSUPPORTED_VERSION, REASON)
 
 
 def error_response(

@@ -50,7 +50,7 @@ async def handle(context: Context, request: AlterConfigsRequest) -> AlterConfigs
 
     def check_here(resource: AlterConfigsResource) -> None:
         check_may_alter(context, resource.resource_type, resource.resource_name)
-        if resource.resource_type == ResourceType.broker:
+        if resource.resource_type == ResourceType.BROKER:
             values = replaced_values(resource)
             check_broker_values(context, resource.resource_name, values, named=list(values))
 

@@ -68,21 +68,21 @@ def _move(broker: Broker, where: TopicPartition, path: str) -> ErrorCode:
     target = next((each for each in logs.directories if each.path == path), None)
     if target is None:
         is_unusable = path in logs.unusable
-        return ErrorCode.kafka_storage_error if is_unusable else ErrorCode.log_dir_not_found
+        return ErrorCode.KAFKA_STORAGE_ERROR if is_unusable else ErrorCode.LOG_DIR_NOT_FOUND
     if target.offline:
-        return ErrorCode.kafka_storage_error
+        return ErrorCode.KAFKA_STORAGE_ERROR
     partition = broker.partitions.get(where.topic, where.partition)
     if partition is None:
         topic = broker.image.topic(where.topic)
         if topic is None or where.partition not in topic.partitions:
-            return ErrorCode.unknown_topic_or_partition
+            return ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
         logs.preferred[where] = path
-        return ErrorCode.replica_not_available
+        return ErrorCode.REPLICA_NOT_AVAILABLE
     if partition.offline:
-        return ErrorCode.kafka_storage_error
+        return ErrorCode.KAFKA_STORAGE_ERROR
     try:
         broker.moves.move(partition, target)
     except ReplicaNotMovable as error:
         LOGGER.info("%s", error)
         return code_of(error)
-    return ErrorCode.none
+    return ErrorCode.NONE

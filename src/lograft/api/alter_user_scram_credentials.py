@@ -25,7 +25,7 @@ REASON: Final = (
 def handle(
     context: Context, request: AlterUserScramCredentialsRequest
 ) -> AlterUserScramCredentialsResponse:
-    return error_response(request, ErrorCode.security_disabled, REASON)
+    return error_response(request, ErrorCode.SECURITY_DISABLED, REASON)
 
 
 def error_response(

@@ -43,7 +43,7 @@ def handle(context: Context, request: ApiVersionsRequest) -> ApiVersionsResponse
             _SOFTWARE.fullmatch(request.client_software_name)
             and _SOFTWARE.fullmatch(request.client_software_version)
         ):
-            return error_response(request, ErrorCode.invalid_request, "")
+            return error_response(request, ErrorCode.INVALID_REQUEST, "")
         context.software.name = request.client_software_name
         context.software.version = request.client_software_version
     broker = context.broker
@@ -80,7 +80,7 @@ def error_response(
     request: ApiVersionsRequest | None, code: ErrorCode, message: str
 ) -> ApiVersionsResponse:
     """With UNSUPPORTED_VERSION the client learns in which versions it may ask again."""
-    again = [_range_of(API_VERSIONS[API.key])] if code == ErrorCode.unsupported_version else []
+    again = [_range_of(API_VERSIONS[API.key])] if code == ErrorCode.UNSUPPORTED_VERSION else []
     return ApiVersionsResponse(error_code=code, api_keys=again)
 
 

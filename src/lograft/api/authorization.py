@@ -25,40 +25,40 @@ if TYPE_CHECKING:
 NO_NAMES: Final[frozenset[str]] = frozenset()
 #: The error code for a denied permission, by resource type.
 DENIED_CODE: Final = {
-    ResourceType.topic: ErrorCode.topic_authorization_failed,
-    ResourceType.group: ErrorCode.group_authorization_failed,
-    ResourceType.cluster: ErrorCode.cluster_authorization_failed,
-    ResourceType.transactional_id: ErrorCode.transactional_id_authorization_failed,
-    ResourceType.delegation_token: ErrorCode.delegation_token_authorization_failed,
-    ResourceType.user: ErrorCode.delegation_token_authorization_failed,
+    ResourceType.TOPIC: ErrorCode.TOPIC_AUTHORIZATION_FAILED,
+    ResourceType.GROUP: ErrorCode.GROUP_AUTHORIZATION_FAILED,
+    ResourceType.CLUSTER: ErrorCode.CLUSTER_AUTHORIZATION_FAILED,
+    ResourceType.TRANSACTIONAL_ID: ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED,
+    ResourceType.DELEGATION_TOKEN: ErrorCode.DELEGATION_TOKEN_AUTHORIZATION_FAILED,
+    ResourceType.USER: ErrorCode.DELEGATION_TOKEN_AUTHORIZATION_FAILED,
 }
 #: The operations that Kafka knows on a resource, for the bit fields of Metadata and its like.
 OPERATIONS: Final = {
-    ResourceType.topic: (
-        Operation.read,
-        Operation.write,
-        Operation.create,
-        Operation.delete,
-        Operation.alter,
-        Operation.describe,
-        Operation.describe_configs,
-        Operation.alter_configs,
+    ResourceType.TOPIC: (
+        Operation.READ,
+        Operation.WRITE,
+        Operation.CREATE,
+        Operation.DELETE,
+        Operation.ALTER,
+        Operation.DESCRIBE,
+        Operation.DESCRIBE_CONFIGS,
+        Operation.ALTER_CONFIGS,
     ),
-    ResourceType.group: (
-        Operation.read,
-        Operation.delete,
-        Operation.describe,
-        Operation.describe_configs,
-        Operation.alter_configs,
+    ResourceType.GROUP: (
+        Operation.READ,
+        Operation.DELETE,
+        Operation.DESCRIBE,
+        Operation.DESCRIBE_CONFIGS,
+        Operation.ALTER_CONFIGS,
     ),
-    ResourceType.cluster: (
-        Operation.create,
-        Operation.alter,
-        Operation.describe,
-        Operation.cluster_action,
-        Operation.describe_configs,
-        Operation.alter_configs,
-        Operation.idempotent_write,
+    ResourceType.CLUSTER: (
+        Operation.CREATE,
+        Operation.ALTER,
+        Operation.DESCRIBE,
+        Operation.CLUSTER_ACTION,
+        Operation.DESCRIBE_CONFIGS,
+        Operation.ALTER_CONFIGS,
+        Operation.IDEMPOTENT_WRITE,
     ),
 }
 
@@ -67,7 +67,7 @@ def cluster_operations(context: "Context") -> int:
     """As a bit field: none for a principal that may not describe the cluster."""
     if not is_allowed(context, CLUSTER_DESCRIBE):
         return 0
-    return authorized_operations(context, ResourceType.cluster)
+    return authorized_operations(context, ResourceType.CLUSTER)
 
 
 def bit_field(operations: Iterable[Operation]) -> int:

@@ -29,7 +29,7 @@ async def handle(
     check_enabled(context)
     denied = find_denied(context, GROUP_DESCRIBE, filter(None, request.group_ids))
     groups = [
-        DescribedGroup(group_id=group_id, error_code=ErrorCode.group_authorization_failed)
+        DescribedGroup(group_id=group_id, error_code=ErrorCode.GROUP_AUTHORIZATION_FAILED)
         if group_id in denied
         else await _describe(context, group_id)
         for group_id in request.group_ids
@@ -38,14 +38,14 @@ async def handle(
         for group in groups:
             if not group.error_code:
                 group.authorized_operations = authorized_operations(
-                    context, ResourceType.group, group.group_id
+                    context, ResourceType.GROUP, group.group_id
                 )
     return ConsumerGroupDescribeResponse(groups=groups)
 
 
 async def _describe(context: Context, group_id: str) -> DescribedGroup:
     if not group_id:
-        return DescribedGroup(group_id=group_id, error_code=ErrorCode.invalid_group_id)
+        return DescribedGroup(group_id=group_id, error_code=ErrorCode.INVALID_GROUP_ID)
     try:
         found: DescribedGroup = await context.broker.groups.ask(
             group_id, lambda shard, ticket, now_ms: describe(shard.consumer, group_id, ticket)
@@ -57,7 +57,7 @@ async def _describe(context: Context, group_id: str) -> DescribedGroup:
     if find_denied(context, TOPIC_DESCRIBE, _topics(found)):
         return DescribedGroup(
             group_id=group_id,
-            error_code=ErrorCode.topic_authorization_failed,
+            error_code=ErrorCode.TOPIC_AUTHORIZATION_FAILED,
             error_message="its members have topics to which there is no access",
         )
     return found

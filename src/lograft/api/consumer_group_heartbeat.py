@@ -67,7 +67,7 @@ def check_enabled(context: Context) -> None:
         or broker.image.features.get(GROUP_VERSION, 0) < 1
     ):
         raise Refused(
-            ErrorCode.unsupported_version,
+            ErrorCode.UNSUPPORTED_VERSION,
             "The consumer group protocol is not enabled: it needs group.version=1 and 'consumer'"
             " in group.coordinator.rebalance.protocols.",
         )

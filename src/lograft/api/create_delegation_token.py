@@ -24,7 +24,7 @@ def handle(
     context: Context, request: CreateDelegationTokenRequest
 ) -> CreateDelegationTokenResponse:
     kind, _, name = context.principal.partition(":")
-    response = error_response(request, ErrorCode.delegation_token_request_not_allowed, "")
+    response = error_response(request, ErrorCode.DELEGATION_TOKEN_REQUEST_NOT_ALLOWED, "")
     response.principal_type = response.token_requester_principal_type = kind
     response.principal_name = response.token_requester_principal_name = name
     if context.api_version < 3:

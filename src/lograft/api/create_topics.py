@@ -67,7 +67,7 @@ def _hide_configs(context: Context, response: CreateTopicsResponse) -> None:
     hidden = find_denied(context, TOPIC_DESCRIBE_CONFIGS, (topic.name for topic in created))
     for topic in created:
         if topic.name in hidden:
-            topic.topic_config_error_code = ErrorCode.topic_authorization_failed
+            topic.topic_config_error_code = ErrorCode.TOPIC_AUTHORIZATION_FAILED
             topic.num_partitions = topic.replication_factor = -1
             topic.configs = []
 

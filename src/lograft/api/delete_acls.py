@@ -17,7 +17,7 @@ API: Final = Api(key=31, versions=range(1, 4), needs=whole_request(CLUSTER_ALTER
 
 
 def handle(context: Context, request: DeleteAclsRequest) -> DeleteAclsResponse:
-    return error_response(request, ErrorCode.security_disabled, NO_AUTHORIZER)
+    return error_response(request, ErrorCode.SECURITY_DISABLED, NO_AUTHORIZER)
 
 
 def error_response(request: DeleteAclsRequest, code: ErrorCode, message: str) -> DeleteAclsResponse:

@@ -14,4 +14,4 @@ NO_AUTHORIZER: Final = "No authorizer is configured on this node."
 
 
 def handle(context: Context, request: DescribeAclsRequest) -> DescribeAclsResponse:
-    return DescribeAclsResponse(error_code=ErrorCode.security_disabled, error_message=NO_AUTHORIZER)
+    return DescribeAclsResponse(error_code=ErrorCode.SECURITY_DISABLED, error_message=NO_AUTHORIZER)

@@ -34,7 +34,7 @@ def handle(context: Context, request: DescribeClusterRequest) -> DescribeCluster
         known = request.endpoint_type in (BROKERS, CONTROLLERS)
         return DescribeClusterResponse(
             error_code=(
-                ErrorCode.mismatched_endpoint_type if known else ErrorCode.unsupported_endpoint_type
+                ErrorCode.MISMATCHED_ENDPOINT_TYPE if known else ErrorCode.UNSUPPORTED_ENDPOINT_TYPE
             ),
             error_message=(
                 f"This listener tells about endpoints of type {served},"

@@ -58,11 +58,11 @@ _LEVELS: Final = {
 }
 
 DOCUMENTATION: Final[dict[ResourceType, Callable[[str], str | None]]] = {
-    ResourceType.topic: topic_documentation,
-    ResourceType.broker: broker_documentation,
-    ResourceType.broker_logger: lambda name: None,
-    ResourceType.client_metrics: client_metrics_documentation,
-    ResourceType.group: group_documentation,
+    ResourceType.TOPIC: topic_documentation,
+    ResourceType.BROKER: broker_documentation,
+    ResourceType.BROKER_LOGGER: lambda name: None,
+    ResourceType.CLIENT_METRICS: client_metrics_documentation,
+    ResourceType.GROUP: group_documentation,
 }
 
 
@@ -81,7 +81,7 @@ def handle(context: Context, request: DescribeConfigsRequest) -> DescribeConfigs
             check_is_own(context, resource.resource_type, resource.resource_name)
             entries = _describe(context.broker, resource)
             result.configs = [_shown(entry, resource, request) for entry in entries]
-            if resource.resource_type == ResourceType.broker and resource.resource_name:
+            if resource.resource_type == ResourceType.BROKER and resource.resource_name:
                 result.skipped_values = [
                     f"{value.name} ({_LEVELS[value.source]}): {value.reason}"
                     for value in context.broker.metadata.skipped_values
@@ -116,28 +116,28 @@ def _describe(broker: Broker, resource: DescribeConfigsResource) -> Iterable[Con
     names = frozenset(resource.configuration_keys or ()) or None
     name = resource.resource_name
     match resource.resource_type:
-        case ResourceType.topic:
+        case ResourceType.TOPIC:
             check_topic_name(name)
             if name not in broker.image.topic_ids:
-                raise Refused(ErrorCode.unknown_topic_or_partition, f"There is no topic '{name}'.")
-            overrides = broker.image.config_of(ResourceType.topic, name)
+                raise Refused(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"There is no topic '{name}'.")
+            overrides = broker.image.config_of(ResourceType.TOPIC, name)
             return describe_topic(overrides, broker.config, names=names)
-        case ResourceType.broker if not name:
-            default = broker.image.config_of(ResourceType.broker, "")
+        case ResourceType.BROKER if not name:
+            default = broker.image.config_of(ResourceType.BROKER, "")
             return describe_cluster_default(default, names=names)
-        case ResourceType.broker:
+        case ResourceType.BROKER:
             return describe_broker(broker.config, names=names)
-        case ResourceType.broker_logger:
+        case ResourceType.BROKER_LOGGER:
             return describe_loggers(_logger_levels(), names=names)
-        case ResourceType.client_metrics if name:
-            overrides = broker.image.config_of(ResourceType.client_metrics, name)
+        case ResourceType.CLIENT_METRICS if name:
+            overrides = broker.image.config_of(ResourceType.CLIENT_METRICS, name)
             return describe_client_metrics(overrides, names=names)
-        case ResourceType.group if name:
-            overrides = broker.image.config_of(ResourceType.group, name)
+        case ResourceType.GROUP if name:
+            overrides = broker.image.config_of(ResourceType.GROUP, name)
             return describe_group(overrides, broker.config, names=names)
         case _:
             raise Refused(
-                ErrorCode.invalid_request,
+                ErrorCode.INVALID_REQUEST,
                 f"There are no settings of resource type {resource.resource_type}, name '{name}'.",
             )
 

@@ -24,5 +24,5 @@ def handle(
     context: Context, request: DescribeDelegationTokenRequest
 ) -> DescribeDelegationTokenResponse:
     return DescribeDelegationTokenResponse(
-        error_code=ErrorCode.delegation_token_request_not_allowed
+        error_code=ErrorCode.DELEGATION_TOKEN_REQUEST_NOT_ALLOWED
     )

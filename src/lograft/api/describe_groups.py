@@ -27,18 +27,18 @@ NOT_FOUND_SINCE: Final = 6
 async def handle(context: Context, request: DescribeGroupsRequest) -> DescribeGroupsResponse:
     denied = find_denied(context, GROUP_DESCRIBE, request.groups)
     described = [
-        DescribedGroup(group_id=group_id, error_code=ErrorCode.group_authorization_failed)
+        DescribedGroup(group_id=group_id, error_code=ErrorCode.GROUP_AUTHORIZATION_FAILED)
         if group_id in denied
         else await _describe(context, group_id)
         for group_id in dict.fromkeys(request.groups)
     ]
     for group in described:
-        if group.error_code == ErrorCode.group_id_not_found:
+        if group.error_code == ErrorCode.GROUP_ID_NOT_FOUND:
             if context.api_version < NOT_FOUND_SINCE:
-                group.error_code, group.error_message = ErrorCode.none, None
+                group.error_code, group.error_message = ErrorCode.NONE, None
         elif request.include_authorized_operations and not group.error_code:
             group.authorized_operations = authorized_operations(
-                context, ResourceType.group, group.group_id
+                context, ResourceType.GROUP, group.group_id
             )
     return DescribeGroupsResponse(groups=described)
 

@@ -37,7 +37,7 @@ def handle(context: Context, request: DescribeLogDirsRequest) -> DescribeLogDirs
 
 
 def _failed(path: str) -> DescribeLogDirsResult:
-    return DescribeLogDirsResult(error_code=ErrorCode.kafka_storage_error, log_dir=path)
+    return DescribeLogDirsResult(error_code=ErrorCode.KAFKA_STORAGE_ERROR, log_dir=path)
 
 
 def _describe(
@@ -85,5 +85,5 @@ def _describe(
         result.total_bytes = usage.total_bytes
         result.usable_bytes = usage.free_bytes
     except OSError:
-        result.error_code = ErrorCode.kafka_storage_error
+        result.error_code = ErrorCode.KAFKA_STORAGE_ERROR
     return result

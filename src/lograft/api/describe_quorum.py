@@ -44,7 +44,7 @@ def handle(context: Context, request: DescribeQuorumRequest) -> DescribeQuorumRe
 def _unknown(topic: str, index: int) -> DescribeQuorumResponsePartitionData:
     return DescribeQuorumResponsePartitionData(
         partition_index=index,
-        error_code=ErrorCode.unknown_topic_or_partition,
+        error_code=ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
         error_message=f"{topic}-{index} has no quorum.",
     )
 
@@ -60,7 +60,7 @@ def _metadata_quorum(broker: Broker, version: int) -> DescribeQuorumResponsePart
         high_watermark=view.high_watermark,
     )
     if not view.is_leader:
-        answer.error_code = ErrorCode.not_leader_or_follower
+        answer.error_code = ErrorCode.NOT_LEADER_OR_FOLLOWER
         answer.error_message = "This controller does not lead the metadata quorum."
     for replica in view.replicas():
         state = ReplicaState(

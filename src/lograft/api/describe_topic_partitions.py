@@ -81,7 +81,7 @@ def handle(
             )
             break
         if name in hidden:
-            code = ErrorCode.topic_authorization_failed
+            code = ErrorCode.TOPIC_AUTHORIZATION_FAILED
             response.topics.append(DescribeTopicPartitionsResponseTopic(name=name, error_code=code))
             continue
         topic, next_partition = _describe(context, name, start, room)
@@ -100,10 +100,10 @@ def _describe(
 ) -> tuple[DescribeTopicPartitionsResponseTopic, int | None]:
     """The topic from partition `start` on, and the first partition that found no room."""
     broker: Broker = context.broker
-    operations = authorized_operations(context, ResourceType.topic, name)
+    operations = authorized_operations(context, ResourceType.TOPIC, name)
     known = broker.image.topic(name)
     if known is None:
-        code = ErrorCode.unknown_topic_or_partition
+        code = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
         try:
             check_topic_name(name)
         except Refused as refusal:
@@ -147,7 +147,7 @@ def _partition(
         offline_replicas=broker.image.offline_replicas(state, alive),
     )
     if broker.endpoint_of(state.leader, listener) is None:
-        answer.error_code = ErrorCode.leader_not_available
+        answer.error_code = ErrorCode.LEADER_NOT_AVAILABLE
         answer.leader_id = NO_NODE
     return answer
 

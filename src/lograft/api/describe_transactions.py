@@ -31,7 +31,7 @@ async def handle(
     )
     return DescribeTransactionsResponse(
         transaction_states=[
-            _refused(transactional_id, ErrorCode.transactional_id_authorization_failed)
+            _refused(transactional_id, ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED)
             if transactional_id in denied
             else await _describe(context, transactional_id)
             for transactional_id in request.transactional_ids
@@ -41,7 +41,7 @@ async def handle(
 
 async def _describe(context: Context, transactional_id: str) -> TransactionState:
     if not transactional_id:
-        return _refused(transactional_id, ErrorCode.invalid_request)
+        return _refused(transactional_id, ErrorCode.INVALID_REQUEST)
     try:
         state: TransactionState = await context.broker.transactions.ask(
             transactional_id, lambda shard, ticket, _: describe(shard, ticket, transactional_id)

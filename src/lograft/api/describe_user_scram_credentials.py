@@ -33,10 +33,10 @@ def handle(
     for user, count in requested.items():
         result = DescribeUserScramCredentialsResult(user=user, error_message=None)
         if count > 1:
-            result.error_code = ErrorCode.duplicate_resource
+            result.error_code = ErrorCode.DUPLICATE_RESOURCE
             result.error_message = f"User {user!r} appears more than once in the request."
         elif user not in credentials:
-            result.error_code = ErrorCode.resource_not_found
+            result.error_code = ErrorCode.RESOURCE_NOT_FOUND
             result.error_message = f"User {user!r} has no SCRAM credentials."
         else:
             result.credential_infos = credentials[user]

@@ -35,13 +35,13 @@ async def handle(context: Context, request: ElectLeadersRequest) -> ElectLeaders
             lambda image: elect_leaders(image, request, config=config),
             timeout_ms=request.timeout_ms,
         )
-        if request.election_type == ElectionType.preferred:
+        if request.election_type == ElectionType.PREFERRED:
             await _hand_over(context, request, response)
         return response
     except LograftError as error:
         response = error_response(request, code_of(error), str(error))
         if context.api_version == 0:
-            response.error_code = ErrorCode.none
+            response.error_code = ErrorCode.NONE
         return response
 
 
@@ -57,10 +57,10 @@ async def _hand_over(
     for result in response.replica_election_results:
         topic = image.topic(result.topic)
         for answer in result.partition_result:
-            if topic is None or answer.error_code != ErrorCode.invalid_request:
+            if topic is None or answer.error_code != ErrorCode.INVALID_REQUEST:
                 continue
             state = topic.partitions.get(answer.partition_id)
-            if state is not None and state.mode is ReplicationMode.raft:
+            if state is not None and state.mode is ReplicationMode.RAFT:
                 key = TopicIdPartition(topic.topic_id, answer.partition_id)
                 wanted = state.replicas[0] if request.leader == NO_NODE else request.leader
                 answer.error_code = await controller.hand_over(key, NodeId(wanted))
@@ -86,12 +86,12 @@ async def _wait_leader(
         state = None if topic is None else topic.partitions.get(key.partition)
         return state is None or state.leader == wanted
 
-    if answer.error_code == ErrorCode.none:
+    if answer.error_code == ErrorCode.NONE:
         wait_ms = min(max(timeout_ms, 0), HAND_OVER_WAIT_MS)
         await broker.metadata.wait_image(is_met, timeout_ms=wait_ms)
         if is_met(broker.image):
             return
-        answer.error_code = ErrorCode.preferred_leader_not_available
+        answer.error_code = ErrorCode.PREFERRED_LEADER_NOT_AVAILABLE
     answer.error_message = (
         f"Broker {wanted} did not become the leader: it had not caught up, or the current leader"
         " did not respond. No records were lost; retry the election."
@@ -103,7 +103,7 @@ def error_response(
 ) -> ElectLeadersResponse:
     """Version 0 has no code for the whole, so the partitions carry it if any are named."""
     return ElectLeadersResponse(
-        error_code=ErrorCode.none if request.topic_partitions else code,
+        error_code=ErrorCode.NONE if request.topic_partitions else code,
         replica_election_results=[
             ReplicaElectionResult(
                 topic=asked.topic,

@@ -32,7 +32,7 @@ def handle(
 ) -> EndTxnResponse | Coroutine[Any, Any, EndTxnResponse]:
     transactional_id, version = request.transactional_id, context.api_version
     if not transactional_id:
-        return EndTxnResponse(error_code=ErrorCode.invalid_request)
+        return EndTxnResponse(error_code=ErrorCode.INVALID_REQUEST)
     client_version = EPOCH_BUMP_SINCE if version >= BUMPS_SINCE else 0
     try:
         found = context.broker.transactions.ask_now(

@@ -39,7 +39,7 @@ async def _open(context: Context, request: EnvelopeRequest) -> EnvelopeResponse:
     try:
         principal = decode_principal(request.request_principal or b"")
     except InvalidInput:
-        return EnvelopeResponse(error_code=ErrorCode.principal_deserialization_failure)
+        return EnvelopeResponse(error_code=ErrorCode.PRINCIPAL_DESERIALIZATION_FAILURE)
     router, frame = context.router, request.request_data
     assert router is not None
     try:
@@ -47,22 +47,22 @@ async def _open(context: Context, request: EnvelopeRequest) -> EnvelopeResponse:
         header = read_request_header(frame)
         key, version = header.api_key, header.api_version
         if key not in FORWARDABLE:
-            return EnvelopeResponse(error_code=ErrorCode.invalid_request)
+            return EnvelopeResponse(error_code=ErrorCode.INVALID_REQUEST)
         route = router.route(key)
         if version not in route.versions:
-            return EnvelopeResponse(error_code=ErrorCode.unsupported_version)
+            return EnvelopeResponse(error_code=ErrorCode.UNSUPPORTED_VERSION)
         inner, _ = read(route.request_kind, version, frame, header.body_position)
     except (InvalidInput, WireError):
-        return EnvelopeResponse(error_code=ErrorCode.invalid_request)
+        return EnvelopeResponse(error_code=ErrorCode.INVALID_REQUEST)
     except CloseConnection:
         # Nobody here has a handler for it: the broker is newer than its controller.
-        return EnvelopeResponse(error_code=ErrorCode.unsupported_version)
+        return EnvelopeResponse(error_code=ErrorCode.UNSUPPORTED_VERSION)
     try:
         response = await router.answer_forwarded(
             Forwarded(inner, version, header.client_id, principal, peer)
         )
     except NotController:
-        return EnvelopeResponse(error_code=ErrorCode.not_controller)
+        return EnvelopeResponse(error_code=ErrorCode.NOT_CONTROLLER)
     parts = frame_response(
         response,
         version,

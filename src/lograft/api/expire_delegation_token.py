@@ -22,7 +22,7 @@ NO_TIMESTAMP: Final = -1
 def handle(
     context: Context, request: ExpireDelegationTokenRequest
 ) -> ExpireDelegationTokenResponse:
-    return error_response(request, ErrorCode.delegation_token_request_not_allowed, "")
+    return error_response(request, ErrorCode.DELEGATION_TOKEN_REQUEST_NOT_ALLOWED, "")
 
 
 def error_response(

@@ -72,13 +72,13 @@ NO_RECORDS: Final = b""
 #: Told before anything is read.
 UNKNOWN: Final = frozenset(
     {
-        ErrorCode.unknown_topic_or_partition,
-        ErrorCode.unknown_topic_id,
-        ErrorCode.inconsistent_topic_id,
-        ErrorCode.topic_authorization_failed,
+        ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
+        ErrorCode.UNKNOWN_TOPIC_ID,
+        ErrorCode.INCONSISTENT_TOPIC_ID,
+        ErrorCode.TOPIC_AUTHORIZATION_FAILED,
     }
 )
-HINTED_ERRORS: Final = (ErrorCode.not_leader_or_follower, ErrorCode.fenced_leader_epoch)
+HINTED_ERRORS: Final = (ErrorCode.NOT_LEADER_OR_FOLLOWER, ErrorCode.FENCED_LEADER_EPOCH)
 
 
 def handle(
@@ -124,7 +124,7 @@ def error_response(request: FetchRequest, code: ErrorCode, message: str) -> Fetc
     """A replica that may not fetch gets TOPIC_AUTHORIZATION_FAILED for each partition, as in Kafka:
     before version 7 there is no error code for the whole response."""
     response = FetchResponse(error_code=code)
-    if code is ErrorCode.cluster_authorization_failed:
+    if code is ErrorCode.CLUSTER_AUTHORIZATION_FAILED:
         response.responses = [
             FetchableTopicResponse(
                 topic=topic.topic,
@@ -132,7 +132,7 @@ def error_response(request: FetchRequest, code: ErrorCode, message: str) -> Fetc
                 partitions=[
                     _refused(
                         Wanted(topic.topic, topic.topic_id, asked),
-                        ErrorCode.topic_authorization_failed,
+                        ErrorCode.TOPIC_AUTHORIZATION_FAILED,
                     )
                     for asked in topic.partitions
                 ],
@@ -204,7 +204,7 @@ class Fetch:
             try:
                 answer = self._read_one(wanted)
             except PartitionOpening:
-                answer = _refused(wanted, ErrorCode.not_leader_or_follower)
+                answer = _refused(wanted, ErrorCode.NOT_LEADER_OR_FOLLOWER)
             except LograftError as error:
                 answer = _refused(wanted, code_of(error))
                 self._urgent = True

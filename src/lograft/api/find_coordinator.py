@@ -117,4 +117,4 @@ def _coordinators(broker: Broker, key_type: int, version: int) -> CoordinatorRun
         return broker.transactions
     if key_type == SHARE and version >= SHARE_SINCE:
         raise CoordinatorNotAvailable("this broker has no such coordinators yet")
-    raise Refused(ErrorCode.invalid_request, f"there is no coordinator of type {key_type}")
+    raise Refused(ErrorCode.INVALID_REQUEST, f"there is no coordinator of type {key_type}")

@@ -110,7 +110,7 @@ async def _forward(
         try:
             code = ErrorCode(reply.error_code)
         except ValueError:
-            code = ErrorCode.unknown_server_error
+            code = ErrorCode.UNKNOWN_SERVER_ERROR
         raise Refused(code, f"The controller refused what this broker forwarded: {code.name}.")
     if reply.response_data is None:
         raise ControllerUnreachable("the controller's answer is empty")

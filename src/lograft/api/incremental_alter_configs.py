@@ -75,9 +75,9 @@ async def handle(
 ) -> IncrementalAlterConfigsResponse:
     def answer_here(resource: AlterConfigsResource) -> AlterConfigsResourceResponse | None:
         check_may_alter(context, resource.resource_type, resource.resource_name)
-        if resource.resource_type == ResourceType.broker_logger:
+        if resource.resource_type == ResourceType.BROKER_LOGGER:
             return _alter_loggers(resource, request.validate_only)
-        if resource.resource_type == ResourceType.broker:
+        if resource.resource_type == ResourceType.BROKER:
             values = altered_values(context.broker.image, resource)
             named = [each.name for each in resource.configs]
             check_broker_values(context, resource.resource_name, values, named=named)
@@ -150,18 +150,18 @@ def _alter_loggers(
 def _level(name: str, operation: int, value: str | None) -> int:
     # Only loggers that exist: names from outside must not make new ones without end.
     if name != ROOT_LOGGER and name not in logging.root.manager.loggerDict:
-        raise Refused(ErrorCode.invalid_config, f"There is no logger {name[:200]!r}.")
+        raise Refused(ErrorCode.INVALID_CONFIG, f"There is no logger {name[:200]!r}.")
     if operation == AlterOperation.DELETE:
         if name == ROOT_LOGGER:
             raise Refused(
-                ErrorCode.invalid_request, "The root logger's level cannot be deleted, only set."
+                ErrorCode.INVALID_REQUEST, "The root logger's level cannot be deleted, only set."
             )
         return logging.NOTSET
     if operation != AlterOperation.SET:
-        raise Refused(ErrorCode.invalid_request, "A logger's level can be set or deleted only.")
+        raise Refused(ErrorCode.INVALID_REQUEST, "A logger's level can be set or deleted only.")
     if value not in LEVELS:
         raise Refused(
-            ErrorCode.invalid_config,
+            ErrorCode.INVALID_CONFIG,
             f"A level is one of {', '.join(LEVELS)}, not {str(value)[:50]!r}.",
         )
     return LEVELS[value]

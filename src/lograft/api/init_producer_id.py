@@ -46,15 +46,15 @@ FENCED_SINCE: Final = 4
 async def handle(context: Context, request: InitProducerIdRequest) -> InitProducerIdResponse:
     transactional_id = request.transactional_id
     if transactional_id == "":
-        return _refused(ErrorCode.invalid_request)
+        return _refused(ErrorCode.INVALID_REQUEST)
     if transactional_id is None and not (
         is_allowed(context, CLUSTER_IDEMPOTENT_WRITE) or is_allowed_on_any(context, TOPIC_WRITE)
     ):
-        return _refused(ErrorCode.cluster_authorization_failed)
+        return _refused(ErrorCode.CLUSTER_AUTHORIZATION_FAILED)
     has_id = request.producer_id != NO_PRODUCER_ID
     has_epoch = request.producer_epoch != NO_PRODUCER_EPOCH
     if has_id != has_epoch:
-        return _refused(ErrorCode.invalid_request)
+        return _refused(ErrorCode.INVALID_REQUEST)
     producer_ids = context.broker.producer_ids
     try:
         if transactional_id is None:
@@ -62,7 +62,7 @@ async def handle(context: Context, request: InitProducerIdRequest) -> InitProduc
         await producer_ids.wait_some()
     except (ControllerUnreachable, Refused):
         # What clients wait out; they do not expect to need the controller here.
-        return _refused(ErrorCode.coordinator_load_in_progress)
+        return _refused(ErrorCode.COORDINATOR_LOAD_IN_PROGRESS)
     try:
         reply: InitProducerIdResponse = await context.broker.transactions.ask(
             transactional_id, lambda shard, ticket, _: shard.init_producer_id(ticket, request)

@@ -43,7 +43,7 @@ async def _join(context: Context, request: JoinGroupRequest) -> JoinGroupRespons
     low_ms, high_ms = config.group_min_session_timeout_ms, config.group_max_session_timeout_ms
     if not low_ms <= request.session_timeout_ms <= high_ms:
         raise Refused(
-            ErrorCode.invalid_session_timeout,
+            ErrorCode.INVALID_SESSION_TIMEOUT,
             f"a session timeout of {request.session_timeout_ms} ms is not within {low_ms} and"
             f" {high_ms} ms",
         )
@@ -81,8 +81,8 @@ def client_of(context: Context) -> Client:
 def check_group(group_id: str) -> None:
     """Whether the name is one."""
     if not group_id:
-        raise Refused(ErrorCode.invalid_group_id, "a group needs a name")
+        raise Refused(ErrorCode.INVALID_GROUP_ID, "a group needs a name")
     if len(group_id) > KEY_LENGTH_MAX:
         raise Refused(
-            ErrorCode.invalid_group_id, f"the name of a group has at most {KEY_LENGTH_MAX} letters"
+            ErrorCode.INVALID_GROUP_ID, f"the name of a group has at most {KEY_LENGTH_MAX} letters"
         )

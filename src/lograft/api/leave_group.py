@@ -31,6 +31,6 @@ async def handle(context: Context, request: LeaveGroupRequest) -> LeaveGroupResp
         request.group_id,
         lambda shard, ticket, now_ms: shard.classic.leave(request, ticket, now_ms),
     )
-    if is_single and response.error_code == ErrorCode.none:
+    if is_single and response.error_code == ErrorCode.NONE:
         return LeaveGroupResponse(error_code=response.members[0].error_code)
     return response

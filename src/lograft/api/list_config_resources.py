@@ -23,11 +23,11 @@ API: Final = Api(key=74, versions=range(2), needs=whole_request(CLUSTER_DESCRIBE
 
 
 def handle(context: Context, request: ListConfigResourcesRequest) -> ListConfigResourcesResponse:
-    types: Iterable[int] = (ResourceType.client_metrics,)
+    types: Iterable[int] = (ResourceType.CLIENT_METRICS,)
     if context.api_version >= 1:
         types = dict.fromkeys(request.resource_types) or tuple(ResourceType)
     if any(one not in tuple(ResourceType) for one in types):
-        return ListConfigResourcesResponse(error_code=ErrorCode.unsupported_version)
+        return ListConfigResourcesResponse(error_code=ErrorCode.UNSUPPORTED_VERSION)
     return ListConfigResourcesResponse(
         config_resources=[
             ConfigResource(resource_name=name, resource_type=one)
@@ -40,9 +40,9 @@ def handle(context: Context, request: ListConfigResourcesRequest) -> ListConfigR
 def _names(broker: Broker, resource_type: int) -> list[str]:
     image = broker.image
     match resource_type:
-        case ResourceType.topic:
+        case ResourceType.TOPIC:
             return list(image.topic_ids)
-        case ResourceType.broker | ResourceType.broker_logger:
+        case ResourceType.BROKER | ResourceType.BROKER_LOGGER:
             return [str(broker_id) for broker_id in image.brokers]
         case _:
             return [resource.name for resource in image.configs if resource.type == resource_type]

@@ -68,18 +68,18 @@ def handle(context: Context, request: ListOffsetsRequest) -> ListOffsetsResponse
             answer = ListOffsetsPartitionResponse(partition_index=asked.partition_index)
             answers.append(answer)
             if topic.name in denied:
-                answer.error_code = ErrorCode.topic_authorization_failed
+                answer.error_code = ErrorCode.TOPIC_AUTHORIZATION_FAILED
             elif (topic.name, asked.partition_index) in repeated:
-                answer.error_code = ErrorCode.invalid_request
+                answer.error_code = ErrorCode.INVALID_REQUEST
             elif context.api_version < LANDMARK_SINCE.get(asked.timestamp, 0):
-                answer.error_code = ErrorCode.unsupported_version
+                answer.error_code = ErrorCode.UNSUPPORTED_VERSION
             else:
                 try:
                     _find(broker, topic.name, request, asked, answer)
                 except OffsetNotAvailable as error:
                     answer.error_code = code_of(error)
                     if context.api_version < OFFSET_NOT_AVAILABLE_SINCE:
-                        answer.error_code = ErrorCode.leader_not_available
+                        answer.error_code = ErrorCode.LEADER_NOT_AVAILABLE
                 except LograftError as error:
                     answer.error_code = code_of(error)
             if context.api_version < 4:

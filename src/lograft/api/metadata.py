@@ -89,7 +89,7 @@ async def _create_first(
     context: Context, request: MetadataRequest, missing: list[str], refused: dict[str, int]
 ) -> MetadataResponse:
     uncreatable = find_denied(context, TOPIC_CREATE, missing, unless=CLUSTER_CREATE)
-    refused |= dict.fromkeys(uncreatable, ErrorCode.topic_authorization_failed)
+    refused |= dict.fromkeys(uncreatable, ErrorCode.TOPIC_AUTHORIZATION_FAILED)
     missing = [name for name in missing if name not in uncreatable]
     if missing:
         refused |= await create_on_demand(context.broker.metadata, context.broker.link, missing)
@@ -147,7 +147,7 @@ def _answer(
         for topic in response.topics:
             if not topic.error_code:
                 topic.topic_authorized_operations = authorized_operations(
-                    context, ResourceType.topic, topic.name or ""
+                    context, ResourceType.TOPIC, topic.name or ""
                 )
     if request.include_cluster_authorized_operations:
         response.cluster_authorized_operations = cluster_operations(context)
@@ -183,7 +183,7 @@ def _named_topics(
 def _hidden(asked: MetadataRequestTopic) -> MetadataResponseTopic:
     """Names the topic as the request did, and no further."""
     return MetadataResponseTopic(
-        error_code=ErrorCode.topic_authorization_failed,
+        error_code=ErrorCode.TOPIC_AUTHORIZATION_FAILED,
         name=asked.name if asked.topic_id == ZERO_UUID else None,
         topic_id=asked.topic_id,
     )
@@ -198,9 +198,9 @@ def any_broker(broker: Broker, alive: list[int]) -> int:
 def _unknown(name: str | None, topic_id: UUID, refused: dict[str, int]) -> MetadataResponseTopic:
     if topic_id != ZERO_UUID:
         return MetadataResponseTopic(
-            error_code=ErrorCode.unknown_topic_id, name=None, topic_id=topic_id
+            error_code=ErrorCode.UNKNOWN_TOPIC_ID, name=None, topic_id=topic_id
         )
-    code = refused.get(name or "", ErrorCode.unknown_topic_or_partition)
+    code = refused.get(name or "", ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
     return MetadataResponseTopic(error_code=code, name=name, is_internal=name in INTERNAL_TOPICS)
 
 
@@ -233,7 +233,7 @@ def _partition(
         # Since v6 a leader that has no endpoint for this client is told apart from no leader.
         without_listener = state.leader in image.brokers and version >= LISTENER_ERROR_SINCE
         answer.error_code = (
-            ErrorCode.listener_not_found if without_listener else ErrorCode.leader_not_available
+            ErrorCode.LISTENER_NOT_FOUND if without_listener else ErrorCode.LEADER_NOT_AVAILABLE
         )
         answer.leader_id = NO_NODE
     elif version == 0:
@@ -241,5 +241,5 @@ def _partition(
         answer.replica_nodes = [node for node in state.replicas if node in alive]
         answer.isr_nodes = [node for node in state.isr if node in alive]
         if len(answer.replica_nodes) < len(state.replicas):
-            answer.error_code = ErrorCode.replica_not_available
+            answer.error_code = ErrorCode.REPLICA_NOT_AVAILABLE
     return answer

@@ -57,7 +57,7 @@ async def handle(context: Context, request: OffsetCommitRequest) -> OffsetCommit
         topic.topic_id = image.topic_ids[topic.name]
     named = existing_partitions(image, found)
     known, refused = await claimed_topics(context, request.group_id, named)
-    if request.reset_action != ResetAction.none:
+    if request.reset_action != ResetAction.NONE:
         _check_all(image, refused)
         request.topics = known
         answer: OffsetCommitResponse = await context.broker.groups.ask(
@@ -86,9 +86,9 @@ def _check_all(
 ) -> None:
     for topic, code in refused:
         name = topic.name or topic.topic_id
-        if code is ErrorCode.topic_authorization_failed:
+        if code is ErrorCode.TOPIC_AUTHORIZATION_FAILED:
             raise denied(TOPIC_READ, str(name))
-        if code is ErrorCode.policy_violation:
+        if code is ErrorCode.POLICY_VIOLATION:
             raise Refused(code, f"Another group reads topic {name} point to point.")
         if topic.name in image.topic_ids:
             index = topic.partitions[0].partition_index
@@ -100,7 +100,7 @@ def error_response(
     request: OffsetCommitRequest, code: ErrorCode, message: str
 ) -> OffsetCommitResponse:
     response = OffsetCommitResponse(topics=[_refused(topic, code) for topic in request.topics])
-    if request.reset_action != ResetAction.none:
+    if request.reset_action != ResetAction.NONE:
         response.error_message = message
     return response
 

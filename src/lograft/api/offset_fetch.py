@@ -102,7 +102,7 @@ def _drop_denied(
     if not hidden:
         return []
     asked.topics = [topic for topic in topics if topic.name not in hidden]
-    code = ErrorCode.topic_authorization_failed
+    code = ErrorCode.TOPIC_AUTHORIZATION_FAILED
     return [(topic, code) for topic in topics if topic.name in hidden]
 
 

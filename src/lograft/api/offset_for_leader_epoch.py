@@ -37,7 +37,7 @@ def handle(context: Context, request: OffsetForLeaderEpochRequest) -> OffsetForL
                 topic=topic.topic,
                 partitions=[
                     EpochEndOffset(
-                        partition=asked.partition, error_code=ErrorCode.topic_authorization_failed
+                        partition=asked.partition, error_code=ErrorCode.TOPIC_AUTHORIZATION_FAILED
                     )
                     if topic.topic in denied or (asked.leaving_epoch >= 0 and not is_node)
                     else _find(context.broker, topic.topic, asked)
@@ -58,11 +58,11 @@ def _tail(broker: Broker, topic_id: UUID, asked: OffsetForLeaderPartition) -> Ep
     port = broker.replicas.raft.find(TopicIdPartition(topic_id, asked.partition))
     tail = None if port is None else port.modes.tail_in(Epoch(asked.leaving_epoch))
     if tail is None:
-        answer.error_code = ErrorCode.unknown_leader_epoch
+        answer.error_code = ErrorCode.UNKNOWN_LEADER_EPOCH
     elif isinstance(tail, LogEnd):
         answer.leader_epoch, answer.end_offset = tail
     else:
-        answer.error_code = ErrorCode.fenced_leader_epoch
+        answer.error_code = ErrorCode.FENCED_LEADER_EPOCH
         answer.leader_epoch = tail
     return answer
 

@@ -29,23 +29,23 @@ A = TypeVar("A")
 
 def check_is_own(context: Context, resource_type: int, name: str) -> None:
     """Clients send what concerns one broker to that broker."""
-    is_default = resource_type == ResourceType.broker and not name
+    is_default = resource_type == ResourceType.BROKER and not name
     if (
-        resource_type in (ResourceType.broker, ResourceType.broker_logger)
+        resource_type in (ResourceType.BROKER, ResourceType.BROKER_LOGGER)
         and not is_default
         and name != str(context.broker.node_id)
     ):
         raise Refused(
-            ErrorCode.invalid_request,
+            ErrorCode.INVALID_REQUEST,
             f"This is broker {context.broker.node_id}: it answers for itself, not for '{name}'.",
         )
 
 
 def check_may_describe(context: Context, resource_type: int, name: str) -> None:
     match resource_type:
-        case ResourceType.topic:
+        case ResourceType.TOPIC:
             _check(context, TOPIC_DESCRIBE_CONFIGS, name)
-        case ResourceType.group:
+        case ResourceType.GROUP:
             _check(context, GROUP_DESCRIBE_CONFIGS, name)
         case _:
             _check(context, CLUSTER_DESCRIBE_CONFIGS, CLUSTER_NAME)
@@ -59,15 +59,15 @@ def _check(context: Context, permission: Permission, name: str) -> None:
 def check_may_alter(context: Context, resource_type: int, name: str) -> None:
     """A controller takes the settings of every broker; loggers are each node's own. The node that
     decides checks the permission: this one, or the controller that it forwards to."""
-    if resource_type == ResourceType.broker_logger or not must_forward(context):
+    if resource_type == ResourceType.BROKER_LOGGER or not must_forward(context):
         match resource_type:
-            case ResourceType.topic:
+            case ResourceType.TOPIC:
                 _check(context, TOPIC_ALTER_CONFIGS, name)
-            case ResourceType.group:
+            case ResourceType.GROUP:
                 _check(context, GROUP_ALTER_CONFIGS, name)
             case _:
                 _check(context, CLUSTER_ALTER_CONFIGS, CLUSTER_NAME)
-    if context.role == "broker" or resource_type == ResourceType.broker_logger:
+    if context.role == "broker" or resource_type == ResourceType.BROKER_LOGGER:
         check_is_own(context, resource_type, name)
 
 
@@ -87,10 +87,10 @@ def check_broker_values(
         if is_own:
             broker.metadata.check_dynamic_change(values, named=named, whole_cluster=not name)
         else:
-            stored = broker.image.config_of(ResourceType.broker, "") if name else {}
+            stored = broker.image.config_of(ResourceType.BROKER, "") if name else {}
             check_without_file(broker.metadata.static_config, {**stored, **values}, named=named)
     except InvalidInput as error:
-        raise Refused(ErrorCode.invalid_request, str(error)) from None
+        raise Refused(ErrorCode.INVALID_REQUEST, str(error)) from None
 
 
 async def answer_each(

@@ -93,7 +93,7 @@ def handle(
     acks = request.acks
     if not -1 <= acks <= 1:
         message = f"acks must be -1, 0 or 1, not {acks}"
-        return _refuse_all(request, ErrorCode.invalid_required_acks, message)
+        return _refuse_all(request, ErrorCode.INVALID_REQUIRED_ACKS, message)
     denied_topics = NO_NAMES
     if context.authorizer is not None:
         if not _may_write_transaction(context, request):
@@ -251,7 +251,7 @@ def _checked(context: Context, partition: Partition, data: PartitionProduceData)
     if records[MAGIC_AT] != MAGIC:
         raise InvalidRecord(f"record batches must be of magic {MAGIC}, not {records[MAGIC_AT]}")
     attributes = records[ATTRIBUTES_AT]
-    if attributes & CODEC_MASK == Codec.zstd and context.api_version < ZSTD_SINCE:
+    if attributes & CODEC_MASK == Codec.ZSTD and context.api_version < ZSTD_SINCE:
         raise UnsupportedCompression(f"zstd needs Produce version {ZSTD_SINCE} or later")
     if partition.topic in INTERNAL_TOPICS and context.client_id != ADMIN_CLIENT_ID:
         raise InvalidTopic(f"clients cannot write to the internal topic {partition.topic}")
@@ -381,7 +381,7 @@ def hint_leaders(broker: Broker, listener: str, version: int, response: ProduceR
     leaders: dict[int, None] = {}
     for topic in response.responses:
         for answer in topic.partition_responses:
-            if answer.error_code != ErrorCode.not_leader_or_follower:
+            if answer.error_code != ErrorCode.NOT_LEADER_OR_FOLLOWER:
                 continue
             state = broker.partition_state(topic.name, topic.topic_id, answer.index)
             if state is not None:

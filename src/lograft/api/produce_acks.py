@@ -156,7 +156,7 @@ class ParkedAck(Parked):
         self._waits.add(self._result.end_offset, self)
 
     def on_reached(self, code: ErrorCode) -> None:
-        self._end_with(None if code is ErrorCode.none else self._partition.ack_error(code))
+        self._end_with(None if code is ErrorCode.NONE else self._partition.ack_error(code))
 
     def on_dismissed(self, error: LograftError) -> None:
         self._end_with(error)

@@ -26,11 +26,11 @@ ABORTABLE_SINCE: Final = 11
 ADDS_SINCE: Final = 12
 PASSING: Final = frozenset(
     {
-        ErrorCode.concurrent_transactions,
-        ErrorCode.network_exception,
-        ErrorCode.coordinator_load_in_progress,
-        ErrorCode.coordinator_not_available,
-        ErrorCode.not_coordinator,
+        ErrorCode.CONCURRENT_TRANSACTIONS,
+        ErrorCode.NETWORK_EXCEPTION,
+        ErrorCode.COORDINATOR_LOAD_IN_PROGRESS,
+        ErrorCode.COORDINATOR_NOT_AVAILABLE,
+        ErrorCode.NOT_COORDINATOR,
     }
 )
 _ATTRIBUTES, _PRODUCER_ID, _PRODUCER_EPOCH, _BASE_SEQUENCE = 5, 9, 10, 11
@@ -131,12 +131,12 @@ def _begin(context: Context, partition: Partition, records: memoryview) -> Verif
 def _check_request(request: ProduceRequest, is_same_producer: bool) -> None:
     if request.transactional_id is None:
         raise Refused(
-            ErrorCode.transactional_id_authorization_failed,
+            ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED,
             "a batch of a transaction in a request that does not say whose it is",
         )
     if not is_same_producer:
         raise Refused(
-            ErrorCode.invalid_producer_id_mapping,
+            ErrorCode.INVALID_PRODUCER_ID_MAPPING,
             "a request holds the transactions of more than one producer",
         )
 
@@ -144,9 +144,9 @@ def _check_request(request: ProduceRequest, is_same_producer: bool) -> None:
 def _told(code: ErrorCode, version: int) -> Refused:
     if code in PASSING:
         return Refused(
-            ErrorCode.not_enough_replicas,
+            ErrorCode.NOT_ENOUGH_REPLICAS,
             f"the coordinator of the transaction cannot be asked now: {code.name}",
         )
-    if code is ErrorCode.transaction_abortable and version < ABORTABLE_SINCE:
-        code = ErrorCode.invalid_txn_state
+    if code is ErrorCode.TRANSACTION_ABORTABLE and version < ABORTABLE_SINCE:
+        code = ErrorCode.INVALID_TXN_STATE
     return Refused(code, f"the coordinator of the transaction says {code.name}")

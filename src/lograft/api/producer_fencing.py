@@ -7,6 +7,6 @@ from lograft.model.errors import ErrorCode, LograftError
 def told(error: LograftError, *, knows_fenced: bool) -> ErrorCode:
     """PRODUCER_FENCED has a name of its own only in later versions (KIP-588)."""
     code = code_of(error)
-    if code is ErrorCode.producer_fenced and not knows_fenced:
-        return ErrorCode.invalid_producer_epoch
+    if code is ErrorCode.PRODUCER_FENCED and not knows_fenced:
+        return ErrorCode.INVALID_PRODUCER_EPOCH
     return code

@@ -31,7 +31,7 @@ def handle(
     broker: Broker = context.broker
     instance_id = request.client_instance_id
     if instance_id.int in RESERVED_UUIDS:
-        return PushTelemetryResponse(error_code=ErrorCode.invalid_request)
+        return PushTelemetryResponse(error_code=ErrorCode.INVALID_REQUEST)
     error, client = broker.telemetry.check_push(
         instance_id,
         client_attributes(context, instance_id),
@@ -40,12 +40,12 @@ def handle(
         is_terminating=request.terminating,
     )
     if not error and request.compression_type not in COMPRESSION_TYPES:
-        error = client.last_error = ErrorCode.unsupported_compression_type
+        error = client.last_error = ErrorCode.UNSUPPORTED_COMPRESSION_TYPE
     if not error and len(request.metrics) > broker.config.telemetry_max_bytes:
-        error = client.last_error = ErrorCode.telemetry_too_large
+        error = client.last_error = ErrorCode.TELEMETRY_TOO_LARGE
     if error or not request.metrics:
         return PushTelemetryResponse(error_code=error)
-    if request.compression_type == Codec.none:
+    if request.compression_type == Codec.NONE:
         _keep(broker, client, request)
         return PushTelemetryResponse()
     return _check_and_keep(broker, client, request)
@@ -62,9 +62,9 @@ async def _check_and_keep(
     try:
         await broker.runtime.workers.run(check)
     except DecompressedTooLarge:
-        client.last_error = ErrorCode.telemetry_too_large
+        client.last_error = ErrorCode.TELEMETRY_TOO_LARGE
     except DecompressionFailed:
-        client.last_error = ErrorCode.invalid_record
+        client.last_error = ErrorCode.INVALID_RECORD
     else:
         _keep(broker, client, request)
     return PushTelemetryResponse(error_code=client.last_error)

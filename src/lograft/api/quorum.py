@@ -47,7 +47,7 @@ async def fetch_metadata(context: Context, request: FetchRequest) -> FetchRespon
     """Fetch on the controller listener: a replica of the metadata log pulls from its leader."""
     broker = context.broker
     if is_of_other_cluster(context, request.cluster_id):
-        return FetchResponse(error_code=ErrorCode.inconsistent_cluster_id)
+        return FetchResponse(error_code=ErrorCode.INCONSISTENT_CLUSTER_ID)
     if context.api_version < FETCH_SINCE:
         raise InvalidInput(f"the metadata log is fetched with version {FETCH_SINCE} or later")
     bytes_max = min(request.max_bytes, broker.config.controller_quorum_fetch_max_bytes)
@@ -81,7 +81,7 @@ def voter_endpoints(
 def refusal(answer: core.Response) -> tuple[ErrorCode, str | None]:
     """Code and sentence for whoever changes the voters."""
     if answer.error is core.Error.NONE:
-        return ErrorCode.none, None
+        return ErrorCode.NONE, None
     return CODE_OF[answer.error], _SENTENCES.get(answer.error, answer.error.value)
 
 

@@ -19,7 +19,7 @@ API: Final = Api(key=81, versions=range(1), needs=whole_request(CLUSTER_ALTER))
 
 async def handle(context: Context, request: RemoveRaftVoterRequest) -> RemoveRaftVoterResponse:
     if is_of_other_cluster(context, request.cluster_id):
-        return RemoveRaftVoterResponse(error_code=ErrorCode.inconsistent_cluster_id)
+        return RemoveRaftVoterResponse(error_code=ErrorCode.INCONSISTENT_CLUSTER_ID)
     key = ReplicaKey(NodeId(request.voter_id), request.voter_directory_id)
     code, sentence = refusal(await context.broker.quorum.ask(RemoveVoterRequest(key=key)))
     return RemoveRaftVoterResponse(error_code=code, error_message=sentence)

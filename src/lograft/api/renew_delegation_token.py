@@ -20,7 +20,7 @@ NO_TIMESTAMP: Final = -1
 
 
 def handle(context: Context, request: RenewDelegationTokenRequest) -> RenewDelegationTokenResponse:
-    return error_response(request, ErrorCode.delegation_token_request_not_allowed, "")
+    return error_response(request, ErrorCode.DELEGATION_TOKEN_REQUEST_NOT_ALLOWED, "")
 
 
 def error_response(

@@ -281,8 +281,8 @@ class Router:
         context.is_forwarded = True
         response = await self.answer(self.route(key), context, request.message)
         assert response is not None, "what may be forwarded has an answer"
-        if has_error(response, ErrorCode.not_controller) or (
-            key in QUORUM_APIS and has_error(response, ErrorCode.not_leader_or_follower)
+        if has_error(response, ErrorCode.NOT_CONTROLLER) or (
+            key in QUORUM_APIS and has_error(response, ErrorCode.NOT_LEADER_OR_FOLLOWER)
         ):
             raise NotController("this node is not the active controller")
         return response
@@ -498,7 +498,7 @@ class Session:
                 f" (client id {printable(header.client_id or '')!r})"
             )
         assert route.error_response is not None, "ApiVersions has an error response"
-        response = route.error_response(None, ErrorCode.unsupported_version, "")
+        response = route.error_response(None, ErrorCode.UNSUPPORTED_VERSION, "")
         parts = frame_response(response, 0, correlation_id=header.correlation_id, header_version=0)
         return Answer(parts)
 
@@ -512,7 +512,7 @@ def _refusal(route: Route, request: Message, error: Exception) -> Message:
     else:
         # A bug of ours. The log has all of it; the client learns no more than that.
         logger.error("%s failed", route.spec.name, exc_info=error)
-        code, message = ErrorCode.unknown_server_error, "the server has logged an internal error"
+        code, message = ErrorCode.UNKNOWN_SERVER_ERROR, "the server has logged an internal error"
     if route.error_response is None:
         raise CloseConnection(f"{route.spec.name} failed and cannot say why: {message}")
     return route.error_response(request, code, message)

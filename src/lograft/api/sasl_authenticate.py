@@ -15,7 +15,7 @@ API: Final = Api(key=36, versions=range(3), needs=NOTHING)
 
 def handle(context: Context, request: SaslAuthenticateRequest) -> SaslAuthenticateResponse:
     return SaslAuthenticateResponse(
-        error_code=ErrorCode.illegal_sasl_state,
+        error_code=ErrorCode.ILLEGAL_SASL_STATE,
         error_message=f"Listener {context.listener} does not use SASL: set security.protocol of"
         " the client to the protocol of the listener.",
     )

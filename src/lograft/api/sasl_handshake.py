@@ -15,4 +15,4 @@ API: Final = Api(key=17, versions=range(2), needs=NOTHING)
 
 
 def handle(context: Context, request: SaslHandshakeRequest) -> SaslHandshakeResponse:
-    return SaslHandshakeResponse(error_code=ErrorCode.illegal_sasl_state)
+    return SaslHandshakeResponse(error_code=ErrorCode.ILLEGAL_SASL_STATE)

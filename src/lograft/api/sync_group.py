@@ -24,7 +24,7 @@ async def handle(context: Context, request: SyncGroupRequest) -> SyncGroupRespon
         request.protocol_type,
         request.protocol_name,
     ):
-        raise Refused(ErrorCode.inconsistent_group_protocol, "a member names its protocol")
+        raise Refused(ErrorCode.INCONSISTENT_GROUP_PROTOCOL, "a member names its protocol")
     check_group(request.group_id)
     response: SyncGroupResponse = await context.broker.groups.ask(
         request.group_id,

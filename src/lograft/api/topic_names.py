@@ -45,7 +45,7 @@ def known_topics(image: MetadataImage, topics: Iterable[T]) -> NamedTopics[T]:
         if topic.name in image.topic_ids:
             known.append(topic)
         else:
-            refused.append((topic, ErrorCode.unknown_topic_or_partition))
+            refused.append((topic, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION))
     return NamedTopics(known, refused)
 
 
@@ -56,7 +56,7 @@ def named_topics(image: MetadataImage, topics: Iterable[U]) -> NamedTopics[U]:
     for topic in topics:
         state = image.topics.get(topic.topic_id)
         if state is None:
-            refused.append((topic, ErrorCode.unknown_topic_id))
+            refused.append((topic, ErrorCode.UNKNOWN_TOPIC_ID))
         else:
             topic.name = state.name
             known.append(topic)
@@ -89,7 +89,7 @@ def existing_partitions(image: MetadataImage, topics: NamedTopics[P]) -> NamedTo
         there = image.topics[image.topic_ids[topic.name]].partitions
         missing = [one for one in topic.partitions if one.partition_index not in there]
         if missing:
-            refused.append((_only(topic, missing), ErrorCode.unknown_topic_or_partition))
+            refused.append((_only(topic, missing), ErrorCode.UNKNOWN_TOPIC_OR_PARTITION))
             found = [one for one in topic.partitions if one.partition_index in there]
             if found:
                 known.append(_only(topic, found))

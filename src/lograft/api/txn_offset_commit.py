@@ -59,7 +59,7 @@ async def handle(context: Context, request: TxnOffsetCommitRequest) -> TxnOffset
 
 async def _commit(context: Context, request: TxnOffsetCommitRequest) -> TxnOffsetCommitResponse:
     if not request.group_id:
-        raise Refused(ErrorCode.invalid_group_id, "a group needs a name")
+        raise Refused(ErrorCode.INVALID_GROUP_ID, "a group needs a name")
     groups, version = context.broker.groups, context.api_version
     producers = groups.led_for(request.group_id).leader_log().producers
     word = await _verify(context, request, producers)
@@ -99,12 +99,12 @@ async def _verify(
         request.transactional_id, producer, [where], adds=adds, on_repeat=begin
     )
     code = found[where]
-    if code is ErrorCode.network_exception:
+    if code is ErrorCode.NETWORK_EXCEPTION:
         # Older clients do not expect it here; this one they wait out.
-        code = ErrorCode.coordinator_load_in_progress
-    elif code is ErrorCode.transaction_abortable and version < ABORTABLE_SINCE:
-        code = ErrorCode.invalid_txn_state
-    if code is not ErrorCode.none:
+        code = ErrorCode.COORDINATOR_LOAD_IN_PROGRESS
+    elif code is ErrorCode.TRANSACTION_ABORTABLE and version < ABORTABLE_SINCE:
+        code = ErrorCode.INVALID_TXN_STATE
+    if code is not ErrorCode.NONE:
         raise Refused(code, f"the coordinator of {request.transactional_id} says {code.name}")
     return word
 

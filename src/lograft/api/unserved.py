@@ -21,7 +21,7 @@ REASON: Final = "This release of Lograft does not support this API."
 
 
 def handle(context: Context, request: Message) -> Message:
-    return error_response(request, ErrorCode.unsupported_version, REASON)
+    return error_response(request, ErrorCode.UNSUPPORTED_VERSION, REASON)
 
 
 def error_response(request: Any, code: ErrorCode, message: str) -> Message:

@@ -24,11 +24,11 @@ API: Final = Api(key=82, versions=range(1), needs=whole_request(CLUSTER_ACTION))
 async def handle(context: Context, request: UpdateRaftVoterRequest) -> UpdateRaftVoterResponse:
     quorum = context.broker.quorum
     if is_of_other_cluster(context, request.cluster_id):
-        return UpdateRaftVoterResponse(error_code=ErrorCode.inconsistent_cluster_id)
+        return UpdateRaftVoterResponse(error_code=ErrorCode.INCONSISTENT_CLUSTER_ID)
     epoch = request.current_leader_epoch
     if epoch != quorum.epoch:
         is_old = epoch < quorum.epoch
-        code = ErrorCode.fenced_leader_epoch if is_old else ErrorCode.unknown_leader_epoch
+        code = ErrorCode.FENCED_LEADER_EPOCH if is_old else ErrorCode.UNKNOWN_LEADER_EPOCH
     else:
         versions = request.kraft_version_feature
         voter = Voter(

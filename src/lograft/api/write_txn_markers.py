@@ -99,7 +99,7 @@ def _write(
                     pending.append(Pending(answer, partition, end_offset, partition.leader_epoch))
             except UNREADY:
                 # Its transaction coordinator looks for leaders, not for group coordinators.
-                answer.error_code = ErrorCode.not_leader_or_follower
+                answer.error_code = ErrorCode.NOT_LEADER_OR_FOLLOWER
             except LograftError as error:
                 answer.error_code = code_of(error)
         result.topics.append(WritableTxnMarkerTopicResult(name=topic.name, partitions=answers))

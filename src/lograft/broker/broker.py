@@ -368,7 +368,7 @@ class Broker:
             for index in indexes:
                 self._follow(topic, index, topic.partitions[index], config)
         for resource in delta.configs:
-            if resource.type == ResourceType.topic:
+            if resource.type == ResourceType.TOPIC:
                 self._reconfigure(resource.name)
 
     def _follow(
@@ -534,7 +534,7 @@ def _assignment_of(state: PartitionState) -> Assignment:
         NodeId(state.leader),
         Epoch(state.leader_epoch),
         state.partition_epoch,
-        state.leader_recovery == LeaderRecovery.recovering,
+        state.leader_recovery == LeaderRecovery.RECOVERING,
         state.mode,
         Epoch(state.life),
         state.directories,

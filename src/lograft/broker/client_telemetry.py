@@ -34,7 +34,7 @@ OUTDATED_MS_MIN: Final = 60_000
 LONG_AGO_MS: Final = -(1 << 62)
 #: Errors of a push after which the client may ask for its subscription at once.
 ASKS_AGAIN: Final = frozenset(
-    {ErrorCode.unknown_subscription_id, ErrorCode.unsupported_compression_type}
+    {ErrorCode.UNKNOWN_SUBSCRIPTION_ID, ErrorCode.UNSUPPORTED_COMPRESSION_TYPE}
 )
 
 logger = logging.getLogger(__name__)
@@ -88,7 +88,7 @@ class Client:
         self.subscription_id = selection.subscription_id(self.instance_id)
         #: Of the subscriptions that the selection was made from.
         self.version = version
-        self.last_error = ErrorCode.none
+        self.last_error = ErrorCode.NONE
         self.is_terminating = False
         self._asked_ms = self._pushed_ms = LONG_AGO_MS
 
@@ -137,11 +137,11 @@ class ClientTelemetry:
         changed: Iterable[ConfigResource],
     ) -> None:
         """The settings of some resources have changed."""
-        if not any(resource.type == ResourceType.client_metrics for resource in changed):
+        if not any(resource.type == ResourceType.CLIENT_METRICS for resource in changed):
             return
         found = []
         for resource, values in configs.items():
-            if resource.type != ResourceType.client_metrics:
+            if resource.type != ResourceType.CLIENT_METRICS:
                 continue
             try:
                 found.append(parse_subscription(resource.name, values))
@@ -156,9 +156,9 @@ class ClientTelemetry:
         """Handles GetTelemetrySubscriptions of a client."""
         client = self._client(instance_id, attributes)
         if not client.may_ask(now_ms):
-            return Subscribed(ErrorCode.throttling_quota_exceeded, client)
-        client.last_error = ErrorCode.none
-        return Subscribed(ErrorCode.none, client)
+            return Subscribed(ErrorCode.THROTTLING_QUOTA_EXCEEDED, client)
+        client.last_error = ErrorCode.NONE
+        return Subscribed(ErrorCode.NONE, client)
 
     def check_push(
         self,
@@ -172,13 +172,13 @@ class ClientTelemetry:
         client = self._client(instance_id, attributes)
         was_terminating, client.is_terminating = client.is_terminating, is_terminating
         if was_terminating:
-            error = ErrorCode.invalid_request
+            error = ErrorCode.INVALID_REQUEST
         elif not client.may_push(now_ms) and not is_terminating:
-            error = ErrorCode.throttling_quota_exceeded
+            error = ErrorCode.THROTTLING_QUOTA_EXCEEDED
         elif subscription_id != client.subscription_id:
-            error = ErrorCode.unknown_subscription_id
+            error = ErrorCode.UNKNOWN_SUBSCRIPTION_ID
         else:
-            error = ErrorCode.none
+            error = ErrorCode.NONE
         client.last_error = error
         return Subscribed(error, client)
 

@@ -79,7 +79,7 @@ class ClusterMetadata:
 
     def _change(self, delta: MetadataDelta) -> None:
         if self._follows_config and any(
-            resource.type == ResourceType.broker
+            resource.type == ResourceType.BROKER
             and resource.name in ("", str(self.static_config.node_id))
             for resource in delta.configs
         ):
@@ -114,7 +114,7 @@ class ClusterMetadata:
     # ── settings ─────────────────────────────────────────────────────────────────────────────
 
     def topic_config(self, topic: str) -> TopicConfig:
-        overrides = self.image.config_of(ResourceType.topic, topic)
+        overrides = self.image.config_of(ResourceType.TOPIC, topic)
         return resolve_topic_config(overrides, self.config)
 
     def check_dynamic_change(
@@ -141,8 +141,8 @@ class ClusterMetadata:
     def _dynamic_values(self) -> tuple[Mapping[str, str], Mapping[str, str]]:
         """Those stored for all brokers, and for this one."""
         return (
-            self.image.config_of(ResourceType.broker, ""),
-            self.image.config_of(ResourceType.broker, str(self.static_config.node_id)),
+            self.image.config_of(ResourceType.BROKER, ""),
+            self.image.config_of(ResourceType.BROKER, str(self.static_config.node_id)),
         )
 
     def follow_config(self) -> None:

@@ -89,13 +89,13 @@ def alter(
     changes = [
         ConfigChange(name, value, operation)
         for operation, given in (
-            (Operation.set, set_),
-            (Operation.append, append),
-            (Operation.subtract, subtract),
+            (Operation.SET, set_),
+            (Operation.APPEND, append),
+            (Operation.SUBTRACT, subtract),
         )
         for name, value in pairs_of(given).items()
     ]
-    changes += [ConfigChange(name, None, Operation.delete) for name in delete or ()]
+    changes += [ConfigChange(name, None, Operation.DELETE) for name in delete or ()]
     if not changes:
         raise typer.BadParameter("give --set, --delete, --append or --subtract")
     with_admin(

@@ -8,7 +8,7 @@ from lograft.client.admin import ConfigEntry, ConfigSource
 
 def is_own(entry: ConfigEntry) -> bool:
     """Whether somebody has set it."""
-    return entry.source is not ConfigSource.default
+    return entry.source is not ConfigSource.DEFAULT
 
 
 def describe_lines(entries: Collection[ConfigEntry], total: int) -> list[str]:
@@ -16,7 +16,7 @@ def describe_lines(entries: Collection[ConfigEntry], total: int) -> list[str]:
     if entries:
         lines = table(
             ["SETTING", "VALUE", "FROM"],
-            ((one.name, _value(one), one.source.name.replace("_", " ")) for one in entries),
+            ((one.name, _value(one), one.source.name.lower().replace("_", " ")) for one in entries),
         )
     if len(entries) < total:
         lines += ["", f"{total - len(entries)} more have their default; --all shows them."]

@@ -71,11 +71,11 @@ def plan_lines(plan: ResetPlan, *, executed: bool) -> list[str]:
     who = count(plan.members, "member")
     lines.append("")
     if executed:
-        verb = "reset" if plan.action is ResetAction.reset else "back where they were"
+        verb = "reset" if plan.action is ResetAction.RESET else "back where they were"
         lines.append(f"The offsets of group {plan.group} are {verb}.")
         if plan.members:
             lines.append(f"Its {who} must join again and will begin there.")
-        if plan.action is ResetAction.reset:
+        if plan.action is ResetAction.RESET:
             lines.append(f"`lograft groups undo {plan.group}` takes it back.")
     else:
         lines.append("Nothing is changed yet: --execute does it, in one step.")

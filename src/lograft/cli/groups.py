@@ -52,7 +52,7 @@ async def describe(admin: Admin, groups: Sequence[str]) -> list[Found]:
         offsets = committed[name]
         if described[name].state == DEAD and not offsets:
             raise GroupMissing(
-                ErrorCode.group_id_not_found,
+                ErrorCode.GROUP_ID_NOT_FOUND,
                 f"there is no group {name}; `lograft groups list` shows those there are",
             )
         found.append((described[name], await standings(admin, described[name], offsets)))

@@ -123,10 +123,10 @@ def _topic(topic: TopicState) -> Folder:
 
 
 def _partition(one: PartitionState) -> str:
-    recovery = LeaderRecovery(one.leader_recovery).name.upper()
+    recovery = LeaderRecovery(one.leader_recovery).name
     # A partition that has never been in raft mode is printed as in Kafka's shell.
-    is_kafkas = one.mode is ReplicationMode.isr and one.life == NO_EPOCH
-    own = "" if is_kafkas else f", replicationMode={one.mode.name.upper()}, raftLife={one.life}"
+    is_kafkas = one.mode is ReplicationMode.ISR and one.life == NO_EPOCH
+    own = "" if is_kafkas else f", replicationMode={one.mode.name}, raftLife={one.life}"
     return (
         f"PartitionRegistration(replicas={_list(one.replicas)},"
         f" directories={_list(map(uuid_to_text, one.directories))}, isr={_list(one.isr)},"

@@ -293,7 +293,7 @@ def elect(
         places = await places_of(admin, names) if names else None
         if leader is not None and places is not None:
             return await choose_leader(admin, places, leader)
-        kind = Election.unclean if unclean else Election.preferred
+        kind = Election.UNCLEAN if unclean else Election.PREFERRED
         return await admin.elect_leaders(kind, places)
 
     found = with_admin(bootstrap_server, command_config, work)

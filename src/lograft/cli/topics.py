@@ -39,7 +39,7 @@ def describe_lines(topics: Mapping[str, TopicDescription]) -> Iterator[str]:
 
 def _partition_lines(name: str, partition: PartitionDescription) -> Iterator[str]:
     line = (
-        f"{name}-{partition.index}  {partition.mode.name}  leader {partition.leader} in epoch"
+        f"{name}-{partition.index}  {partition.mode.text}  leader {partition.leader} in epoch"
         f" {partition.leader_epoch}  in sync {numbers(partition.isr)}"
     )
     if partition.eligible_leaders:
@@ -48,7 +48,7 @@ def _partition_lines(name: str, partition: PartitionDescription) -> Iterator[str
         line += f"  committed {partition.high_watermark}"
     yield line
     if partition.mode_reason:
-        yield f"    on its way to {partition.wished_mode.name}: {partition.mode_reason}"
+        yield f"    on its way to {partition.wished_mode.text}: {partition.mode_reason}"
     if not partition.states:
         yield f"    replicas {numbers(partition.replicas)}"
     for one in partition.states:
@@ -132,8 +132,8 @@ async def _may_succeed(
         partition = topics[place.topic].partitions[place.partition]
         is_passing = (
             isinstance(error, BrokerError)
-            and error.code == ErrorCode.preferred_leader_not_available
-            and partition.mode is ReplicationMode.raft
+            and error.code == ErrorCode.PREFERRED_LEADER_NOT_AVAILABLE
+            and partition.mode is ReplicationMode.RAFT
             and leader in partition.isr
         )
         if not is_passing:

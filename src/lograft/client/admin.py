@@ -324,7 +324,7 @@ class Admin(Opened):
 
     async def elect_leaders(
         self,
-        election: Election = Election.preferred,
+        election: Election = Election.PREFERRED,
         partitions: Iterable[TopicPartition] | None = None,
         *,
         leader: int | None = None,
@@ -336,7 +336,7 @@ class Admin(Opened):
         `auto.leader.rebalance.enable` the first replica leads again after a while; change the order
         of the replicas (`reassign`) for good.
 
-        await admin.elect_leaders(Election.preferred, [TopicPartition("orders", 0)])
+        await admin.elect_leaders(Election.PREFERRED, [TopicPartition("orders", 0)])
         """
         return await partition_requests.elect_leaders(
             self._calls, election, partitions, leader=leader
@@ -404,7 +404,7 @@ class Admin(Opened):
     ) -> list[ConfigResource]:
         """Whatever can have settings of its own.
 
-        print(await admin.list_config_resources([ResourceKind.topic]))
+        print(await admin.list_config_resources([ResourceKind.TOPIC]))
         """
         return await configs.list_config_resources(self._calls, kinds)
 
@@ -449,7 +449,7 @@ class Admin(Opened):
         self,
         levels: Mapping[str, int],
         *,
-        kind: UpgradeKind = UpgradeKind.upgrade,
+        kind: UpgradeKind = UpgradeKind.UPGRADE,
         validate_only: bool = False,
     ) -> None:
         """All of it or nothing; level 0 takes a feature away.

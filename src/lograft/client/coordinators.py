@@ -27,7 +27,7 @@ LANE: Final = "coordinator"
 JOIN_LANE: Final = "join"
 #: Since then a question names several keys.
 _MANY_KEYS_SINCE: Final = 4
-_MOVED: Final = frozenset((ErrorCode.not_coordinator, ErrorCode.coordinator_not_available))
+_MOVED: Final = frozenset((ErrorCode.NOT_COORDINATOR, ErrorCode.COORDINATOR_NOT_AVAILABLE))
 
 
 class Kind(IntEnum):

@@ -212,7 +212,7 @@ class BrokerError(ClientError):
     try:
         await producer.send("topic", b"value")
     except BrokerError as error:
-        print(error.code is ErrorCode.not_enough_replicas, error.code.name)
+        print(error.code is ErrorCode.NOT_ENOUGH_REPLICAS, error.code.name)
     """
 
     #: Filled by subclasses that stand for codes.
@@ -233,7 +233,7 @@ class TopicMissing(BrokerError):
         print(error)
     """
 
-    CODES = (ErrorCode.unknown_topic_or_partition, ErrorCode.unknown_topic_id)
+    CODES = (ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, ErrorCode.UNKNOWN_TOPIC_ID)
 
 
 class InvalidTopic(BrokerError):
@@ -245,7 +245,7 @@ class InvalidTopic(BrokerError):
         print(error)
     """
 
-    CODES = (ErrorCode.invalid_topic_exception,)
+    CODES = (ErrorCode.INVALID_TOPIC_EXCEPTION,)
 
 
 class NotAuthorized(BrokerError):
@@ -258,10 +258,10 @@ class NotAuthorized(BrokerError):
     """
 
     CODES = (
-        ErrorCode.topic_authorization_failed,
-        ErrorCode.group_authorization_failed,
-        ErrorCode.cluster_authorization_failed,
-        ErrorCode.transactional_id_authorization_failed,
+        ErrorCode.TOPIC_AUTHORIZATION_FAILED,
+        ErrorCode.GROUP_AUTHORIZATION_FAILED,
+        ErrorCode.CLUSTER_AUTHORIZATION_FAILED,
+        ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED,
     )
 
 
@@ -274,7 +274,7 @@ class RecordTooLarge(BrokerError):
         print(error)
     """
 
-    CODES = (ErrorCode.message_too_large, ErrorCode.record_list_too_large)
+    CODES = (ErrorCode.MESSAGE_TOO_LARGE, ErrorCode.RECORD_LIST_TOO_LARGE)
 
 
 class RecordRejected(BrokerError):
@@ -287,7 +287,7 @@ class RecordRejected(BrokerError):
         print(error)
     """
 
-    CODES = (ErrorCode.invalid_record, ErrorCode.invalid_timestamp)
+    CODES = (ErrorCode.INVALID_RECORD, ErrorCode.INVALID_TIMESTAMP)
 
 
 class BatchRejected(BrokerError):
@@ -310,7 +310,7 @@ class OffsetOutOfRange(BrokerError):
         consumer.seek_to_beginning()
     """
 
-    CODES = (ErrorCode.offset_out_of_range,)
+    CODES = (ErrorCode.OFFSET_OUT_OF_RANGE,)
 
 
 class NotEnoughReplicas(BrokerError):
@@ -322,7 +322,7 @@ class NotEnoughReplicas(BrokerError):
         print("not safe now:", error)
     """
 
-    CODES = (ErrorCode.not_enough_replicas, ErrorCode.not_enough_replicas_after_append)
+    CODES = (ErrorCode.NOT_ENOUGH_REPLICAS, ErrorCode.NOT_ENOUGH_REPLICAS_AFTER_APPEND)
 
 
 class ProducerFenced(BrokerError):
@@ -335,7 +335,7 @@ class ProducerFenced(BrokerError):
         raise SystemExit(1) from None
     """
 
-    CODES = (ErrorCode.producer_fenced, ErrorCode.invalid_producer_epoch)
+    CODES = (ErrorCode.PRODUCER_FENCED, ErrorCode.INVALID_PRODUCER_EPOCH)
 
 
 class TransactionAborted(BrokerError):
@@ -347,7 +347,7 @@ class TransactionAborted(BrokerError):
         print(error)
     """
 
-    CODES = (ErrorCode.transaction_abortable,)
+    CODES = (ErrorCode.TRANSACTION_ABORTABLE,)
 
 
 class RebalanceInProgress(BrokerError):
@@ -359,7 +359,7 @@ class RebalanceInProgress(BrokerError):
         print("again", error)
     """
 
-    CODES = (ErrorCode.rebalance_in_progress,)
+    CODES = (ErrorCode.REBALANCE_IN_PROGRESS,)
 
 
 class CommitFailed(BrokerError):
@@ -372,10 +372,10 @@ class CommitFailed(BrokerError):
     """
 
     CODES = (
-        ErrorCode.illegal_generation,
-        ErrorCode.unknown_member_id,
-        ErrorCode.stale_member_epoch,
-        ErrorCode.fenced_member_epoch,
+        ErrorCode.ILLEGAL_GENERATION,
+        ErrorCode.UNKNOWN_MEMBER_ID,
+        ErrorCode.STALE_MEMBER_EPOCH,
+        ErrorCode.FENCED_MEMBER_EPOCH,
     )
 
 
@@ -388,7 +388,7 @@ class FencedInstance(BrokerError):
         print(error)
     """
 
-    CODES = (ErrorCode.fenced_instance_id, ErrorCode.unreleased_instance_id)
+    CODES = (ErrorCode.FENCED_INSTANCE_ID, ErrorCode.UNRELEASED_INSTANCE_ID)
 
 
 class TopicExists(BrokerError):
@@ -400,7 +400,7 @@ class TopicExists(BrokerError):
         print(error)
     """
 
-    CODES = (ErrorCode.topic_already_exists,)
+    CODES = (ErrorCode.TOPIC_ALREADY_EXISTS,)
 
 
 class SettingRefused(BrokerError):
@@ -412,7 +412,7 @@ class SettingRefused(BrokerError):
         print(error)
     """
 
-    CODES = (ErrorCode.invalid_config,)
+    CODES = (ErrorCode.INVALID_CONFIG,)
 
 
 class GroupMissing(BrokerError):
@@ -424,7 +424,7 @@ class GroupMissing(BrokerError):
         print(error)
     """
 
-    CODES = (ErrorCode.group_id_not_found,)
+    CODES = (ErrorCode.GROUP_ID_NOT_FOUND,)
 
 
 class GroupNotEmpty(BrokerError):
@@ -436,7 +436,7 @@ class GroupNotEmpty(BrokerError):
         print(error)
     """
 
-    CODES = (ErrorCode.non_empty_group, ErrorCode.group_subscribed_to_topic)
+    CODES = (ErrorCode.NON_EMPTY_GROUP, ErrorCode.GROUP_SUBSCRIBED_TO_TOPIC)
 
 
 class SomeFailed(ClientError):
@@ -459,68 +459,68 @@ class SomeFailed(ClientError):
 #: Errors that pass by themselves: elections, loading, overload, old metadata.
 RETRIABLE: Final = frozenset(
     (
-        ErrorCode.corrupt_message,
-        ErrorCode.unknown_topic_or_partition,
-        ErrorCode.leader_not_available,
-        ErrorCode.not_leader_or_follower,
-        ErrorCode.request_timed_out,
-        ErrorCode.replica_not_available,
-        ErrorCode.network_exception,
-        ErrorCode.coordinator_load_in_progress,
-        ErrorCode.coordinator_not_available,
-        ErrorCode.not_coordinator,
-        ErrorCode.not_enough_replicas,
-        ErrorCode.not_enough_replicas_after_append,
-        ErrorCode.not_controller,
-        ErrorCode.concurrent_transactions,
-        ErrorCode.kafka_storage_error,
-        ErrorCode.fetch_session_id_not_found,
-        ErrorCode.invalid_fetch_session_epoch,
-        ErrorCode.listener_not_found,
-        ErrorCode.fenced_leader_epoch,
-        ErrorCode.unknown_leader_epoch,
-        ErrorCode.offset_not_available,
-        ErrorCode.preferred_leader_not_available,
-        ErrorCode.eligible_leaders_not_available,
-        ErrorCode.election_not_needed,
-        ErrorCode.unstable_offset_commit,
-        ErrorCode.throttling_quota_exceeded,
-        ErrorCode.unknown_topic_id,
-        ErrorCode.inconsistent_topic_id,
-        ErrorCode.fetch_session_topic_id_error,
-        ErrorCode.rebalance_in_progress,
+        ErrorCode.CORRUPT_MESSAGE,
+        ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
+        ErrorCode.LEADER_NOT_AVAILABLE,
+        ErrorCode.NOT_LEADER_OR_FOLLOWER,
+        ErrorCode.REQUEST_TIMED_OUT,
+        ErrorCode.REPLICA_NOT_AVAILABLE,
+        ErrorCode.NETWORK_EXCEPTION,
+        ErrorCode.COORDINATOR_LOAD_IN_PROGRESS,
+        ErrorCode.COORDINATOR_NOT_AVAILABLE,
+        ErrorCode.NOT_COORDINATOR,
+        ErrorCode.NOT_ENOUGH_REPLICAS,
+        ErrorCode.NOT_ENOUGH_REPLICAS_AFTER_APPEND,
+        ErrorCode.NOT_CONTROLLER,
+        ErrorCode.CONCURRENT_TRANSACTIONS,
+        ErrorCode.KAFKA_STORAGE_ERROR,
+        ErrorCode.FETCH_SESSION_ID_NOT_FOUND,
+        ErrorCode.INVALID_FETCH_SESSION_EPOCH,
+        ErrorCode.LISTENER_NOT_FOUND,
+        ErrorCode.FENCED_LEADER_EPOCH,
+        ErrorCode.UNKNOWN_LEADER_EPOCH,
+        ErrorCode.OFFSET_NOT_AVAILABLE,
+        ErrorCode.PREFERRED_LEADER_NOT_AVAILABLE,
+        ErrorCode.ELIGIBLE_LEADERS_NOT_AVAILABLE,
+        ErrorCode.ELECTION_NOT_NEEDED,
+        ErrorCode.UNSTABLE_OFFSET_COMMIT,
+        ErrorCode.THROTTLING_QUOTA_EXCEEDED,
+        ErrorCode.UNKNOWN_TOPIC_ID,
+        ErrorCode.INCONSISTENT_TOPIC_ID,
+        ErrorCode.FETCH_SESSION_TOPIC_ID_ERROR,
+        ErrorCode.REBALANCE_IN_PROGRESS,
     )
 )
 #: Errors that say that our metadata is old.
 STALE_METADATA: Final = frozenset(
     (
-        ErrorCode.unknown_topic_or_partition,
-        ErrorCode.leader_not_available,
-        ErrorCode.not_leader_or_follower,
-        ErrorCode.replica_not_available,
-        ErrorCode.kafka_storage_error,
-        ErrorCode.listener_not_found,
-        ErrorCode.fenced_leader_epoch,
-        ErrorCode.unknown_leader_epoch,
-        ErrorCode.unknown_topic_id,
-        ErrorCode.inconsistent_topic_id,
-        ErrorCode.network_exception,
+        ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
+        ErrorCode.LEADER_NOT_AVAILABLE,
+        ErrorCode.NOT_LEADER_OR_FOLLOWER,
+        ErrorCode.REPLICA_NOT_AVAILABLE,
+        ErrorCode.KAFKA_STORAGE_ERROR,
+        ErrorCode.LISTENER_NOT_FOUND,
+        ErrorCode.FENCED_LEADER_EPOCH,
+        ErrorCode.UNKNOWN_LEADER_EPOCH,
+        ErrorCode.UNKNOWN_TOPIC_ID,
+        ErrorCode.INCONSISTENT_TOPIC_ID,
+        ErrorCode.NETWORK_EXCEPTION,
     )
 )
 #: In words, where the broker gave none and the name of the code does not say it.
 _MEANINGS: Final = {
-    ErrorCode.unknown_topic_or_partition: "there is no such topic or partition",
-    ErrorCode.unknown_topic_id: "there is no topic of this id",
-    ErrorCode.group_id_not_found: "there is no such group, or it is of another type"
+    ErrorCode.UNKNOWN_TOPIC_OR_PARTITION: "there is no such topic or partition",
+    ErrorCode.UNKNOWN_TOPIC_ID: "there is no topic of this id",
+    ErrorCode.GROUP_ID_NOT_FOUND: "there is no such group, or it is of another type"
     " (`lograft groups list` shows the types)",
-    ErrorCode.non_empty_group: "the group has members: stop them first",
-    ErrorCode.group_subscribed_to_topic: "the group reads the topic: stop its members first",
-    ErrorCode.transactional_id_not_found: "there is no such transactional id",
-    ErrorCode.coordinator_not_available: "no broker can coordinate it now",
-    ErrorCode.not_enough_replicas: "fewer replicas are in sync than min.insync.replicas",
-    ErrorCode.unknown_member_id: "the group does not know this member (any more)",
-    ErrorCode.offset_out_of_range: "the log does not reach to this offset",
-    ErrorCode.unsupported_version: "this server cannot do that: it may be an older release",
+    ErrorCode.NON_EMPTY_GROUP: "the group has members: stop them first",
+    ErrorCode.GROUP_SUBSCRIBED_TO_TOPIC: "the group reads the topic: stop its members first",
+    ErrorCode.TRANSACTIONAL_ID_NOT_FOUND: "there is no such transactional id",
+    ErrorCode.COORDINATOR_NOT_AVAILABLE: "no broker can coordinate it now",
+    ErrorCode.NOT_ENOUGH_REPLICAS: "fewer replicas are in sync than min.insync.replicas",
+    ErrorCode.UNKNOWN_MEMBER_ID: "the group does not know this member (any more)",
+    ErrorCode.OFFSET_OUT_OF_RANGE: "the log does not reach to this offset",
+    ErrorCode.UNSUPPORTED_VERSION: "this server cannot do that: it may be an older release",
 }
 _CLASSES: Final[dict[ErrorCode, type[BrokerError]]] = {
     code: kind for kind in BrokerError.__subclasses__() for code in kind.CODES
@@ -532,9 +532,9 @@ def broker_error(code: int, what: str, message: str | None = None) -> BrokerErro
     broker's own sentence where it gave one."""
     try:
         known = ErrorCode(code)
-        name = known.name.upper()
+        name = known.name
     except ValueError:
-        known, name = ErrorCode.unknown_server_error, f"error {code}"
+        known, name = ErrorCode.UNKNOWN_SERVER_ERROR, f"error {code}"
     message = message or _MEANINGS.get(known)
     text = f"{what}: {message} ({name})" if message else f"{what}: {name}"
     return _CLASSES.get(known, BrokerError)(known, text)

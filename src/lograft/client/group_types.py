@@ -65,7 +65,7 @@ def explain_other_type(group_type: str, *, is_lograft: bool) -> str:
 def other_type_error(group: str, group_type: str) -> BrokerError:
     """With the code that a commit to such a group gets."""
     return broker_error(
-        ErrorCode.group_id_not_found,
+        ErrorCode.GROUP_ID_NOT_FOUND,
         f"group {group!r}",
         explain_other_type(group_type, is_lograft=True),
     )

@@ -60,7 +60,7 @@ async def _learn_versions(link: Link, settings: ClientSettings) -> None:
     )
     timeout_ms = settings.request_timeout_ms
     answer = await _ask_versions(link, request, newest, timeout_ms)
-    if answer.error_code == ErrorCode.unsupported_version:
+    if answer.error_code == ErrorCode.UNSUPPORTED_VERSION:
         offered = {one.api_key: one.max_version for one in answer.api_keys}
         version = min(offered.get(API_VERSIONS_KEY, 0), newest)
         answer = await _ask_versions(link, request, version, timeout_ms)

@@ -21,7 +21,7 @@ Request: TypeAlias = Message | Callable[[int], Message]
 #: Called once.
 OnOutcome: TypeAlias = Callable[[R | OutcomeUnknown], None]
 
-_UNSUPPORTED_VERSION: Final = int(ErrorCode.unsupported_version).to_bytes(2, "big")
+_UNSUPPORTED_VERSION: Final = int(ErrorCode.UNSUPPORTED_VERSION).to_bytes(2, "big")
 FRAME_BYTES_MAX: Final = (1 << 31) - 1
 
 

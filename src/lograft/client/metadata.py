@@ -53,7 +53,7 @@ class Topic:
 
 #: Errors of a topic in a metadata answer that another question may not bring.
 _PASSING: Final = frozenset(
-    (ErrorCode.leader_not_available, ErrorCode.unknown_topic_or_partition, ErrorCode.none)
+    (ErrorCode.LEADER_NOT_AVAILABLE, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, ErrorCode.NONE)
 )
 
 
@@ -127,7 +127,7 @@ class MetadataCache:
         if told.error_code:
             self._errors[name] = told.error_code
             # A topic whose leaders are being elected is still there.
-            if told.error_code != ErrorCode.leader_not_available:
+            if told.error_code != ErrorCode.LEADER_NOT_AVAILABLE:
                 self.forget([name])
                 self._errors[name] = told.error_code
             return

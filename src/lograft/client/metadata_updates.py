@@ -240,7 +240,7 @@ class Metadata:
             lambda version: _question(names, version, creates=self._creates_topics),
             MetadataResponse,
         )
-        if answer.error_code == ErrorCode.rebootstrap_required:
+        if answer.error_code == ErrorCode.REBOOTSTRAP_REQUIRED:
             self._network.forget_brokers()
         if answer.error_code:
             raise broker_error(answer.error_code, "metadata")

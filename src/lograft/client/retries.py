@@ -48,4 +48,4 @@ async def persist(
 
 
 def _is_concurrent(error: ClientError) -> bool:
-    return isinstance(error, BrokerError) and error.code == ErrorCode.concurrent_transactions
+    return isinstance(error, BrokerError) and error.code == ErrorCode.CONCURRENT_TRANSACTIONS

@@ -38,7 +38,7 @@ NO_GENERATION: Final = -1
 class ClassicGroup:
     """A `group.Group`."""
 
-    kind = GroupKind.classic
+    kind = GroupKind.CLASSIC
 
     __slots__ = (
         "_deadlines",
@@ -72,7 +72,7 @@ class ClassicGroup:
         self._deadlines = deadlines
         self._wall_ms = wall_ms
         self.group_id = group_id
-        self.state = GroupState.empty
+        self.state = GroupState.EMPTY
         #: Wall clock; NO_TIMESTAMP: not known.
         self.state_since_ms = NO_TIMESTAMP
         self.generation = 0
@@ -131,7 +131,7 @@ class ClassicGroup:
         self.unsynced.clear()
         self.protocol = self.chosen_protocol(self.members.values()) if self.members else None
         self._subscribed = self._topics()
-        self.move(Cause.joined if self.members else Cause.deserted)
+        self.move(Cause.JOINED if self.members else Cause.DESERTED)
 
     # Its members.
 
@@ -157,13 +157,13 @@ class ClassicGroup:
         self._deadlines.cancel(member.session)
         if self.leader == member_id:
             self.leader = next(iter(self.members), None)
-        answered = member_id if code is ErrorCode.fenced_instance_id else ""
+        answered = member_id if code is ErrorCode.FENCED_INSTANCE_ID else ""
         return [*self.refuse_join(member_id, code, answered), *self.refuse_sync(member_id, code)]
 
     def replace(self, old: Member, new: Member) -> list[Reply]:
         """A static member comes back under another id; whoever has the old one is fenced."""
         was_leader = self.leader == old.member_id
-        replies = self.remove(old, ErrorCode.fenced_instance_id)
+        replies = self.remove(old, ErrorCode.FENCED_INSTANCE_ID)
         self.add(new)
         if was_leader:
             self.leader = new.member_id
@@ -189,7 +189,7 @@ class ClassicGroup:
 
     def supports(self, protocol_type: str, protocols: Iterable[str]) -> bool:
         """Whether somebody with these may join."""
-        if self.state is GroupState.empty:
+        if self.state is GroupState.EMPTY:
             return protocol_type != "" and any(True for _ in protocols)
         return protocol_type == self.protocol_type and any(
             self._supporters.get(name, 0) == len(self.members) for name in protocols
@@ -282,7 +282,7 @@ class ClassicGroup:
             self._deadlines.cancel(gone.session)
         self.leader = value.leader
         self._subscribed = self._topics()
-        self.move(Cause.assigned if self.members else Cause.deserted)
+        self.move(Cause.ASSIGNED if self.members else Cause.DESERTED)
         self.state_since_ms = value.current_state_timestamp
 
     def tombstones(self) -> list[Record]:
@@ -296,7 +296,7 @@ class ClassicGroup:
             self.drop_pending(member_id)
         self._deadlines.cancel(self.join_deadline)
         self._deadlines.cancel(self.sync_deadline)
-        self.move(Cause.deleted)
+        self.move(Cause.DELETED)
 
     # Answers to those that wait.
 
@@ -320,14 +320,14 @@ class ClassicGroup:
     def fence_all(self, now_ms: int) -> Outcome:
         replies: list[Reply] = []
         for member in list(self.members.values()):
-            replies += self.remove(member, ErrorCode.unknown_member_id)
+            replies += self.remove(member, ErrorCode.UNKNOWN_MEMBER_ID)
         for member_id in list(self.pending):
             self.drop_pending(member_id)
         self._deadlines.cancel(self.join_deadline)
         self._deadlines.cancel(self.sync_deadline)
         self.generation += 1
         self.protocol = None
-        self.move(Cause.deserted)
+        self.move(Cause.DESERTED)
         key, value, _ = self.empty_record()
         assert isinstance(value, GroupMetadataValue)
         value.fenced_timestamp = self._wall_ms()
@@ -340,7 +340,7 @@ class ClassicGroup:
         return self.state.value
 
     def is_empty(self) -> bool:
-        return self.state is GroupState.empty
+        return self.state is GroupState.EMPTY
 
     def is_subscribed_to(self, topic: str) -> bool:
         if self._subscribed is None:
@@ -355,10 +355,10 @@ class ClassicGroup:
     def retention_starts_ms(self, committed_ms: int) -> int | None:
         if not self.protocol_type:
             return committed_ms
-        if self.state is GroupState.empty:
+        if self.state is GroupState.EMPTY:
             return committed_ms if self.state_since_ms == NO_TIMESTAMP else self.state_since_ms
         knows_topics = self._subscribed is not None
-        return committed_ms if self.state is GroupState.stable and knows_topics else None
+        return committed_ms if self.state is GroupState.STABLE and knows_topics else None
 
     def commit_seen(self, member_id: str, now_ms: int) -> None:
         member = self.members.get(member_id)
@@ -375,20 +375,20 @@ class ClassicGroup:
             current = self.instances.get(instance_id)
             if current is not None and current != member_id:
                 raise Refused(
-                    ErrorCode.fenced_instance_id,
+                    ErrorCode.FENCED_INSTANCE_ID,
                     f"instance {instance_id} of group {self.group_id} has a newer member id",
                 )
         member = self.members.get(member_id)
         if member is None or (instance_id is not None and member.instance_id != instance_id):
             raise Refused(
-                ErrorCode.unknown_member_id, f"group {self.group_id} has no member {member_id!r}"
+                ErrorCode.UNKNOWN_MEMBER_ID, f"group {self.group_id} has no member {member_id!r}"
             )
         return member
 
     def check_generation(self, generation: int) -> None:
         if generation != self.generation:
             raise Refused(
-                ErrorCode.illegal_generation,
+                ErrorCode.ILLEGAL_GENERATION,
                 f"group {self.group_id} is in generation {self.generation}, not {generation}",
             )
 
@@ -401,7 +401,7 @@ class ClassicGroup:
         transactional: bool,
         api_version: int,
     ) -> PartitionCheck | None:
-        if epoch < 0 and self.state is GroupState.empty:
+        if epoch < 0 and self.state is GroupState.EMPTY:
             # Someone who manages the positions of a group without members.
             check_not_fenced(self.group_id, self.fenced_ms, self._wall_ms())
             return None
@@ -410,12 +410,12 @@ class ClassicGroup:
             self.check_generation(epoch)
         elif not transactional:
             raise Refused(
-                ErrorCode.unknown_member_id,
+                ErrorCode.UNKNOWN_MEMBER_ID,
                 f"group {self.group_id} has members: only they may commit",
             )
-        if not transactional and self.state is GroupState.completing:
+        if not transactional and self.state is GroupState.COMPLETING:
             raise Refused(
-                ErrorCode.rebalance_in_progress,
+                ErrorCode.REBALANCE_IN_PROGRESS,
                 f"generation {epoch} of group {self.group_id} has no assignment yet",
             )
         return None
@@ -424,9 +424,9 @@ class ClassicGroup:
         """Positions may be read by anyone."""
 
     def check_delete(self) -> None:
-        if self.state is not GroupState.empty:
+        if self.state is not GroupState.EMPTY:
             raise Refused(
-                ErrorCode.non_empty_group,
+                ErrorCode.NON_EMPTY_GROUP,
                 f"group {self.group_id} has {len(self.members)} members",
             )
 

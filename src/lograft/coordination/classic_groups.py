@@ -82,14 +82,14 @@ class ClassicGroups:
     ) -> Outcome:
         group = self._groups.get(request.group_id)
         if isinstance(group, UnservedGroup):
-            code = ErrorCode.inconsistent_group_protocol
+            code = ErrorCode.INCONSISTENT_GROUP_PROTOCOL
             return _join_refused(ticket, code, request.member_id)
         if group is not None and group.kind is not ClassicGroup.kind and not group.is_empty():
             return self._elsewhere.join(group, request, client, ticket, now_ms)
         turn = Turn(now_ms)
         if not isinstance(group, ClassicGroup):
             if request.member_id:
-                return _join_refused(ticket, ErrorCode.unknown_member_id, request.member_id)
+                return _join_refused(ticket, ErrorCode.UNKNOWN_MEMBER_ID, request.member_id)
             new = self.new_group(request.group_id)
             refusal = self._refusal(new, request)
             if refusal is not None:
@@ -100,7 +100,7 @@ class ClassicGroups:
         else:
             refusal = self._refusal(group, request)
             if refusal is not None:
-                is_full = refusal is ErrorCode.group_max_size_reached
+                is_full = refusal is ErrorCode.GROUP_MAX_SIZE_REACHED
                 if is_full:
                     self._turn_away(turn, group, request.member_id)
                 turn.reply(ticket, _join_error(refusal, "" if is_full else request.member_id))
@@ -113,9 +113,9 @@ class ClassicGroups:
 
     def _refusal(self, group: ClassicGroup, request: JoinGroupRequest) -> ErrorCode | None:
         if not self._has_room(group, request.member_id):
-            return ErrorCode.group_max_size_reached
+            return ErrorCode.GROUP_MAX_SIZE_REACHED
         if not group.supports(request.protocol_type, protocols_of(request)):
-            return ErrorCode.inconsistent_group_protocol
+            return ErrorCode.INCONSISTENT_GROUP_PROTOCOL
         return None
 
     def _has_room(self, group: ClassicGroup, member_id: str) -> bool:
@@ -123,9 +123,9 @@ class ClassicGroups:
         keep others out, and of a group that has become too large the first to come stay."""
         size_max = self._around.config().group_max_size
         match group.state:
-            case GroupState.preparing:
+            case GroupState.PREPARING:
                 return member_id in group.joins or len(group.joins) < size_max
-            case GroupState.completing | GroupState.stable:
+            case GroupState.COMPLETING | GroupState.STABLE:
                 return member_id in group.members or len(group.members) < size_max
             case _:
                 return True
@@ -135,8 +135,8 @@ class ClassicGroups:
         group.drop_pending(member_id)
         member = group.members.get(member_id)
         if member is not None:
-            group.remove(member, ErrorCode.group_max_size_reached)
-        if group.state is GroupState.preparing:
+            group.remove(member, ErrorCode.GROUP_MAX_SIZE_REACHED)
+        if group.state is GroupState.PREPARING:
             self._rebalancing.go_on(turn, group)
 
     def _join_anew(
@@ -164,7 +164,7 @@ class ClassicGroups:
             # KIP-394: a client whose first answer got lost would leave a member behind each time.
             at_ms = turn.now_ms + request.session_timeout_ms
             self._rebalancing.expect(group, member_id, at_ms)
-            turn.reply(ticket, _join_error(ErrorCode.member_id_required, member_id))
+            turn.reply(ticket, _join_error(ErrorCode.MEMBER_ID_REQUIRED, member_id))
 
     def _rejoin(
         self, turn: Turn, group: ClassicGroup, request: JoinGroupRequest, ticket: Ticket
@@ -175,9 +175,9 @@ class ClassicGroups:
         except Refused as refusal:
             turn.reply(ticket, _join_error(refusal.code, member_id))
             return
-        settled = group.state is GroupState.stable and group.leader != member_id
+        settled = group.state is GroupState.STABLE and group.leader != member_id
         if member.is_as_in(protocols_of(request)) and (
-            settled or group.state is GroupState.completing
+            settled or group.state is GroupState.COMPLETING
         ):
             # It may not have got its answer. (A leader that joins a stable group again wants a
             # rebalance: it has seen something change that its subscription does not show.)
@@ -189,7 +189,7 @@ class ClassicGroups:
 
     def _park_join(self, turn: Turn, group: ClassicGroup, member_id: str, ticket: Ticket) -> None:
         """It asks again on a new connection: nobody hears the answer to the first request."""
-        turn.replies += group.refuse_join(member_id, ErrorCode.rebalance_in_progress, member_id)
+        turn.replies += group.refuse_join(member_id, ErrorCode.REBALANCE_IN_PROGRESS, member_id)
         group.joins[member_id] = ticket
 
     def _replace(
@@ -207,7 +207,7 @@ class ClassicGroups:
         new.assignment = old.assignment
         rebalancing.arm(group, new, turn.now_ms + new.session_timeout_ms)
         members = [*(one for one in group.members.values() if one is not old), new]
-        if group.state is not GroupState.stable or (
+        if group.state is not GroupState.STABLE or (
             group.chosen_protocol(members) != group.protocol
         ):
             turn.replies += group.replace(old, new)
@@ -242,7 +242,7 @@ class ClassicGroups:
     def sync(self, request: SyncGroupRequest, ticket: Ticket, now_ms: int) -> Outcome:
         group = self._groups.get(request.group_id)
         if group is None or group.is_empty() or isinstance(group, UnservedGroup):
-            return _sync_refused(ticket, ErrorCode.unknown_member_id)
+            return _sync_refused(ticket, ErrorCode.UNKNOWN_MEMBER_ID)
         if not isinstance(group, ClassicGroup):
             return self._elsewhere.sync(group, request, ticket, now_ms)
         try:
@@ -250,11 +250,11 @@ class ClassicGroups:
         except Refused as refusal:
             return _sync_refused(ticket, refusal.code)
         self._rebalancing.synced(group, request.member_id)
-        if group.state is GroupState.stable:
+        if group.state is GroupState.STABLE:
             assignment = group.members[request.member_id].assignment
             return Outcome(replies=[(ticket, _sync_answer(group, assignment))])
         turn = Turn(now_ms)
-        turn.replies += group.refuse_sync(request.member_id, ErrorCode.rebalance_in_progress)
+        turn.replies += group.refuse_sync(request.member_id, ErrorCode.REBALANCE_IN_PROGRESS)
         group.syncs[request.member_id] = ticket
         if request.member_id == group.leader:
             self._assign(turn, group, request)
@@ -267,12 +267,12 @@ class ClassicGroups:
             request.protocol_name not in (None, group.protocol)
         ):
             raise Refused(
-                ErrorCode.inconsistent_group_protocol,
+                ErrorCode.INCONSISTENT_GROUP_PROTOCOL,
                 f"group {group.group_id} uses {group.protocol} of type {group.protocol_type}",
             )
-        if group.state is GroupState.preparing:
+        if group.state is GroupState.PREPARING:
             raise Refused(
-                ErrorCode.rebalance_in_progress, f"group {group.group_id} rebalances again"
+                ErrorCode.REBALANCE_IN_PROGRESS, f"group {group.group_id} rebalances again"
             )
 
     def _assign(self, turn: Turn, group: ClassicGroup, request: SyncGroupRequest) -> None:
@@ -291,7 +291,7 @@ class ClassicGroups:
         group = self._groups.get(request.group_id)
         if not isinstance(group, ClassicGroup):
             if group is None or isinstance(group, UnservedGroup):
-                return _beat(ticket, ErrorCode.unknown_member_id)
+                return _beat(ticket, ErrorCode.UNKNOWN_MEMBER_ID)
             return self._elsewhere.heartbeat(group, request, ticket, now_ms)
         try:
             member = group.check_member(request.member_id, request.group_instance_id)
@@ -299,9 +299,9 @@ class ClassicGroups:
         except Refused as refusal:
             return _beat(ticket, refusal.code)
         group.keep_alive(member, now_ms)
-        if group.state is GroupState.preparing:
-            return _beat(ticket, ErrorCode.rebalance_in_progress)
-        return _beat(ticket, ErrorCode.none)
+        if group.state is GroupState.PREPARING:
+            return _beat(ticket, ErrorCode.REBALANCE_IN_PROGRESS)
+        return _beat(ticket, ErrorCode.NONE)
 
     # LeaveGroup.
 
@@ -314,7 +314,7 @@ class ClassicGroups:
         turn = Turn(now_ms)
         size = len(group.members)
         answers = [self._leave(turn, group, leaving) for leaving in request.members]
-        if len(group.members) < size or group.state is GroupState.preparing:
+        if len(group.members) < size or group.state is GroupState.PREPARING:
             self._rebalancing.go_on(turn, group)
         turn.reply(ticket, LeaveGroupResponse(members=answers))
         return turn.outcome()
@@ -334,7 +334,7 @@ class ClassicGroups:
         except Refused as refusal:
             answer.error_code = refusal.code
             return answer
-        turn.replies += group.remove(member, ErrorCode.unknown_member_id)
+        turn.replies += group.remove(member, ErrorCode.UNKNOWN_MEMBER_ID)
         return answer
 
     # The life of the shard.
@@ -385,7 +385,7 @@ class ClassicGroups:
             reply
             for group in self._groups.values()
             if isinstance(group, ClassicGroup)
-            for reply in group.refuse_all(ErrorCode.not_coordinator)
+            for reply in group.refuse_all(ErrorCode.NOT_COORDINATOR)
         ]
 
     def on_image(self, delta: MetadataDelta) -> Outcome:
@@ -393,11 +393,11 @@ class ClassicGroups:
         return NOTHING
 
     def statistics(self) -> dict[str, int]:
-        counts = {f"classic_groups_{state.name}": 0 for state in GroupState}
+        counts = {f"classic_groups_{state.name.lower()}": 0 for state in GroupState}
         members = 0
         for group in self._groups.values():
             if isinstance(group, ClassicGroup):
-                counts[f"classic_groups_{group.state.name}"] += 1
+                counts[f"classic_groups_{group.state.name.lower()}"] += 1
                 members += len(group.members)
         return {**counts, "classic_members": members}
 

@@ -86,7 +86,7 @@ class Rebalancing:
     def admit(self, turn: Turn, group: ClassicGroup, member: Member, ticket: Ticket) -> None:
         """A new member; its answer comes when all have joined."""
         member.is_new = True
-        if group.state is GroupState.preparing and group.is_initial:
+        if group.state is GroupState.PREPARING and group.is_initial:
             group.has_grown = True
         group.add(member)
         group.joins[member.member_id] = ticket
@@ -111,7 +111,7 @@ class Rebalancing:
         if waits and not member.is_new:
             return NOTHING  # It cannot speak; its session begins again with our answer.
         turn = Turn(now_ms)
-        turn.replies += group.remove(member, ErrorCode.unknown_member_id)
+        turn.replies += group.remove(member, ErrorCode.UNKNOWN_MEMBER_ID)
         self.go_on(turn, group)
         return turn.outcome()
 
@@ -122,7 +122,7 @@ class Rebalancing:
     def _pending_over(self, group: ClassicGroup, member_id: str, now_ms: int) -> Outcome:
         turn = Turn(now_ms)
         group.drop_pending(member_id)
-        if group.state is GroupState.preparing:
+        if group.state is GroupState.PREPARING:
             self.go_on(turn, group)
         return turn.outcome()
 
@@ -130,17 +130,17 @@ class Rebalancing:
 
     def go_on(self, turn: Turn, group: ClassicGroup) -> None:
         """Somebody joined, changed or left: a rebalance begins, or perhaps its first phase ends."""
-        if group.state is not GroupState.preparing:
+        if group.state is not GroupState.PREPARING:
             self.begin(turn, group)
         elif group.has_all_joined and not group.is_initial:
             self.complete(turn, group)
 
     def begin(self, turn: Turn, group: ClassicGroup) -> None:
-        group.is_initial = group.state is GroupState.empty
-        if group.state is GroupState.completing:
-            self._call_off(turn, group, ErrorCode.rebalance_in_progress)
+        group.is_initial = group.state is GroupState.EMPTY
+        if group.state is GroupState.COMPLETING:
+            self._call_off(turn, group, ErrorCode.REBALANCE_IN_PROGRESS)
         self._deadlines.cancel(group.sync_deadline)
-        group.move(Cause.rebalance)
+        group.move(Cause.REBALANCE)
         if group.is_initial:
             delay_ms = self._config().group_initial_rebalance_delay_ms
             self._delay(turn, group, delay_ms, group.rebalance_timeout_ms - delay_ms)
@@ -155,7 +155,7 @@ class Rebalancing:
         self._deadlines.cancel(group.join_deadline)
         for member in list(group.members.values()):
             if member.member_id not in group.joins and not member.is_static:
-                group.remove(member, ErrorCode.unknown_member_id)
+                group.remove(member, ErrorCode.UNKNOWN_MEMBER_ID)
         if group.members and not group.elect():
             self._wait_for_joins(turn, group)  # Only static members, none of them here.
             return
@@ -232,6 +232,6 @@ class Rebalancing:
             return self._deserted(group)
         turn = Turn(now_ms)
         for member_id in list(group.unsynced):
-            turn.replies += group.remove(group.members[member_id], ErrorCode.unknown_member_id)
+            turn.replies += group.remove(group.members[member_id], ErrorCode.UNKNOWN_MEMBER_ID)
         self.go_on(turn, group)
         return turn.outcome()

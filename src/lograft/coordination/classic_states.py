@@ -16,39 +16,39 @@ from typing import Final
 class GroupState(Enum):
     """The values are those of DescribeGroups and ListGroups."""
 
-    empty = "Empty"
+    EMPTY = "Empty"
     #: Waits until all members have (re)joined, or for the rebalance timeout.
-    preparing = "PreparingRebalance"
+    PREPARING = "PreparingRebalance"
     #: All have joined, a leader is chosen; waits for the assignment that it computes.
-    completing = "CompletingRebalance"
-    stable = "Stable"
-    dead = "Dead"
+    COMPLETING = "CompletingRebalance"
+    STABLE = "Stable"
+    DEAD = "Dead"
 
 
 class Cause(Enum):
-    rebalance = "rebalance"
-    joined = "joined"
-    assigned = "assigned"
-    deserted = "deserted"
-    deleted = "deleted"
+    REBALANCE = "rebalance"
+    JOINED = "joined"
+    ASSIGNED = "assigned"
+    DESERTED = "deserted"
+    DELETED = "deleted"
 
 
 NEXT_STATE: Final[dict[tuple[GroupState, Cause], GroupState]] = {
-    (GroupState.empty, Cause.rebalance): GroupState.preparing,
-    (GroupState.completing, Cause.rebalance): GroupState.preparing,
-    (GroupState.stable, Cause.rebalance): GroupState.preparing,
-    (GroupState.preparing, Cause.joined): GroupState.completing,
-    (GroupState.completing, Cause.assigned): GroupState.stable,
-    (GroupState.stable, Cause.assigned): GroupState.stable,
-    (GroupState.empty, Cause.assigned): GroupState.stable,
-    (GroupState.preparing, Cause.deserted): GroupState.empty,
+    (GroupState.EMPTY, Cause.REBALANCE): GroupState.PREPARING,
+    (GroupState.COMPLETING, Cause.REBALANCE): GroupState.PREPARING,
+    (GroupState.STABLE, Cause.REBALANCE): GroupState.PREPARING,
+    (GroupState.PREPARING, Cause.JOINED): GroupState.COMPLETING,
+    (GroupState.COMPLETING, Cause.ASSIGNED): GroupState.STABLE,
+    (GroupState.STABLE, Cause.ASSIGNED): GroupState.STABLE,
+    (GroupState.EMPTY, Cause.ASSIGNED): GroupState.STABLE,
+    (GroupState.PREPARING, Cause.DESERTED): GroupState.EMPTY,
     # Fenced as a whole, or loaded.
-    (GroupState.completing, Cause.deserted): GroupState.empty,
-    (GroupState.stable, Cause.deserted): GroupState.empty,
-    (GroupState.empty, Cause.deserted): GroupState.empty,
+    (GroupState.COMPLETING, Cause.DESERTED): GroupState.EMPTY,
+    (GroupState.STABLE, Cause.DESERTED): GroupState.EMPTY,
+    (GroupState.EMPTY, Cause.DESERTED): GroupState.EMPTY,
     # An empty group is deleted; one with members only when it becomes a group of another kind.
-    (GroupState.empty, Cause.deleted): GroupState.dead,
-    (GroupState.preparing, Cause.deleted): GroupState.dead,
-    (GroupState.completing, Cause.deleted): GroupState.dead,
-    (GroupState.stable, Cause.deleted): GroupState.dead,
+    (GroupState.EMPTY, Cause.DELETED): GroupState.DEAD,
+    (GroupState.PREPARING, Cause.DELETED): GroupState.DEAD,
+    (GroupState.COMPLETING, Cause.DELETED): GroupState.DEAD,
+    (GroupState.STABLE, Cause.DELETED): GroupState.DEAD,
 }

@@ -38,7 +38,7 @@ COMMIT_VERSION_MIN: Final = 9
 class ConsumerGroup:
     """A `group.Group`."""
 
-    kind: Final = GroupKind.consumer
+    kind: Final = GroupKind.CONSUMER
     protocol_type: Final = "consumer"
 
     def __init__(
@@ -93,7 +93,7 @@ class ConsumerGroup:
         found = self.members.get(member_id)
         if found is None:
             raise Refused(
-                ErrorCode.unknown_member_id,
+                ErrorCode.UNKNOWN_MEMBER_ID,
                 f"Member {member_id} is not a member of group {self.group_id}.",
             )
         return found
@@ -150,7 +150,7 @@ class ConsumerGroup:
         member = self.member(member_id)
         if not transactional and member.classic is None and api_version < COMMIT_VERSION_MIN:
             raise Refused(
-                ErrorCode.unsupported_version,
+                ErrorCode.UNSUPPORTED_VERSION,
                 "Members of the consumer protocol commit with OffsetCommit"
                 f" {COMMIT_VERSION_MIN} or above.",
             )
@@ -183,16 +183,16 @@ class ConsumerGroup:
 
     def _stale(self, member: ConsumerMember, why: str) -> Refused:
         return Refused(
-            ErrorCode.stale_member_epoch
+            ErrorCode.STALE_MEMBER_EPOCH
             if member.classic is None
-            else ErrorCode.illegal_generation,
+            else ErrorCode.ILLEGAL_GENERATION,
             f"Member {member.member_id} of group {self.group_id} {why}.",
         )
 
     def check_delete(self) -> None:
         if self.members:
             raise Refused(
-                ErrorCode.non_empty_group,
+                ErrorCode.NON_EMPTY_GROUP,
                 f"Group {self.group_id} has {len(self.members)} member(s).",
             )
 

@@ -56,7 +56,7 @@ class ConsumerGroups:
         found = self.shard.groups.get(group_id)
         if not isinstance(found, ConsumerGroup):
             raise Refused(
-                ErrorCode.group_id_not_found,
+                ErrorCode.GROUP_ID_NOT_FOUND,
                 f"Group {group_id} not found."
                 if found is None
                 else f"Group {group_id} is not a consumer group.",
@@ -89,7 +89,7 @@ class ConsumerGroups:
             return []
         for member in group.members.values():
             self.extend_session(group_id, member.member_id, now_ms, member.session_timeout_ms)
-        return group.refuse_all(ErrorCode.rebalance_in_progress)
+        return group.refuse_all(ErrorCode.REBALANCE_IN_PROGRESS)
 
     def _new_group(self, group_id: str) -> ConsumerGroup:
         around = self.shard.around
@@ -199,7 +199,7 @@ class ConsumerGroups:
         """It was just told to give up partitions, or has done so. Its rebalance timeout runs
         meanwhile."""
         self.end_step(group_id, member.member_id)
-        if member.state is MemberState.unrevoked_partitions and member.classic is None:
+        if member.state is MemberState.UNREVOKED_PARTITIONS and member.classic is None:
             self.await_step(group_id, member, now_ms)
 
     def await_step(

@@ -216,7 +216,7 @@ def _leave(
 def check_size(group: ConsumerGroup, member_id: str, settings: ConsumerSettings) -> None:
     if len(group.members) >= settings.members_max and member_id not in group.members:
         raise Refused(
-            ErrorCode.group_max_size_reached,
+            ErrorCode.GROUP_MAX_SIZE_REACHED,
             f"The consumer group has reached its maximum capacity of {settings.members_max}"
             " members.",
         )
@@ -225,7 +225,7 @@ def check_size(group: ConsumerGroup, member_id: str, settings: ConsumerSettings)
 def _check_assignor(name: str | None, settings: ConsumerSettings) -> None:
     if name is not None and name not in settings.assignors:
         raise Refused(
-            ErrorCode.unsupported_assignor,
+            ErrorCode.UNSUPPORTED_ASSIGNOR,
             f"ServerAssignor {name} is not supported. Supported assignors:"
             f" {', '.join(settings.assignors)}.",
         )
@@ -248,7 +248,7 @@ def _check_epoch(member: ConsumerMember, request: ConsumerGroupHeartbeatRequest)
     )
     if not is_repeated:
         raise Refused(
-            ErrorCode.fenced_member_epoch,
+            ErrorCode.FENCED_MEMBER_EPOCH,
             f"The consumer group member has the epoch {epoch}, the group coordinator expects"
             f" {member.epoch}. The member must abandon all its partitions and rejoin.",
         )
@@ -268,7 +268,7 @@ def _static_member(
         return group.members.get(member_id) or ConsumerMember(member_id), None
     if present.epoch != LEAVE_FOR_NOW and present.classic is None:
         raise Refused(
-            ErrorCode.unreleased_instance_id,
+            ErrorCode.UNRELEASED_INSTANCE_ID,
             f"Static member {member_id} with instance id {request.instance_id} cannot join the"
             f" group because the instance id is owned by member {present.member_id}.",
         )
@@ -278,10 +278,10 @@ def _static_member(
 def known_static(group: ConsumerGroup, instance_id: str, member_id: str) -> ConsumerMember:
     member = group.static_member(instance_id)
     if member is None:
-        raise Refused(ErrorCode.unknown_member_id, f"Instance id {instance_id} is unknown.")
+        raise Refused(ErrorCode.UNKNOWN_MEMBER_ID, f"Instance id {instance_id} is unknown.")
     if member.member_id != member_id:
         raise Refused(
-            ErrorCode.fenced_instance_id,
+            ErrorCode.FENCED_INSTANCE_ID,
             f"Static member {member_id} with instance id {instance_id} was fenced by member"
             f" {member.member_id}.",
         )
@@ -325,4 +325,4 @@ def _written(owned: Owned) -> Assignment:
 
 
 def _invalid(sentence: str) -> Refused:
-    return Refused(ErrorCode.invalid_request, sentence)
+    return Refused(ErrorCode.INVALID_REQUEST, sentence)

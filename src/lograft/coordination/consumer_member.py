@@ -31,18 +31,18 @@ class MemberState(IntEnum):
     """The numbers are those of the records."""
 
     #: It has all of its target that it can have in its epoch.
-    stable = 0
+    STABLE = 0
     #: It was told to give up partitions and has not said that it did: nobody else gets them, and
     #: its own epoch stays behind until it does.
-    unrevoked_partitions = 1
+    UNREVOKED_PARTITIONS = 1
     #: It waits for partitions that others have not given up yet.
-    unreleased_partitions = 2
+    UNRELEASED_PARTITIONS = 2
     #: Written by a later release. It has to begin anew.
-    unknown = 127
+    UNKNOWN = 127
 
     @classmethod
     def _missing_(cls, value: object) -> "MemberState":
-        return cls.unknown
+        return cls.UNKNOWN
 
 
 class ConsumerMember(NamedTuple):
@@ -66,7 +66,7 @@ class ConsumerMember(NamedTuple):
     epoch: int = JOIN
     #: The epoch before: the member repeats it when the answer that moved it on was lost.
     previous_epoch: int = JOIN
-    state: MemberState = MemberState.stable
+    state: MemberState = MemberState.STABLE
     #: What it may use now.
     assigned: Owned = NOTHING_OWNED
     #: What it may still use, and has to give up.
@@ -82,7 +82,7 @@ class ConsumerMember(NamedTuple):
         }
 
     def is_reconciled_to(self, target_epoch: int) -> bool:
-        return self.state is MemberState.stable and self.epoch == target_epoch
+        return self.state is MemberState.STABLE and self.epoch == target_epoch
 
     def with_epoch(self, epoch: int) -> "ConsumerMember":
         """Moved on by one step, perhaps within its epoch."""
@@ -129,7 +129,7 @@ class ConsumerMember(NamedTuple):
             return self._replace(
                 epoch=LEAVE,
                 previous_epoch=LEAVE,
-                state=MemberState.stable,
+                state=MemberState.STABLE,
                 assigned=NOTHING_OWNED,
                 revoking=NOTHING_OWNED,
             )

@@ -37,20 +37,20 @@ class Situation:
 def reconcile(member: ConsumerMember, now: Situation) -> ConsumerMember:
     """The member's next step; itself, if there is none now."""
     match member.state:
-        case MemberState.stable:
+        case MemberState.STABLE:
             if member.epoch != now.target_epoch:
                 return _next(member, now)
             return _unsubscribe(member, now) if now.subscription_changed else member
-        case MemberState.unrevoked_partitions:
+        case MemberState.UNREVOKED_PARTITIONS:
             if not _holds_any(now.reported, member.revoking):
                 return _next(member, now)
             return _unsubscribe(member, now) if now.subscription_changed else member
-        case MemberState.unreleased_partitions:
+        case MemberState.UNRELEASED_PARTITIONS:
             return _next(member, now)
-        case MemberState.unknown:
+        case MemberState.UNKNOWN:
             if now.reported is None or any(now.reported.values()):
                 raise Refused(
-                    ErrorCode.fenced_member_epoch,
+                    ErrorCode.FENCED_MEMBER_EPOCH,
                     f"The state of member {member.member_id} was written by a later release: "
                     "it has to give up its partitions and join again.",
                 )
@@ -78,12 +78,12 @@ def _next(member: ConsumerMember, now: Situation) -> ConsumerMember:
                 is_waiting = True
     if revoked and _holds_any(now.reported, revoked):
         return member.with_epoch(member.epoch)._replace(
-            state=MemberState.unrevoked_partitions, assigned=kept, revoking=revoked
+            state=MemberState.UNREVOKED_PARTITIONS, assigned=kept, revoking=revoked
         )
     for topic_id, partitions in new.items():
         kept.setdefault(topic_id, {}).update(partitions)
     return member.with_epoch(now.target_epoch)._replace(
-        state=MemberState.unreleased_partitions if is_waiting else MemberState.stable,
+        state=MemberState.UNRELEASED_PARTITIONS if is_waiting else MemberState.STABLE,
         assigned=kept,
         revoking=NOTHING_OWNED,
     )
@@ -100,7 +100,7 @@ def _unsubscribe(member: ConsumerMember, now: Situation) -> ConsumerMember:
         revoking.setdefault(topic_id, {}).update(partitions)
     if _holds_any(now.reported, revoking):
         return member.with_epoch(member.epoch)._replace(
-            state=MemberState.unrevoked_partitions, assigned=assigned, revoking=revoking
+            state=MemberState.UNREVOKED_PARTITIONS, assigned=assigned, revoking=revoking
         )
     return member.with_epoch(member.epoch)._replace(assigned=assigned)
 

@@ -24,7 +24,7 @@ class ConsumerSettings(NamedTuple):
 
     @classmethod
     def of(cls, group_id: str, config: BrokerConfig, image: MetadataImage) -> "ConsumerSettings":
-        own = image.config_of(ResourceType.group, group_id)
+        own = image.config_of(ResourceType.GROUP, group_id)
 
         def number(name: str, broker: int) -> int:
             return int(own.get(name, broker))

@@ -35,7 +35,7 @@ class ForeignGroups:
                 {
                     resource.name
                     for resource in delta.configs
-                    if resource.type == ResourceType.topic and resource.name in claims
+                    if resource.type == ResourceType.TOPIC and resource.name in claims
                 }
             )
 

@@ -26,11 +26,11 @@ QUIET_AFTER_FENCE_MS: Final = 5 * 60 * 1000
 class GroupKind(Enum):
     """The values are those of ListGroups."""
 
-    classic = "classic"
-    consumer = "consumer"
+    CLASSIC = "classic"
+    CONSUMER = "consumer"
     # Kept, not served: `unserved_groups`.
-    share = "share"
-    streams = "streams"
+    SHARE = "share"
+    STREAMS = "streams"
 
 
 class Group(Protocol):
@@ -101,7 +101,7 @@ def check_not_fenced(group_id: str, fenced_ms: int, wall_ms: int) -> None:
     """For an empty group whose members were sent away at `fenced_ms`, if they were."""
     if fenced_ms != NO_TIMESTAMP and wall_ms - fenced_ms < QUIET_AFTER_FENCE_MS:
         raise Refused(
-            ErrorCode.unknown_member_id,
+            ErrorCode.UNKNOWN_MEMBER_ID,
             f"the members of group {group_id} were just sent away: only those that have joined"
             " again may commit",
         )

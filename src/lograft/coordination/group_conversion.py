@@ -127,7 +127,7 @@ def _upgraded_members(group: ClassicGroup, image: MetadataImage) -> list[Consume
                 classic=classic_metadata(member.session_timeout_ms, member.protocols),
                 epoch=group.generation,
                 previous_epoch=group.generation,
-                state=MemberState.stable,
+                state=MemberState.STABLE,
                 assigned=assigned,
             )
         )
@@ -147,7 +147,7 @@ def classic_metadata(
 
 def _not_upgraded(group_id: str, why: str) -> Refused:
     return Refused(
-        ErrorCode.group_id_not_found,
+        ErrorCode.GROUP_ID_NOT_FOUND,
         f"Cannot upgrade classic group {group_id} to consumer group because {why}.",
     )
 

@@ -62,19 +62,19 @@ def describe_group(shard: "GroupShard", ticket: Ticket, group_id: str) -> Outcom
         described = _described(group)
     else:
         described = DescribedGroup(
-            error_code=ErrorCode.group_id_not_found,
+            error_code=ErrorCode.GROUP_ID_NOT_FOUND,
             error_message=f"Group {group_id} not found."
             if group is None
             else f"Group {group_id} is not a classic group.",
             group_id=group_id,
-            group_state=GroupState.dead.value,
+            group_state=GroupState.DEAD.value,
         )
     return Outcome(replies=[(ticket, described)])
 
 
 def _described(group: ClassicGroup) -> DescribedGroup:
     """What members said is shown only once they have agreed on a protocol."""
-    protocol = group.protocol if group.state is GroupState.stable else None
+    protocol = group.protocol if group.state is GroupState.STABLE else None
     return DescribedGroup(
         group_id=group.group_id,
         group_state=group.state_name,

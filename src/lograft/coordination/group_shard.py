@@ -56,7 +56,7 @@ class GroupShard:
     def group(self, group_id: str) -> Group:
         found = self.groups.get(group_id)
         if found is None:
-            raise Refused(ErrorCode.group_id_not_found, f"there is no group {group_id}")
+            raise Refused(ErrorCode.GROUP_ID_NOT_FOUND, f"there is no group {group_id}")
         return found
 
     # Replay: the only writer of what the log says.

@@ -85,7 +85,7 @@ class HostedMembers:
         if not is_known and instance_id is None and client.api_version >= MEMBER_ID_SINCE:
             # KIP-394. The id is kept nowhere: who comes with one that is not known is let in.
             told = JoinGroupResponse(
-                error_code=ErrorCode.member_id_required, member_id=member_id, leader=""
+                error_code=ErrorCode.MEMBER_ID_REQUIRED, member_id=member_id, leader=""
             )
             return Outcome(replies=[(ticket, told)], waits=False)
         replaces: ConsumerMember | None = None
@@ -145,16 +145,16 @@ class HostedMembers:
                 request.protocol_name not in (None, protocol.name)
             ):
                 raise Refused(
-                    ErrorCode.inconsistent_group_protocol,
+                    ErrorCode.INCONSISTENT_GROUP_PROTOCOL,
                     f"Member {member.member_id} uses {protocol.name} of type {CONSUMER_PROTOCOL}.",
                 )
             if member.epoch < group.target_epoch and (
                 # One that is to give something up learns of it here.
-                member.state is not MemberState.unrevoked_partitions
+                member.state is not MemberState.UNREVOKED_PARTITIONS
             ):
                 self._groups.await_step(group.group_id, member, now_ms)
                 raise Refused(
-                    ErrorCode.rebalance_in_progress,
+                    ErrorCode.REBALANCE_IN_PROGRESS,
                     f"Member {member.member_id} has to join group {group.group_id} again.",
                 )
         except Refused as refusal:
@@ -177,13 +177,13 @@ class HostedMembers:
         self, group: Group, request: HeartbeatRequest, ticket: Ticket, now_ms: int
     ) -> Outcome:
         assert isinstance(group, ConsumerGroup), group
-        code = ErrorCode.none
+        code = ErrorCode.NONE
         try:
             member = _member(group, request.member_id, request.group_instance_id)
             _check_generation(member, request.generation_id)
             self._extend(group, member, now_ms)
             if self._has_to_join_again(group, member):
-                code = ErrorCode.rebalance_in_progress
+                code = ErrorCode.REBALANCE_IN_PROGRESS
                 self._groups.await_step(group.group_id, member, now_ms)
         except Refused as refusal:
             code = refusal.code
@@ -191,9 +191,9 @@ class HostedMembers:
 
     def _has_to_join_again(self, group: ConsumerGroup, member: ConsumerMember) -> bool:
         match member.state:
-            case MemberState.unrevoked_partitions:
+            case MemberState.UNREVOKED_PARTITIONS:
                 return True
-            case MemberState.unreleased_partitions if not group.is_waiting(member):
+            case MemberState.UNRELEASED_PARTITIONS if not group.is_waiting(member):
                 return True
             case _:
                 pass
@@ -255,7 +255,7 @@ def _check_protocols(
         subscription = subscription_of(bytes(request.protocols[0].metadata))
     if not names or subscription is None:
         raise Refused(
-            ErrorCode.inconsistent_group_protocol,
+            ErrorCode.INCONSISTENT_GROUP_PROTOCOL,
             f"Member {request.member_id}'s protocols are not supported.",
         )
     return subscription
@@ -298,7 +298,7 @@ def _leaving(group: ConsumerGroup, identity: MemberIdentity) -> ConsumerMember:
         member = group.static_member(identity.group_instance_id)
         if member is None:
             raise Refused(
-                ErrorCode.unknown_member_id, f"Instance id {identity.group_instance_id} is unknown."
+                ErrorCode.UNKNOWN_MEMBER_ID, f"Instance id {identity.group_instance_id} is unknown."
             )
         return member
     return _member(group, identity.member_id, identity.group_instance_id)
@@ -307,7 +307,7 @@ def _leaving(group: ConsumerGroup, identity: MemberIdentity) -> ConsumerMember:
 def _check_classic(member: ConsumerMember) -> ConsumerMember:
     if member.classic is None:
         raise Refused(
-            ErrorCode.unknown_member_id,
+            ErrorCode.UNKNOWN_MEMBER_ID,
             f"Member {member.member_id} does not use the classic protocol.",
         )
     return member
@@ -316,6 +316,6 @@ def _check_classic(member: ConsumerMember) -> ConsumerMember:
 def _check_generation(member: ConsumerMember, generation: int) -> None:
     if generation != member.epoch:
         raise Refused(
-            ErrorCode.illegal_generation,
+            ErrorCode.ILLEGAL_GENERATION,
             f"Member {member.member_id} is in epoch {member.epoch}, not in {generation}.",
         )

@@ -74,7 +74,7 @@ def commit_offsets(
             code = _check_partition(
                 shard, check, topic.name, asked.partition_index, asked.committed_metadata
             )
-            if code is ErrorCode.none:
+            if code is ErrorCode.NONE:
                 records.append(
                     offset_record(
                         request.group_id,
@@ -122,9 +122,9 @@ def commit_transactional_offsets(
             api_version=api_version,
         )
     except Refused as error:
-        if error.code is ErrorCode.stale_member_epoch:
+        if error.code is ErrorCode.STALE_MEMBER_EPOCH:
             # Producers know the classic protocol's errors only.
-            raise Refused(ErrorCode.illegal_generation, error.message) from None
+            raise Refused(ErrorCode.ILLEGAL_GENERATION, error.message) from None
         raise
     commit_ms = shard.around.wall_ms()
     records: list[Record] = []
@@ -135,7 +135,7 @@ def commit_transactional_offsets(
             code = _check_partition(
                 shard, check, topic.name, asked.partition_index, asked.committed_metadata
             )
-            if code is ErrorCode.none:
+            if code is ErrorCode.NONE:
                 records.append(
                     offset_record(
                         request.group_id,
@@ -170,7 +170,7 @@ def _committed_to(shard: GroupShard, group_id: str, *, epoch: int, knows_not_fou
         return group
     if epoch < 0:
         return shard.new_simple_group(group_id)
-    code = ErrorCode.group_id_not_found if knows_not_found else ErrorCode.illegal_generation
+    code = ErrorCode.GROUP_ID_NOT_FOUND if knows_not_found else ErrorCode.ILLEGAL_GENERATION
     raise Refused(code, f"there is no group {group_id}")
 
 
@@ -184,8 +184,8 @@ def _check_partition(
     if check is not None:
         check(topic, partition)
     if metadata and len(metadata) > shard.around.config().offset_metadata_max_bytes:
-        return ErrorCode.offset_metadata_too_large
-    return ErrorCode.none
+        return ErrorCode.OFFSET_METADATA_TOO_LARGE
+    return ErrorCode.NONE
 
 
 def delete_offsets(shard: GroupShard, request: OffsetDeleteRequest, ticket: Ticket) -> Outcome:
@@ -195,9 +195,9 @@ def delete_offsets(shard: GroupShard, request: OffsetDeleteRequest, ticket: Tick
     records: list[Record] = []
     topics = []
     for topic in request.topics:
-        code = ErrorCode.none
+        code = ErrorCode.NONE
         if group.is_subscribed_to(topic.name):
-            code = ErrorCode.group_subscribed_to_topic
+            code = ErrorCode.GROUP_SUBSCRIBED_TO_TOPIC
         else:
             records += (
                 offset_tombstone(request.group_id, topic.name, asked.partition_index)

@@ -34,7 +34,7 @@ def fetch_offsets(
         topic: str, partition: int, topic_id: UUID = ZERO_UUID
     ) -> OffsetFetchResponsePartitions:
         if require_stable and table.is_pending(request.group_id, topic, partition):
-            return _answer(partition, None, ErrorCode.unstable_offset_commit)
+            return _answer(partition, None, ErrorCode.UNSTABLE_OFFSET_COMMIT)
         committed = table.get(request.group_id, topic, partition)
         if committed is not None and not _are_same(committed.topic_id, topic_id):
             committed = None
@@ -70,7 +70,7 @@ def _are_same(committed: UUID, asked: UUID) -> bool:
 
 
 def _answer(
-    partition: int, committed: Committed | None, code: ErrorCode = ErrorCode.none
+    partition: int, committed: Committed | None, code: ErrorCode = ErrorCode.NONE
 ) -> OffsetFetchResponsePartitions:
     if committed is None:
         return OffsetFetchResponsePartitions(

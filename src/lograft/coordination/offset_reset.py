@@ -31,9 +31,9 @@ def reset_offsets(
     """All or nothing. The topics are those that exist. Of a group that nobody knows, too."""
     if request.member_id or request.generation_id_or_member_epoch != RESET_GENERATION:
         raise _invalid(f"A reset comes from nobody's member, in generation {RESET_GENERATION}.")
-    if request.reset_action == ResetAction.reset:
+    if request.reset_action == ResetAction.RESET:
         records = list(_new_offsets(shard, request))
-    elif request.reset_action == ResetAction.undo:
+    elif request.reset_action == ResetAction.UNDO:
         records = list(_old_offsets(shard, request))
     else:
         raise _invalid(f"There is no reset action {request.reset_action}.")
@@ -54,7 +54,7 @@ def _new_offsets(shard: GroupShard, request: OffsetCommitRequest) -> Iterator[Re
             raise _invalid(f"{asked.committed_offset} is no offset to reset to.")
         if len(asked.committed_metadata or "") > metadata_max:
             raise Refused(
-                ErrorCode.offset_metadata_too_large,
+                ErrorCode.OFFSET_METADATA_TOO_LARGE,
                 f"Metadata may have {metadata_max} bytes.",
             )
         known = shard.offsets.get(request.group_id, topic.name, asked.partition_index)
@@ -127,4 +127,4 @@ def _answer(request: OffsetCommitRequest) -> OffsetCommitResponse:
 
 
 def _invalid(sentence: str) -> Refused:
-    return Refused(ErrorCode.invalid_request, sentence)
+    return Refused(ErrorCode.INVALID_REQUEST, sentence)

@@ -43,7 +43,7 @@ def resolve(
         matched = matching.among(regexes, image.topic_ids, image.offset)
     except NoPattern as error:
         raise Refused(
-            ErrorCode.invalid_regular_expression,
+            ErrorCode.INVALID_REGULAR_EXPRESSION,
             f"SubscribedTopicRegex `{error.pattern}` is not a valid regular expression: {error}.",
         ) from None
     found: dict[str, ResolvedRegex] = {}

@@ -9,15 +9,15 @@ from collections.abc import Iterable, Mapping
 from typing import Final, NamedTuple, TypeAlias
 
 from lograft.coordination.transaction_states import (
+    COMPLETE_ABORT,
+    COMPLETE_COMMIT,
+    EMPTY,
     FOLLOWERS,
+    ONGOING,
     PENDING,
+    PREPARE_ABORT,
+    PREPARE_COMMIT,
     STATES,
-    CompleteAbort,
-    CompleteCommit,
-    Empty,
-    Ongoing,
-    PrepareAbort,
-    PrepareCommit,
     TransactionState,
 )
 from lograft.coordination.types import Record
@@ -62,7 +62,7 @@ class Transaction(NamedTuple):
     ) -> "Transaction":
         """A producer begins, or goes on after an error."""
         return Transaction(
-            self._followed_by(Empty),
+            self._followed_by(EMPTY),
             producer_id,
             epoch,
             timeout_ms,
@@ -81,7 +81,7 @@ class Transaction(NamedTuple):
         if self.partitions:
             partitions = partitions_of((*self.partitions.items(), *partitions.items()))
         return Transaction(
-            self._followed_by(Ongoing),
+            self._followed_by(ONGOING),
             self.producer_id,
             self.epoch,
             self.timeout_ms,
@@ -90,7 +90,7 @@ class Transaction(NamedTuple):
             self.producer_id,
             self.next_producer_id,
             client_version,
-            self.started_ms if self.state is Ongoing else wall_ms,
+            self.started_ms if self.state is ONGOING else wall_ms,
         )
 
     def prepared(
@@ -104,7 +104,7 @@ class Transaction(NamedTuple):
     ) -> "Transaction":
         """Its end is decided. The markers carry the epoch that this gives."""
         return Transaction(
-            self._followed_by(PrepareCommit if commit else PrepareAbort),
+            self._followed_by(PREPARE_COMMIT if commit else PREPARE_ABORT),
             self.producer_id,
             min(self.epoch + bumps_epoch, FENCING_EPOCH),
             self.timeout_ms,
@@ -114,7 +114,7 @@ class Transaction(NamedTuple):
             next_producer_id,
             client_version,
             # One that wrote nothing has not begun; its end is its beginning.
-            self.started_ms if self.state is Ongoing else wall_ms,
+            self.started_ms if self.state is ONGOING else wall_ms,
         )
 
     def completed(self, wall_ms: int) -> "Transaction":
@@ -141,15 +141,15 @@ class Transaction(NamedTuple):
 
     @property
     def is_pending(self) -> bool:
-        return self.state is PrepareCommit or self.state is PrepareAbort
+        return self.state is PREPARE_COMMIT or self.state is PREPARE_ABORT
 
     @property
     def is_complete(self) -> bool:
-        return self.state is CompleteCommit or self.state is CompleteAbort
+        return self.state is COMPLETE_COMMIT or self.state is COMPLETE_ABORT
 
     @property
     def is_committed(self) -> bool:
-        return self.state is PrepareCommit or self.state is CompleteCommit
+        return self.state is PREPARE_COMMIT or self.state is COMPLETE_COMMIT
 
     @property
     def epochs_used_up(self) -> bool:
@@ -171,7 +171,7 @@ class Transaction(NamedTuple):
 
     def timed_out(self, wall_ms: int) -> bool:
         return (
-            self.state is Ongoing
+            self.state is ONGOING
             and self.timeout_ms != NO_TIMEOUT_MS
             and self.started_ms + self.timeout_ms < wall_ms
         )
@@ -180,7 +180,7 @@ class Transaction(NamedTuple):
 
     def record(self, transactional_id: str, *, value_version: int) -> Record:
         partitions = None
-        if self.state is not Empty:
+        if self.state is not EMPTY:
             partitions = [
                 PartitionsSchema(topic=topic, partition_ids=list(indexes))
                 for topic, indexes in self.partitions.items()

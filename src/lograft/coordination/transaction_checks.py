@@ -18,7 +18,7 @@ from lograft.wire.messages.add_partitions_to_txn import (
 def refuse_pending(transaction: Transaction) -> None:
     if transaction.is_pending:
         raise Refused(
-            ErrorCode.concurrent_transactions,
+            ErrorCode.CONCURRENT_TRANSACTIONS,
             "The transaction before is decided, and its markers are being written.",
         )
 
@@ -27,7 +27,7 @@ def check_identity(transaction: Transaction, producer_id: int, epoch: int) -> No
     """That the request is of this producer, and of this transaction as far as the epoch tells."""
     if producer_id != transaction.producer_id:
         raise Refused(
-            ErrorCode.invalid_producer_id_mapping,
+            ErrorCode.INVALID_PRODUCER_ID_MAPPING,
             f"The transactional id belongs to producer {transaction.producer_id},"
             f" not {producer_id}.",
         )
@@ -37,7 +37,7 @@ def check_identity(transaction: Transaction, producer_id: int, epoch: int) -> No
 
 def fenced_out(transaction: Transaction, producer_id: int, epoch: int) -> Refused:
     return Refused(
-        ErrorCode.producer_fenced,
+        ErrorCode.PRODUCER_FENCED,
         f"Producer {producer_id} with epoch {epoch} is shut out: the transactional id is at"
         f" producer {transaction.producer_id}, epoch {transaction.epoch}.",
     )
@@ -46,7 +46,7 @@ def fenced_out(transaction: Transaction, producer_id: int, epoch: int) -> Refuse
 def wrong_state(transaction: Transaction, *, committed: bool) -> Refused:
     wish = "commit" if committed else "abort"
     return Refused(
-        ErrorCode.invalid_txn_state, f"There is nothing to {wish} in {transaction.state.name}."
+        ErrorCode.INVALID_TXN_STATE, f"There is nothing to {wish} in {transaction.state.name}."
     )
 
 
@@ -77,9 +77,9 @@ def partition_results(
                 results_by_partition=[
                     AddPartitionsToTxnPartitionResult(
                         partition_index=index,
-                        partition_error_code=ErrorCode.none
+                        partition_error_code=ErrorCode.NONE
                         if among is None or among.has(topic, index)
-                        else ErrorCode.transaction_abortable,
+                        else ErrorCode.TRANSACTION_ABORTABLE,
                     )
                     for index in indexes
                 ],

@@ -18,12 +18,12 @@ def describe(shard: TransactionShard, ticket: Ticket, transactional_id: str) -> 
     found = shard.transactions.get(transactional_id)
     if found is None:
         raise Refused(
-            ErrorCode.transactional_id_not_found,
+            ErrorCode.TRANSACTIONAL_ID_NOT_FOUND,
             f"There is no transactional id {transactional_id}.",
         )
     described = describe_transactions.TransactionState(
         transactional_id=transactional_id,
-        transaction_state=found.state.name,
+        transaction_state=found.state.text,
         transaction_timeout_ms=found.timeout_ms,
         transaction_start_time_ms=found.started_ms,
         producer_id=found.producer_id,
@@ -53,7 +53,7 @@ class Wanted:
                 compiled(self._pattern)
             except NoPattern as error:
                 raise Refused(
-                    ErrorCode.invalid_regular_expression,
+                    ErrorCode.INVALID_REGULAR_EXPRESSION,
                     f"{self._pattern!r} is no regular expression: {error}.",
                 ) from None
 
@@ -79,7 +79,7 @@ def listed(shard: TransactionShard, ticket: Ticket, wanted: Wanted) -> Outcome:
         list_transactions.TransactionState(
             transactional_id=transactional_id,
             producer_id=each.producer_id,
-            transaction_state=each.state.name,
+            transaction_state=each.state.text,
         )
         for transactional_id, each in wanted.among(shard, wall_ms=wall_ms).items()
     ]

@@ -36,7 +36,7 @@ from lograft.coordination.transaction_checks import (
     refuse_pending,
     wrong_state,
 )
-from lograft.coordination.transaction_states import CAN_EXPIRE, Empty, Ongoing
+from lograft.coordination.transaction_states import CAN_EXPIRE, EMPTY, ONGOING
 from lograft.coordination.types import (
     NOTHING,
     Effect,
@@ -132,11 +132,11 @@ class TransactionShard:
             return
         assert type(value) is TransactionLogValue, value
         transaction = self.transactions[transactional_id] = Transaction.of(value)
-        if transaction.state is Ongoing:
+        if transaction.state is ONGOING:
             self._ongoing[transactional_id] = None
         else:
             self._ongoing.pop(transactional_id, None)
-        if transaction.state is not Empty:
+        if transaction.state is not EMPTY:
             self._asked_with.pop(transactional_id, None)
 
     def replay_marker(self, producer_id: int, producer_epoch: int, *, committed: bool) -> None:
@@ -155,7 +155,7 @@ class TransactionShard:
             asked_with: int = NO_PRODUCER_EPOCH
             producer_id, epoch = self._new_producer_id(), 0
             found = Transaction(
-                state=Empty,
+                state=EMPTY,
                 producer_id=producer_id,
                 epoch=NO_PRODUCER_EPOCH,
                 timeout_ms=timeout_ms,
@@ -163,7 +163,7 @@ class TransactionShard:
             )
         else:
             refuse_pending(found)
-            if found.state is Ongoing:
+            if found.state is ONGOING:
                 return self._abort_to_init(ticket, transactional_id, found, request)
             asked_with = request.producer_epoch
             producer_id, epoch = self._next_identity(transactional_id, found, request)
@@ -188,17 +188,17 @@ class TransactionShard:
         config = self.around.config()
         if request.enable2_pc and not config.transaction_two_phase_commit_enable:
             raise Refused(
-                ErrorCode.transactional_id_authorization_failed,
+                ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED,
                 "transaction.two.phase.commit.enable is off.",
             )
         if request.keep_prepared_txn:
             raise Refused(
-                ErrorCode.unsupported_version, "Prepared transactions cannot be taken over yet."
+                ErrorCode.UNSUPPORTED_VERSION, "Prepared transactions cannot be taken over yet."
             )
         highest_ms = config.transaction_max_timeout_ms
         if not request.enable2_pc and not 0 < request.transaction_timeout_ms <= highest_ms:
             raise Refused(
-                ErrorCode.invalid_transaction_timeout,
+                ErrorCode.INVALID_TRANSACTION_TIMEOUT,
                 f"A timeout of {request.transaction_timeout_ms} ms is not between 1 and"
                 f" transaction.max.timeout.ms ({highest_ms}).",
             )
@@ -216,7 +216,7 @@ class TransactionShard:
         if request.producer_id != NO_PRODUCER_ID and asked != (found.producer_id, found.epoch):
             raise fenced_out(found, *asked)
         again = InitProducerIdResponse(
-            error_code=ErrorCode.concurrent_transactions, producer_epoch=NO_PRODUCER_EPOCH
+            error_code=ErrorCode.CONCURRENT_TRANSACTIONS, producer_epoch=NO_PRODUCER_EPOCH
         )
         return self._end(transactional_id, self._fenced(found), ticket, again)
 
@@ -239,7 +239,7 @@ class TransactionShard:
     ) -> bool:
         """Whether the producer got the present epoch in exchange for the one it asks with: the
         answer was lost, and nobody else has asked since."""
-        if found.state is Empty:
+        if found.state is EMPTY:
             given_for = self._asked_with.get(transactional_id, NO_PRODUCER_EPOCH)
             if request.producer_epoch != given_for:
                 return False
@@ -265,7 +265,7 @@ class TransactionShard:
         refuse_pending(found)
         check_identity(found, producer_id, producer_epoch)
         replies = ((ticket, partition_results(transactional_id, partitions)),)
-        if found.state is Ongoing and found.has_all(partitions):
+        if found.state is ONGOING and found.has_all(partitions):
             return Outcome(replies=replies)
         after = found.with_partitions(
             partitions, client_version=client_version, wall_ms=self.around.wall_ms()
@@ -302,7 +302,7 @@ class TransactionShard:
         if not bumps and found.is_complete:
             return self._ended_before(ticket, found, request)
         # With v2 a producer need not know whether anything was written when it aborts.
-        if found.state is not Ongoing and (request.committed or not bumps):
+        if found.state is not ONGOING and (request.committed or not bumps):
             raise wrong_state(found, committed=request.committed)
         rotates = bumps and found.epochs_used_up
         after = found.prepared(
@@ -469,7 +469,7 @@ class TransactionShard:
         found = self.transactions.get(transactional_id)
         if found is None:
             raise Refused(
-                ErrorCode.invalid_producer_id_mapping,
+                ErrorCode.INVALID_PRODUCER_ID_MAPPING,
                 f"The transactional id {transactional_id} is not known here.",
             )
         return found

@@ -62,7 +62,7 @@ class UnservedGroup:
         """The state in which Kafka left the group: its members cannot send heartbeats here."""
         if not self.members:
             return "Empty"
-        if self.kind is GroupKind.share:
+        if self.kind is GroupKind.SHARE:
             return "Stable"
         if self.topology_epoch == NO_EPOCH or (
             self.topology_epoch != self.validated_topology_epoch
@@ -101,7 +101,7 @@ class UnservedGroup:
     def _rejection(self) -> Refused:
         """Kafka's error for a group of another type."""
         return Refused(
-            ErrorCode.group_id_not_found,
+            ErrorCode.GROUP_ID_NOT_FOUND,
             f"Group {self.group_id} is a {self.kind.value} group, which Lograft does not support"
             " yet: use another group id.",
         )
@@ -122,10 +122,10 @@ class UnservedGroup:
 
     def check_delete(self) -> None:
         if self.members:
-            raise Refused(ErrorCode.non_empty_group, f"Group {self.group_id} has members.")
+            raise Refused(ErrorCode.NON_EMPTY_GROUP, f"Group {self.group_id} has members.")
         # The state of a share group is in other topics too, which only its coordinator can delete.
         raise Refused(
-            ErrorCode.unsupported_version,
+            ErrorCode.UNSUPPORTED_VERSION,
             f"Group {self.group_id} is a {self.kind.value} group: only Apache Kafka can delete it.",
         )
 
@@ -203,7 +203,7 @@ class UnservedGroups:
 
 def _kind_of(key: Message) -> GroupKind:
     if key.KEY in SHARE_TYPES:
-        return GroupKind.share
+        return GroupKind.SHARE
     if key.KEY in STREAMS_TYPES:
-        return GroupKind.streams
+        return GroupKind.STREAMS
     raise UnreadableRecord(f"__consumer_offsets cannot contain a {type(key).__name__}")

@@ -47,14 +47,14 @@ def alter_partition(
             index = proposal.partition_index
             try:
                 if topic is None:
-                    raise _refused(ErrorCode.unknown_topic_id)
+                    raise _refused(ErrorCode.UNKNOWN_TOPIC_ID)
                 state = topic.partitions.get(index)
                 if state is None:
-                    raise _refused(ErrorCode.unknown_topic_or_partition)
+                    raise _refused(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
                 key = TopicIdPartition(topic.topic_id, index)
                 if key in changed:
                     # Named twice: what it was proposed on is gone with the first.
-                    raise _refused(ErrorCode.invalid_update_version)
+                    raise _refused(ErrorCode.INVALID_UPDATE_VERSION)
                 isr = _members(proposal, version)
                 record = _decide(image, conditions, request.broker_id, topic, proposal, isr)
                 if record is not None:
@@ -77,7 +77,7 @@ def _check_sender(image: MetadataImage, broker_id: int, broker_epoch: int) -> No
     broker = image.brokers.get(broker_id)
     if broker is None or broker.epoch != broker_epoch:
         raise Refused(
-            ErrorCode.stale_broker_epoch,
+            ErrorCode.STALE_BROKER_EPOCH,
             f"Broker {broker_id} is not registered with epoch {broker_epoch}.",
         )
 
@@ -99,26 +99,26 @@ def _check_proposal(
         or proposal.partition_epoch > state.partition_epoch
     ):
         # The leader knows more than this controller: another one must be active by now.
-        raise _refused(ErrorCode.not_controller)
+        raise _refused(ErrorCode.NOT_CONTROLLER)
     if proposal.leader_epoch < state.leader_epoch:
-        raise _refused(ErrorCode.fenced_leader_epoch)
+        raise _refused(ErrorCode.FENCED_LEADER_EPOCH)
     if sender != state.leader:
-        raise _refused(ErrorCode.invalid_request)
+        raise _refused(ErrorCode.INVALID_REQUEST)
     if proposal.partition_epoch < state.partition_epoch:
-        raise _refused(ErrorCode.invalid_update_version)
+        raise _refused(ErrorCode.INVALID_UPDATE_VERSION)
     members = [member.broker_id for member in isr]
     recovery = proposal.leader_recovery_state
     if (
         state.leader not in members
         or len(set(members)) != len(members)
         or any(member not in state.replicas for member in members)
-        or recovery not in (LeaderRecovery.recovered, LeaderRecovery.recovering)
+        or recovery not in (LeaderRecovery.RECOVERED, LeaderRecovery.RECOVERING)
     ):
-        raise _refused(ErrorCode.invalid_request)
-    if recovery == LeaderRecovery.recovering and (
-        len(members) > 1 or state.leader_recovery == LeaderRecovery.recovered
+        raise _refused(ErrorCode.INVALID_REQUEST)
+    if recovery == LeaderRecovery.RECOVERING and (
+        len(members) > 1 or state.leader_recovery == LeaderRecovery.RECOVERED
     ):
-        raise _refused(ErrorCode.invalid_request)
+        raise _refused(ErrorCode.INVALID_REQUEST)
 
 
 def _check_members(image: MetadataImage, isr: Iterable[BrokerState]) -> None:
@@ -131,7 +131,7 @@ def _check_members(image: MetadataImage, isr: Iterable[BrokerState]) -> None:
             or not broker.is_active
             or member.broker_epoch not in (ANY_EPOCH, broker.epoch)
         ):
-            raise _refused(ErrorCode.ineligible_replica)
+            raise _refused(ErrorCode.INELIGIBLE_REPLICA)
 
 
 def _decide(
@@ -144,9 +144,9 @@ def _decide(
 ) -> PartitionChangeRecord | PartitionRecord | None:
     state = topic.partitions[proposal.partition_index]
     in_sync = tuple(member.broker_id for member in isr)
-    if state.mode is ReplicationMode.raft:
-        if proposal.replication_mode != ReplicationMode.raft:
-            raise _refused(ErrorCode.invalid_request)
+    if state.mode is ReplicationMode.RAFT:
+        if proposal.replication_mode != ReplicationMode.RAFT:
+            raise _refused(ErrorCode.INVALID_REQUEST)
         return report_leader(
             topic,
             proposal.partition_index,
@@ -156,12 +156,12 @@ def _decide(
             in_sync=in_sync,
             voters=tuple(proposal.raft_voters),
         )
-    if proposal.replication_mode == ReplicationMode.raft and proposal.raft_life != NO_EPOCH:
+    if proposal.replication_mode == ReplicationMode.RAFT and proposal.raft_life != NO_EPOCH:
         # Elected by voters whose life has ended.
-        raise _refused(ErrorCode.fenced_leader_epoch)
+        raise _refused(ErrorCode.FENCED_LEADER_EPOCH)
     _check_proposal(sender, state, proposal, isr)
     _check_members(image, isr)
-    if proposal.replication_mode == ReplicationMode.raft:
+    if proposal.replication_mode == ReplicationMode.RAFT:
         return enter_raft(
             image,
             topic,
@@ -171,9 +171,9 @@ def _decide(
             partition_epoch=proposal.partition_epoch,
             isr=in_sync,
         )
-    if state.mode is ReplicationMode.leaving and not set(state.isr) <= set(in_sync):
+    if state.mode is ReplicationMode.LEAVING and not set(state.isr) <= set(in_sync):
         # Nobody may be taken for lost before enough replicas hold everything.
-        raise _refused(ErrorCode.operation_not_attempted)
+        raise _refused(ErrorCode.OPERATION_NOT_ATTEMPTED)
     return _build(conditions, topic, proposal, isr)
 
 
@@ -204,7 +204,7 @@ def _answer(
     if after.leader != sender:
         # The change completed a reassignment that the sender is no part of.
         return AlterPartitionResponsePartitionData(
-            partition_index=index, error_code=ErrorCode.new_leader_elected
+            partition_index=index, error_code=ErrorCode.NEW_LEADER_ELECTED
         )
     return AlterPartitionResponsePartitionData(
         partition_index=index,

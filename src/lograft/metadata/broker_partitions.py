@@ -91,7 +91,7 @@ def _without(
     for topic_id, index in image.held_by.get(broker_id, ()):
         topic = image.topics[topic_id]
         state = topic.partitions[index]
-        if state.mode is ReplicationMode.leaving and state.leader == broker_id:
+        if state.mode is ReplicationMode.LEAVING and state.leader == broker_id:
             yield collect_again(topic, index)
 
 

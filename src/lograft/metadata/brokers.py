@@ -68,7 +68,7 @@ def register_broker(
     is_same = before is not None and before.incarnation_id == request.incarnation_id
     if before is not None and not is_same and predecessor_alive:
         raise Refused(
-            ErrorCode.duplicate_broker_registration,
+            ErrorCode.DUPLICATE_BROKER_REGISTRATION,
             f"A broker with id {request.broker_id} is running: give this one another node.id.",
         )
     records: list[Message] = []
@@ -194,7 +194,7 @@ def unregister_broker(
     broker = image.brokers.get(request.broker_id)
     if broker is None:
         raise Refused(
-            ErrorCode.broker_id_not_registered, f"Broker {request.broker_id} is not registered."
+            ErrorCode.BROKER_ID_NOT_REGISTERED, f"Broker {request.broker_id} is not registered."
         )
     records: list[Message] = [*lose(image, request.broker_id, config)]
     records.append(UnregisterBrokerRecord(broker_id=broker.broker_id, broker_epoch=broker.epoch))
@@ -231,12 +231,12 @@ def _check_registration(
 ) -> None:
     if request.cluster_id != cluster_id:
         raise Refused(
-            ErrorCode.inconsistent_cluster_id,
+            ErrorCode.INCONSISTENT_CLUSTER_ID,
             f"The broker belongs to cluster {request.cluster_id}, this one is {cluster_id}.",
         )
     if request.is_migrating_zk_broker:
         raise Refused(
-            ErrorCode.invalid_request,
+            ErrorCode.INVALID_REQUEST,
             "This cluster does not migrate from ZooKeeper: restart"
             " the broker with process.roles set.",
         )
@@ -249,7 +249,7 @@ def _check_registration(
             and not (feature.min_supported_version <= level <= feature.max_supported_version)
         ):
             raise Refused(
-                ErrorCode.unsupported_version,
+                ErrorCode.UNSUPPORTED_VERSION,
                 f"The cluster has {feature.name} {level}, broker {request.broker_id} takes"
                 f" {feature.min_supported_version} to {feature.max_supported_version}.",
             )
@@ -258,18 +258,18 @@ def _check_registration(
         ("features", [feature.name for feature in request.features]),
     ):
         if len(set(names)) != len(names):
-            raise Refused(ErrorCode.invalid_request, f"Two {what} have the same name.")
+            raise Refused(ErrorCode.INVALID_REQUEST, f"Two {what} have the same name.")
     if any(not 0 <= each.security_protocol < SECURITY_PROTOCOLS for each in request.listeners):
-        raise Refused(ErrorCode.invalid_request, "A listener has an unknown security protocol.")
+        raise Refused(ErrorCode.INVALID_REQUEST, "A listener has an unknown security protocol.")
     if any(is_reserved_directory(directory) for directory in request.log_dirs):
-        raise Refused(ErrorCode.invalid_request, "A log dir has a reserved directory id.")
+        raise Refused(ErrorCode.INVALID_REQUEST, "A log dir has a reserved directory id.")
     if len(set(request.log_dirs)) != len(request.log_dirs):
-        raise Refused(ErrorCode.invalid_request, "Two log dirs have the same directory id.")
+        raise Refused(ErrorCode.INVALID_REQUEST, "Two log dirs have the same directory id.")
     for other in image.brokers.values():
         shared = set(other.log_dirs) & set(request.log_dirs)
         if other.broker_id != request.broker_id and shared:
             raise Refused(
-                ErrorCode.invalid_registration,
+                ErrorCode.INVALID_REGISTRATION,
                 f"Broker {other.broker_id} has the directory id {min(shared)} too: a log dir was"
                 " copied with its meta.properties.",
             )
@@ -278,10 +278,10 @@ def _check_registration(
 def _registered(image: MetadataImage, broker_id: int, epoch: int) -> BrokerState:
     broker = image.brokers.get(broker_id)
     if broker is None:
-        raise Refused(ErrorCode.broker_id_not_registered, f"Broker {broker_id} is not registered.")
+        raise Refused(ErrorCode.BROKER_ID_NOT_REGISTERED, f"Broker {broker_id} is not registered.")
     if broker.epoch != epoch:
         raise Refused(
-            ErrorCode.stale_broker_epoch,
+            ErrorCode.STALE_BROKER_EPOCH,
             f"Broker {broker_id} is registered with epoch {broker.epoch}, not {epoch}.",
         )
     return broker

@@ -37,7 +37,7 @@ def unclaimed(image: MetadataImage, group_id: str, topics: Iterable[str]) -> lis
 
 def refusal(topic: str, *, holder: str, group_id: str) -> Refused:
     return Refused(
-        ErrorCode.policy_violation,
+        ErrorCode.POLICY_VIOLATION,
         f"Topic '{topic}' is read point to point ({SUBSCRIPTION_MODE}={POINT_TO_POINT}) by group"
         f" '{holder}': group '{group_id}' may not subscribe to it or commit to it before that one"
         " has left and its positions in the topic are deleted.",
@@ -47,7 +47,7 @@ def refusal(topic: str, *, holder: str, group_id: str) -> Refused:
 def claim_request(group_id: str, topic: str, *, held_before: str) -> IncrementalAlterConfigsRequest:
     """Safe to ask twice. `held_before`: who may lose the topic by it; "": nobody."""
     resource = AlterConfigsResource(
-        resource_type=ResourceType.topic,
+        resource_type=ResourceType.TOPIC,
         resource_name=topic,
         configs=[AlterableConfig(name=SUBSCRIPTION_GROUP, value=group_id)],
     )
@@ -81,7 +81,7 @@ def _claim(
     topic = resource.resource_name
     group_id = _claimant(resource)
     if topic not in image.topic_ids:
-        raise Refused(ErrorCode.unknown_topic_or_partition, f"There is no topic '{topic}'.")
+        raise Refused(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"There is no topic '{topic}'.")
     holder = image.claims.get(topic, group_id)
     if holder == group_id:
         return []  # it has it, or needs no claim any more
@@ -89,7 +89,7 @@ def _claim(
         raise refusal(topic, holder=holder, group_id=group_id)
     return [
         ConfigRecord(
-            resource_type=ResourceType.topic,
+            resource_type=ResourceType.TOPIC,
             resource_name=topic,
             name=SUBSCRIPTION_GROUP,
             value=group_id,
@@ -99,10 +99,10 @@ def _claim(
 
 def _claimant(resource: AlterConfigsResource) -> str:
     named = [one.value for one in resource.configs if one.name == SUBSCRIPTION_GROUP]
-    if resource.resource_type != ResourceType.topic or len(resource.configs) != 1 or not named:
-        raise Refused(ErrorCode.invalid_request, f"A claim is one {SUBSCRIPTION_GROUP} of a topic.")
+    if resource.resource_type != ResourceType.TOPIC or len(resource.configs) != 1 or not named:
+        raise Refused(ErrorCode.INVALID_REQUEST, f"A claim is one {SUBSCRIPTION_GROUP} of a topic.")
     if not named[0]:
-        raise Refused(ErrorCode.invalid_group_id, "A topic is claimed by a group with a name.")
+        raise Refused(ErrorCode.INVALID_GROUP_ID, "A topic is claimed by a group with a name.")
     return named[0]
 
 
@@ -131,7 +131,7 @@ def settled(
         readers = " and ".join(f"'{user}'" for user in sorted(users))
         whose = "one group" if group_id is None else f"group '{group_id}' alone"
         raise Refused(
-            ErrorCode.invalid_config,
+            ErrorCode.INVALID_CONFIG,
             f"Topic '{topic}' cannot be read point to point by {whose}: {readers} subscribe to it"
             " or hold positions in it. Stop the members of the others and delete these groups, or"
             " their offsets for the topic.",

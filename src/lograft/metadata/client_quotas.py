@@ -19,11 +19,11 @@ ENTITY_TYPES: Final = (USER, CLIENT_ID, IP)
 class Match(IntEnum):
     """How a filter component matches the entities of its type."""
 
-    exact = 0
+    EXACT = 0
     #: The default entity.
-    default = 1
+    DEFAULT = 1
     #: Any entity.
-    specified = 2
+    SPECIFIED = 2
 
 
 class QuotaFilter:
@@ -53,19 +53,19 @@ class QuotaFilter:
             raise _invalid(f"Entity type {entity_type} appears more than once in the filter.")
         if entity_type not in ENTITY_TYPES:
             raise Refused(
-                ErrorCode.unsupported_version,
+                ErrorCode.UNSUPPORTED_VERSION,
                 f"Unsupported entity type {entity_type}; use one of {', '.join(ENTITY_TYPES)}.",
             )
         match component.match_type:
-            case Match.exact if name is None:
+            case Match.EXACT if name is None:
                 raise _invalid(f"An exact match of entity type {entity_type} requires a name.")
-            case Match.default | Match.specified if name is not None:
+            case Match.DEFAULT | Match.SPECIFIED if name is not None:
                 raise _invalid(
                     f"Only an exact match takes a name; entity type {entity_type} has {name!r}."
                 )
-            case Match.exact | Match.default:
+            case Match.EXACT | Match.DEFAULT:
                 self._names[entity_type] = name
-            case Match.specified:
+            case Match.SPECIFIED:
                 self._types.add(entity_type)
             case unknown:
                 raise _invalid(f"Unknown match type {unknown}.")
@@ -89,4 +89,4 @@ def select_quotas(
 
 
 def _invalid(message: str) -> Refused:
-    return Refused(ErrorCode.invalid_request, message)
+    return Refused(ErrorCode.INVALID_REQUEST, message)

@@ -64,7 +64,7 @@ class Conditions:
     def rules_of(self, topic: str) -> TopicRules:
         rules = self._rules.get(topic)
         if rules is None:
-            overrides = self._image.config_of(ResourceType.topic, topic)
+            overrides = self._image.config_of(ResourceType.TOPIC, topic)
             rules = _overridden(self._defaults, overrides) if overrides else self._defaults
             self._rules[topic] = rules
         return rules
@@ -95,7 +95,7 @@ def _cluster_rules(image: MetadataImage, config: BrokerConfig) -> TopicRules:
         config.topic_defaults.unclean_leader_election_enable,
     )
     for name in ("", str(config.node_id)):
-        rules = _overridden(rules, image.config_of(ResourceType.broker, name))
+        rules = _overridden(rules, image.config_of(ResourceType.BROKER, name))
     return rules
 
 

@@ -14,7 +14,7 @@ from lograft.wire.message import Message
 from lograft.wire.records.config_record import ConfigRecord
 
 _MATTERS: Final = (MIN_ISR, UNCLEAN_ELECTIONS)
-_CLUSTER: Final = ConfigResource(ResourceType.broker, "")
+_CLUSTER: Final = ConfigResource(ResourceType.BROKER, "")
 
 
 def effects(
@@ -44,18 +44,18 @@ def effects(
 
 def check_min_isr(image: MetadataImage, resource: ConfigResource, wanted: Iterable[str]) -> None:
     """What is committed depends on the minimum: with ELR all brokers must see the same one."""
-    if resource.type != ResourceType.broker or not image.features.get(ELR_VERSION, 0):
+    if resource.type != ResourceType.BROKER or not image.features.get(ELR_VERSION, 0):
         return
     is_set = MIN_ISR in image.configs.get(resource, {})
     if resource.name and MIN_ISR in wanted:
         raise Refused(
-            ErrorCode.invalid_config,
+            ErrorCode.INVALID_CONFIG,
             f"{MIN_ISR} cannot differ between brokers while {ELR_VERSION} is in force: set it for"
             " all brokers, or for a topic.",
         )
     if not resource.name and is_set and MIN_ISR not in wanted:
         raise Refused(
-            ErrorCode.invalid_config,
+            ErrorCode.INVALID_CONFIG,
             f"{MIN_ISR} cannot be removed for all brokers while {ELR_VERSION} is in force: set it"
             " to another value.",
         )
@@ -72,7 +72,7 @@ def uniform_min_isr(image: MetadataImage, min_insync_replicas: int) -> Iterator[
             value=str(min_insync_replicas),
         )
     for resource, values in image.configs.items():
-        if resource.type == ResourceType.broker and resource.name and MIN_ISR in values:
+        if resource.type == ResourceType.BROKER and resource.name and MIN_ISR in values:
             yield ConfigRecord(
                 resource_type=resource.type, resource_name=resource.name, name=MIN_ISR, value=None
             )
@@ -82,7 +82,7 @@ def _topics(image: MetadataImage, records: Iterable[ConfigRecord]) -> list[Topic
     names: dict[str, None] = {}
     for record in records:
         if record.name in _MATTERS:
-            if record.resource_type == ResourceType.broker:
+            if record.resource_type == ResourceType.BROKER:
                 return list(image.topics.values())
             names[record.resource_name] = None
     topics = (image.topic(name) for name in names)

@@ -73,7 +73,7 @@ def topics_with_new_subscriptions(request: _Request) -> list[str]:
     return [
         resource.resource_name
         for resource in request.resources
-        if resource.resource_type == ResourceType.topic
+        if resource.resource_type == ResourceType.TOPIC
         and any(one.name in (SUBSCRIPTION_MODE, SUBSCRIPTION_GROUP) for one in resource.configs)
     ]
 
@@ -150,7 +150,7 @@ def _check_partitions(
     for index in request.partitions:
         if topic is None or index not in topic.partitions:
             raise Refused(
-                ErrorCode.unknown_topic_or_partition,
+                ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
                 f"There is no partition {resource.resource_name}-{index}.",
             )
 
@@ -165,8 +165,8 @@ def _resized(
     if request.replication_factor <= 0:
         return ()
     topic = image.topic(resource.resource_name)
-    if resource.resource_type != ResourceType.topic or topic is None or len(request.resources) > 1:
-        raise Refused(ErrorCode.invalid_request, "A number of replicas is for one topic.")
+    if resource.resource_type != ResourceType.TOPIC or topic is None or len(request.resources) > 1:
+        raise Refused(ErrorCode.INVALID_REQUEST, "A number of replicas is for one topic.")
     return resize(image, topic, request.partitions, request.replication_factor, config=config)
 
 
@@ -183,33 +183,33 @@ def _with_repeats(resources: Sequence[R]) -> Iterable[tuple[R, bool]]:
 
 def _check_resource(image: MetadataImage, resource: _Resource, twice: bool) -> None:
     if twice:
-        raise Refused(ErrorCode.invalid_request, "Each resource may be named once.")
+        raise Refused(ErrorCode.INVALID_REQUEST, "Each resource may be named once.")
     name = resource.resource_name
     match resource.resource_type:
-        case ResourceType.topic:
+        case ResourceType.TOPIC:
             if not name:
                 raise Refused(
-                    ErrorCode.invalid_request, "Topics have no common settings: name one."
+                    ErrorCode.INVALID_REQUEST, "Topics have no common settings: name one."
                 )
             check_topic_name(name)
             if name not in image.topic_ids:
-                raise Refused(ErrorCode.unknown_topic_or_partition, f"There is no topic '{name}'.")
-        case ResourceType.broker:
+                raise Refused(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"There is no topic '{name}'.")
+        case ResourceType.BROKER:
             if name and not name.isdecimal():
                 raise Refused(
-                    ErrorCode.invalid_request,
+                    ErrorCode.INVALID_REQUEST,
                     f"'{name}' is no broker: give its number, or '' for all brokers.",
                 )
             if name and int(name) not in (image.brokers | image.controllers):
                 raise Refused(
-                    ErrorCode.broker_id_not_registered, f"Broker {name} is not registered."
+                    ErrorCode.BROKER_ID_NOT_REGISTERED, f"Broker {name} is not registered."
                 )
-        case ResourceType.client_metrics | ResourceType.group:
+        case ResourceType.CLIENT_METRICS | ResourceType.GROUP:
             if not name:
-                raise Refused(ErrorCode.invalid_request, "The resource needs a name.")
+                raise Refused(ErrorCode.INVALID_REQUEST, "The resource needs a name.")
         case _:
             raise Refused(
-                ErrorCode.invalid_request,
+                ErrorCode.INVALID_REQUEST,
                 f"Resources of type {resource.resource_type} have no settings in the metadata log.",
             )
 
@@ -219,10 +219,10 @@ def replaced_values(resource: replacing.AlterConfigsResource) -> dict[str, str]:
     values: dict[str, str] = {}
     for one in resource.configs:
         if one.name in values:
-            raise Refused(ErrorCode.invalid_request, f"The setting {one.name} is given twice.")
+            raise Refused(ErrorCode.INVALID_REQUEST, f"The setting {one.name} is given twice.")
         if one.value is None:
             raise Refused(
-                ErrorCode.invalid_request, f"The setting {one.name} needs a value, not null."
+                ErrorCode.INVALID_REQUEST, f"The setting {one.name} needs a value, not null."
             )
         values[one.name] = one.value
     return values
@@ -237,7 +237,7 @@ def altered_values(
     try:
         return altered(_keys_of(key.type), image.configs.get(key, {}), alterations)
     except InvalidConfig as error:
-        raise Refused(ErrorCode.invalid_config, str(error)) from None
+        raise Refused(ErrorCode.INVALID_CONFIG, str(error)) from None
 
 
 def _with_claim(
@@ -245,7 +245,7 @@ def _with_claim(
 ) -> dict[str, str]:
     """Whoever replaces the settings of a topic does not mean the group that has claimed it."""
     if (
-        resource.resource_type == ResourceType.topic
+        resource.resource_type == ResourceType.TOPIC
         and wanted.get(SUBSCRIPTION_MODE) == POINT_TO_POINT
         and image.claims.get(resource.resource_name)
     ):
@@ -257,29 +257,29 @@ def _alterations(configs: Iterable[incremental.AlterableConfig]) -> list[Alterat
     alterations: dict[str, Alteration] = {}
     for one in configs:
         if one.name in alterations:
-            raise Refused(ErrorCode.invalid_request, f"The setting {one.name} is given twice.")
+            raise Refused(ErrorCode.INVALID_REQUEST, f"The setting {one.name} is given twice.")
         try:
             operation = AlterOperation(one.config_operation)
         except ValueError:
             raise Refused(
-                ErrorCode.invalid_request,
+                ErrorCode.INVALID_REQUEST,
                 f"{one.config_operation} is no way to change a setting:"
                 " 0 sets, 1 deletes, 2 appends, 3 subtracts.",
             ) from None
         if one.value is None and operation is not AlterOperation.DELETE:
             raise Refused(
-                ErrorCode.invalid_request, f"The setting {one.name} needs a value, not null."
+                ErrorCode.INVALID_REQUEST, f"The setting {one.name} needs a value, not null."
             )
         alterations[one.name] = Alteration(one.name, operation, one.value)
     return list(alterations.values())
 
 
 def _keys_of(resource_type: int) -> Mapping[str, ConfigKey]:
-    if resource_type == ResourceType.topic:
+    if resource_type == ResourceType.TOPIC:
         return TOPIC_CONFIGS
-    if resource_type == ResourceType.broker:
+    if resource_type == ResourceType.BROKER:
         return {**BROKER_CONFIGS, **DYNAMIC_BROKER_CONFIGS}
-    if resource_type == ResourceType.group:
+    if resource_type == ResourceType.GROUP:
         return GROUP_CONFIGS
     return CLIENT_METRICS_CONFIGS
 
@@ -287,7 +287,7 @@ def _keys_of(resource_type: int) -> Mapping[str, ConfigKey]:
 def _enabling(image: MetadataImage, records: Iterable[ConfigRecord]) -> list[FeatureLevelRecord]:
     """What the first topic in raft mode needs."""
     for record in records:
-        if record.resource_type == ResourceType.topic and record.value is not None:
+        if record.resource_type == ResourceType.TOPIC and record.value is not None:
             found = check_modes(image, {record.name: record.value})
             if found:
                 return found
@@ -298,7 +298,7 @@ def _check_no_variables(values: Mapping[str, str]) -> None:
     try:
         check_no_variables(values)
     except InvalidConfig as error:
-        raise Refused(ErrorCode.invalid_config, str(error)) from None
+        raise Refused(ErrorCode.INVALID_CONFIG, str(error)) from None
 
 
 def _changes(
@@ -313,29 +313,29 @@ def _changes(
     key = ConfigResource(resource.resource_type, resource.resource_name)
     current = image.configs.get(key, {})
     named = list(named)
-    if key.type != ResourceType.broker:
+    if key.type != ResourceType.BROKER:
         _check_no_variables({name: wanted[name] for name in named if name in wanted})
-    if key.type == ResourceType.topic:
+    if key.type == ResourceType.TOPIC:
         wanted = settled(key.name, wanted, current, users=users.get(key.name))
         try:
             validate_topic_configs(wanted, config)
         except InvalidConfig as error:
-            raise Refused(ErrorCode.invalid_config, str(error)) from None
+            raise Refused(ErrorCode.INVALID_CONFIG, str(error)) from None
         check_on_demand_max(key.name, wanted, current)
         check_modes(image, wanted)
-    elif key.type == ResourceType.broker:
+    elif key.type == ResourceType.BROKER:
         try:
             validate_dynamic(wanted, changed_names=named, whole_cluster=not key.name)
         except InvalidInput as error:
-            raise Refused(ErrorCode.invalid_request, str(error)) from None
+            raise Refused(ErrorCode.INVALID_REQUEST, str(error)) from None
         check_min_isr(image, key, wanted)
-    elif key.type == ResourceType.group:
+    elif key.type == ResourceType.GROUP:
         check_group_configs(wanted, config)
-    elif key.type == ResourceType.client_metrics:
+    elif key.type == ResourceType.CLIENT_METRICS:
         check_client_metrics_configs(wanted)
     # A broker's settings are written also where they do not change: the record makes it read the
     # files that they name (keystores) again.
-    repeated = {name for name in named if key.type == ResourceType.broker}
+    repeated = {name for name in named if key.type == ResourceType.BROKER}
     changed = {
         name: value
         for name, value in wanted.items()

@@ -26,10 +26,10 @@ def assign_directories(
     not have (any more) is out of sync and leads nothing."""
     broker = image.brokers.get(broker_id)
     if broker is None:
-        raise Refused(ErrorCode.broker_id_not_registered, f"Broker {broker_id} is not registered.")
+        raise Refused(ErrorCode.BROKER_ID_NOT_REGISTERED, f"Broker {broker_id} is not registered.")
     if broker.epoch != broker_epoch:
         raise Refused(
-            ErrorCode.stale_broker_epoch,
+            ErrorCode.STALE_BROKER_EPOCH,
             f"Broker {broker_id} is registered with epoch {broker.epoch}, not {broker_epoch}.",
         )
     conditions = Conditions(image, config)
@@ -39,13 +39,13 @@ def assign_directories(
         for key in partitions:
             state = image.partition(key.topic_id, key.partition)
             if key.topic_id not in image.topics:
-                refused[key] = ErrorCode.unknown_topic_id
+                refused[key] = ErrorCode.UNKNOWN_TOPIC_ID
             elif state is None:
-                refused[key] = ErrorCode.unknown_topic_or_partition
+                refused[key] = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
             elif broker_id not in state.replicas:
-                refused[key] = ErrorCode.not_leader_or_follower
+                refused[key] = ErrorCode.NOT_LEADER_OR_FOLLOWER
             elif key in records:
-                refused[key] = ErrorCode.invalid_request  # in two places at once
+                refused[key] = ErrorCode.INVALID_REQUEST  # in two places at once
             else:
                 change = PartitionChange(conditions, image.topics[key.topic_id], key.partition)
                 change.directories[broker_id] = directory

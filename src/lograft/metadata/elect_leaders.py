@@ -30,8 +30,8 @@ ELECTIONS_PER_REQUEST_MAX: Final = 10_000
 class ElectionType(IntEnum):
     """The numbers are those of ElectLeaders."""
 
-    preferred = 0
-    unclean = 1
+    PREFERRED = 0
+    UNCLEAN = 1
 
 
 def elect_leaders(
@@ -47,14 +47,14 @@ def elect_leaders(
         kind = ElectionType(request.election_type)
     except ValueError:
         raise Refused(
-            ErrorCode.invalid_request,
+            ErrorCode.INVALID_REQUEST,
             f"{request.election_type} is no kind of election: 0 is preferred, 1 is unclean.",
         ) from None
     if request.leader != NO_NODE and (
-        request.topic_partitions is None or kind is not ElectionType.preferred
+        request.topic_partitions is None or kind is not ElectionType.PREFERRED
     ):
         raise Refused(
-            ErrorCode.invalid_request,
+            ErrorCode.INVALID_REQUEST,
             "An election of a given broker must name its partitions and cannot be unclean.",
         )
     conditions = Conditions(image, config)
@@ -68,7 +68,7 @@ def elect_leaders(
                 if (name, index) not in records:
                     if len(records) >= ELECTIONS_PER_REQUEST_MAX:
                         raise Refused(
-                            ErrorCode.policy_violation,
+                            ErrorCode.POLICY_VIOLATION,
                             f"One request holds at most {ELECTIONS_PER_REQUEST_MAX} elections:"
                             " ask again for the rest.",
                         )
@@ -77,7 +77,7 @@ def elect_leaders(
                     )
             except Refused as refusal:
                 if request.topic_partitions is None and (
-                    refusal.code == ErrorCode.election_not_needed
+                    refusal.code == ErrorCode.ELECTION_NOT_NEEDED
                 ):
                     continue
                 answer.error_code, answer.error_message = refusal.code, refusal.message
@@ -130,14 +130,14 @@ def _asked(
         for asked in request.topic_partitions:
             yield asked.topic, asked.partitions
         return
-    hands_over = kind is ElectionType.preferred
+    hands_over = kind is ElectionType.PREFERRED
     for topic in image.topics.values():
         yield (
             topic.name,
             [
                 index
                 for index, state in topic.partitions.items()
-                if controller_elects(state) or (hands_over and state.mode is ReplicationMode.raft)
+                if controller_elects(state) or (hands_over and state.mode is ReplicationMode.RAFT)
             ],
         )
 
@@ -154,7 +154,7 @@ def _elect(
     topic = image.topic(name)
     if topic is None or index not in topic.partitions:
         raise Refused(
-            ErrorCode.unknown_topic_or_partition, f"There is no partition {name}-{index}."
+            ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"There is no partition {name}-{index}."
         )
     state = topic.partitions[index]
     elects = controller_elects(state)
@@ -162,31 +162,31 @@ def _elect(
     if leader != NO_NODE:
         _check_candidate(conditions, state, leader, f"{name}-{index}")
     # What the image says of a raft partition's leader is only what it was told last.
-    if not _needs(state, kind, wanted) and (elects or kind is ElectionType.preferred):
+    if not _needs(state, kind, wanted) and (elects or kind is ElectionType.PREFERRED):
         raise Refused(
-            ErrorCode.election_not_needed, f"{name}-{index} has the leader it should have."
+            ErrorCode.ELECTION_NOT_NEEDED, f"{name}-{index} has the leader it should have."
         )
     if not elects:
         raise Refused(
-            ErrorCode.invalid_request,
+            ErrorCode.INVALID_REQUEST,
             f"The replicas of {name}-{index} elect their leader themselves: it is in mode"
-            f" {state.mode.name}.",
+            f" {state.mode.text}.",
         )
     change = PartitionChange(conditions, topic, index)
-    if kind is ElectionType.preferred:
+    if kind is ElectionType.PREFERRED:
         change.election = Election.PREFERRED
         change.preferred = wanted
     else:
         change.election = Election.UNCLEAN
     record = change.build()
     if record is None:
-        if kind is ElectionType.preferred:
+        if kind is ElectionType.PREFERRED:
             raise Refused(
-                ErrorCode.preferred_leader_not_available,
+                ErrorCode.PREFERRED_LEADER_NOT_AVAILABLE,
                 f"Broker {wanted} cannot lead {name}-{index}: it is down or not in sync.",
             )
         raise Refused(
-            ErrorCode.eligible_leaders_not_available,
+            ErrorCode.ELIGIBLE_LEADERS_NOT_AVAILABLE,
             f"No replica of {name}-{index} is up.",
         )
     return record
@@ -197,7 +197,7 @@ def _check_candidate(conditions: Conditions, state: PartitionState, leader: int,
     if leader not in state.replicas:
         replicas = ", ".join(map(str, state.replicas))
         raise Refused(
-            ErrorCode.invalid_replica_assignment,
+            ErrorCode.INVALID_REPLICA_ASSIGNMENT,
             f"Broker {leader} is not a replica of {name}; its replicas are {replicas}.",
         )
     if leader == state.leader:
@@ -209,12 +209,12 @@ def _check_candidate(conditions: Conditions, state: PartitionState, leader: int,
         reason = "it is not in sync"
     if reason:
         raise Refused(
-            ErrorCode.preferred_leader_not_available,
+            ErrorCode.PREFERRED_LEADER_NOT_AVAILABLE,
             f"Broker {leader} cannot lead {name}: {reason}.",
         )
 
 
 def _needs(state: PartitionState, kind: ElectionType, wanted: int) -> bool:
-    if kind is ElectionType.preferred:
+    if kind is ElectionType.PREFERRED:
         return state.leader != wanted
     return state.leader == NO_NODE

@@ -91,7 +91,7 @@ class PartitionChange:
         """The record that makes the change; None if nothing changes."""
         before = self.before
         leader = before.leader
-        if before.mode is not ReplicationMode.raft:
+        if before.mode is not ReplicationMode.RAFT:
             # (There the voters complete a reassignment, and nobody is eligible by the controller.)
             self._complete_reassignment()
             self._keep_eligible()
@@ -105,9 +105,9 @@ class PartitionChange:
     def _mode(self) -> ReplicationMode:
         """A partition that leaves raft mode has left it once enough replicas are in sync."""
         before = self.before
-        if before.mode is not ReplicationMode.leaving:
+        if before.mode is not ReplicationMode.LEAVING:
             return before.mode
-        return before.mode if self._is_below_minimum() else ReplicationMode.isr
+        return before.mode if self._is_below_minimum() else ReplicationMode.ISR
 
     def _complete_reassignment(self) -> None:
         """Done when every replica to be added is in sync; if the partition gets fewer replicas,
@@ -157,7 +157,7 @@ class PartitionChange:
         if unclean != NO_NODE:
             self.isr = (unclean,)
             self.elr = ()
-            self.recovery = LeaderRecovery.recovering
+            self.recovery = LeaderRecovery.RECOVERING
         return unclean
 
     def _elect_last_known(self) -> int:
@@ -247,7 +247,7 @@ def _says_something(record: PartitionChangeRecord) -> bool:
 
 def controller_elects(partition: PartitionState) -> bool:
     """In raft mode the replicas elect among themselves; on leaving it, whoever they name leads."""
-    return partition.mode in (ReplicationMode.isr, ReplicationMode.entering)
+    return partition.mode in (ReplicationMode.ISR, ReplicationMode.ENTERING)
 
 
 def is_reassigning(partition: PartitionState) -> bool:

@@ -208,4 +208,4 @@ def _elr_changes(image: MetadataImage, level: int, min_insync_replicas: int) -> 
 
 
 def _refused(problem: str) -> Refused:
-    return Refused(ErrorCode.invalid_update_version, f"{problem}.")
+    return Refused(ErrorCode.INVALID_UPDATE_VERSION, f"{problem}.")

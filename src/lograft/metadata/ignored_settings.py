@@ -21,9 +21,9 @@ from lograft.wire.records.config_record import ConfigRecord
 #: A sentence names at most so many topics or groups.
 _NAMES_MAX: Final = 5
 _TABLES: Final[Mapping[int, tuple[str, Mapping[str, ConfigKey]]]] = {
-    ResourceType.topic: ("topic", TOPIC_CONFIGS),
-    ResourceType.group: ("group", GROUP_CONFIGS),
-    ResourceType.client_metrics: ("client metrics subscription", CLIENT_METRICS_CONFIGS),
+    ResourceType.TOPIC: ("topic", TOPIC_CONFIGS),
+    ResourceType.GROUP: ("group", GROUP_CONFIGS),
+    ResourceType.CLIENT_METRICS: ("client metrics subscription", CLIENT_METRICS_CONFIGS),
 }
 
 

@@ -34,8 +34,8 @@ def note(
         _hold(image, key, before.replicas, after.replicas)
     _mark(image.leaderless, key, bool(after.replicas) and after.leader == NO_NODE)
     _mark(image.not_preferred, key, after.leader != NO_NODE and after.leader != after.replicas[0])
-    _mark(image.not_isr, key, after.mode is not ReplicationMode.isr)
-    _mark(image.switching, key, after.mode in (ReplicationMode.entering, ReplicationMode.leaving))
+    _mark(image.not_isr, key, after.mode is not ReplicationMode.ISR)
+    _mark(image.switching, key, after.mode in (ReplicationMode.ENTERING, ReplicationMode.LEAVING))
     _mark(image.reassigning, key, bool(after.adding_replicas or after.removing_replicas))
 
 
@@ -45,7 +45,7 @@ def forget(image: "MetadataImage", key: TopicIdPartition, before: PartitionState
 
 def note_claim(image: "MetadataImage", topic: str) -> None:
     """A setting of the topic changed, or all of them went."""
-    settings = image.config_of(ResourceType.topic, topic)
+    settings = image.config_of(ResourceType.TOPIC, topic)
     if settings.get(SUBSCRIPTION_MODE) == POINT_TO_POINT:
         image.claims[topic] = settings.get(SUBSCRIPTION_GROUP, "")
     else:

@@ -39,8 +39,8 @@ from lograft.wire.records.partition_record import PartitionRecord
 MODE: Final = "replication.mode"
 MODE_OF_PARTITIONS: Final = "replication.mode.partitions"
 
-ISR, ENTERING = ReplicationMode.isr, ReplicationMode.entering
-RAFT, LEAVING = ReplicationMode.raft, ReplicationMode.leaving
+ISR, ENTERING = ReplicationMode.ISR, ReplicationMode.ENTERING
+RAFT, LEAVING = ReplicationMode.RAFT, ReplicationMode.LEAVING
 
 
 class ModeStatus(NamedTuple):
@@ -67,26 +67,26 @@ class Collection:
 
 def wished_mode(image: MetadataImage, topic: TopicState, index: int) -> ReplicationMode:
     """What the topic's settings say; they were checked when they were set."""
-    settings = image.config_of(ResourceType.topic, topic.name)
+    settings = image.config_of(ResourceType.TOPIC, topic.name)
     for word in settings.get(MODE_OF_PARTITIONS, "").split(","):
         partition, _, mode = word.strip().partition(":")
         if partition == str(index):
-            return ReplicationMode[mode]
-    return ReplicationMode[settings.get(MODE, ISR.name)]
+            return ReplicationMode[mode.upper()]
+    return ReplicationMode[settings.get(MODE, ISR.text).upper()]
 
 
 def check_modes(image: MetadataImage, settings: Mapping[str, str]) -> list[FeatureLevelRecord]:
     """Whether a topic may have these settings. Raises Refused. The first one in raft mode brings
     the record that enables it: a cluster that never uses it stays one that Apache Kafka reads."""
     words = (settings.get(MODE, ""), *settings.get(MODE_OF_PARTITIONS, "").split(","))
-    if is_enabled(image) or not any(word.strip().endswith(RAFT.name) for word in words):
+    if is_enabled(image) or not any(word.strip().endswith(RAFT.text) for word in words):
         return []
     registered = [(each.broker_id, each.features) for each in image.brokers.values()]
     registered += [(each.controller_id, each.features) for each in image.controllers.values()]
     for node_id, features in registered:
         if REPLICATION_VERSION not in features or 1 not in features[REPLICATION_VERSION]:
             raise Refused(
-                ErrorCode.invalid_config,
+                ErrorCode.INVALID_CONFIG,
                 f"Replication by raft is not enabled: node {node_id} does not take"
                 f" {REPLICATION_VERSION} 1.",
             )
@@ -110,22 +110,22 @@ def status(image: MetadataImage, topic: TopicState, index: int) -> ModeStatus:
 def _reason(image: MetadataImage, state: PartitionState, wish: ReplicationMode) -> str:
     needed = majority(state.replicas)
     match state.mode:
-        case ReplicationMode.isr if wish == RAFT:
+        case ReplicationMode.ISR if wish == RAFT:
             return _why_not_enter(image, state)
-        case ReplicationMode.entering if state.leader == NO_NODE:
+        case ReplicationMode.ENTERING if state.leader == NO_NODE:
             return "nobody leads the partition"
-        case ReplicationMode.entering if len(state.isr) < needed:
+        case ReplicationMode.ENTERING if len(state.isr) < needed:
             return f"{len(state.isr)} replicas are in sync, raft needs {needed}"
-        case ReplicationMode.entering:
+        case ReplicationMode.ENTERING:
             waits = f"replicas {list(state.isr)} to have their logs on disk"
             return f"leader {state.leader} waits for {waits}"
-        case ReplicationMode.raft if wish == ISR and is_reassigning(state):
+        case ReplicationMode.RAFT if wish == ISR and is_reassigning(state):
             return "the partition is being reassigned"
-        case ReplicationMode.leaving if state.leader == NO_NODE:
+        case ReplicationMode.LEAVING if state.leader == NO_NODE:
             return (
                 f"{needed} of the replicas {list(state.replicas)} must say how long their logs are"
             )
-        case ReplicationMode.leaving:
+        case ReplicationMode.LEAVING:
             return f"leader {state.leader} waits for enough replicas in sync: now {list(state.isr)}"
         case _:
             return ""
@@ -139,7 +139,7 @@ def _why_not_enter(image: MetadataImage, state: PartitionState) -> str:
         return "the partition is being reassigned"
     if state.leader == NO_NODE:
         return "nobody leads the partition"
-    if state.leader_recovery != LeaderRecovery.recovered:
+    if state.leader_recovery != LeaderRecovery.RECOVERED:
         return f"leader {state.leader} has not recovered from an unclean election yet"
     if len(state.isr) < needed:
         return f"{len(state.isr)} replicas are in sync, raft needs {needed}"
@@ -194,13 +194,13 @@ def enter_raft(
     when it began to lead. Raises Refused."""
     state = topic.partitions[index]
     if state.mode != ENTERING:
-        raise Refused(ErrorCode.invalid_request, f"The partition is in mode {state.mode.name}.")
+        raise Refused(ErrorCode.INVALID_REQUEST, f"The partition is in mode {state.mode.text}.")
     if leader_epoch != state.leader_epoch or leader != state.leader:
-        raise Refused(ErrorCode.fenced_leader_epoch, f"{state.leader} leads now.")
+        raise Refused(ErrorCode.FENCED_LEADER_EPOCH, f"{state.leader} leads now.")
     if partition_epoch != state.partition_epoch or set(isr) != set(state.isr):
-        raise Refused(ErrorCode.invalid_update_version, "The in-sync replicas have changed.")
+        raise Refused(ErrorCode.INVALID_UPDATE_VERSION, "The in-sync replicas have changed.")
     if why := _why_not_enter(image, state):
-        raise Refused(ErrorCode.operation_not_attempted, why)
+        raise Refused(ErrorCode.OPERATION_NOT_ATTEMPTED, why)
     return _written(
         topic, index, state, mode=RAFT, life=state.leader_epoch, elr=(), last_known_elr=()
     )
@@ -220,13 +220,13 @@ def report_leader(
     Its voters complete a reassignment. Raises Refused."""
     state = topic.partitions[index]
     if state.mode != RAFT or life != state.life:
-        raise Refused(ErrorCode.fenced_leader_epoch, f"The partition is in {state.mode.name}.")
+        raise Refused(ErrorCode.FENCED_LEADER_EPOCH, f"The partition is in {state.mode.text}.")
     if leader_epoch < state.leader_epoch:
-        raise Refused(ErrorCode.fenced_leader_epoch, f"{state.leader} leads a later epoch.")
+        raise Refused(ErrorCode.FENCED_LEADER_EPOCH, f"{state.leader} leads a later epoch.")
     if leader not in state.replicas or (
         leader_epoch == state.leader_epoch and leader != state.leader
     ):
-        raise Refused(ErrorCode.invalid_request, f"{leader} cannot lead this partition.")
+        raise Refused(ErrorCode.INVALID_REQUEST, f"{leader} cannot lead this partition.")
     after = state._replace(leader=leader, leader_epoch=leader_epoch)
     target = tuple(each for each in state.replicas if each not in state.removing_replicas)
     if is_reassigning(state) and set(voters) == set(target):
@@ -281,7 +281,7 @@ def on_tail(
         leader=isr[0],
         leader_epoch=state.leader_epoch + 1,
         isr=isr,
-        leader_recovery=LeaderRecovery.recovered,
+        leader_recovery=LeaderRecovery.RECOVERED,
     )
 
 

@@ -29,5 +29,5 @@ def check_topic_name(name: str) -> None:
         return
     shown = name if len(name) <= 60 else name[:60] + "…"
     raise Refused(
-        ErrorCode.invalid_topic_exception, f"The topic name '{shown}' is not legal: {problem}."
+        ErrorCode.INVALID_TOPIC_EXCEPTION, f"The topic name '{shown}' is not legal: {problem}."
     )

@@ -41,7 +41,7 @@ def creation_request(
 def on_demand_max(image: MetadataImage, topic_name: str) -> int | None:
     """Up to how many partitions a topic grows when producers write to them; None: it does not.
     Internal topics never do, since their number of partitions says who coordinates what."""
-    text = image.config_of(ResourceType.topic, topic_name).get(ON_DEMAND_MAX)
+    text = image.config_of(ResourceType.TOPIC, topic_name).get(ON_DEMAND_MAX)
     return None if text is None or topic_name in INTERNAL_TOPICS else int(text)
 
 
@@ -53,7 +53,7 @@ def check_on_demand_max(
     limit = wanted.get(ON_DEMAND_MAX)
     if topic_name in INTERNAL_TOPICS and limit is not None and limit != current.get(ON_DEMAND_MAX):
         raise Refused(
-            ErrorCode.invalid_config,
+            ErrorCode.INVALID_CONFIG,
             f"{topic_name} has a fixed number of partitions, so {ON_DEMAND_MAX} cannot be set.",
         )
 
@@ -66,20 +66,20 @@ def growth_request(
     topic = image.topic(topic_name)
     if topic is None or index < 0:
         raise Refused(
-            ErrorCode.unknown_topic_or_partition, f"There is no partition {topic_name}-{index}."
+            ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"There is no partition {topic_name}-{index}."
         )
     if index < len(topic.partitions):
         return None
     limit = on_demand_max(image, topic_name)
     if limit is None:
         raise Refused(
-            ErrorCode.unknown_topic_or_partition,
+            ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
             f"There is no partition {topic_name}-{index}, and the topic does not create partitions"
             f" on demand: add it with CreatePartitions, or set {ON_DEMAND_MAX} on the topic.",
         )
     if index >= limit:
         raise Refused(
-            ErrorCode.invalid_partitions,
+            ErrorCode.INVALID_PARTITIONS,
             f"Partition {topic_name}-{index} is beyond the limit of {limit} partitions on demand:"
             f" add it with CreatePartitions, or raise {ON_DEMAND_MAX} of the topic.",
         )

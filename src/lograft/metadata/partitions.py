@@ -42,19 +42,19 @@ def create_partitions(
             if counts[topic.name] > 1:
                 counts[topic.name] = -1  # said once
                 raise Refused(
-                    ErrorCode.invalid_request, f"Topic '{topic.name}' is in the request twice."
+                    ErrorCode.INVALID_REQUEST, f"Topic '{topic.name}' is in the request twice."
                 )
             if topic.name in INTERNAL_TOPICS and image.topic(topic.name) is not None:
                 # Kafka takes it, and loses sight of all positions at the next restart.
                 raise Refused(
-                    ErrorCode.invalid_partitions,
+                    ErrorCode.INVALID_PARTITIONS,
                     f"{topic.name} keeps its number of partitions: groups and transactions are"
                     " found by it, and with another number would be looked for elsewhere.",
                 )
             made = _grow(image, topic)
             if len(records) + len(made) > PARTITIONS_PER_REQUEST_MAX:
                 raise Refused(
-                    ErrorCode.invalid_partitions,
+                    ErrorCode.INVALID_PARTITIONS,
                     f"One request may create at most {PARTITIONS_PER_REQUEST_MAX} partitions:"
                     " split it.",
                 )
@@ -136,28 +136,28 @@ def check_assignment(
     else:
         return
     raise Refused(
-        ErrorCode.invalid_replica_assignment, f"The assignment of partition {index} {problem}."
+        ErrorCode.INVALID_REPLICA_ASSIGNMENT, f"The assignment of partition {index} {problem}."
     )
 
 
 def _grow(image: MetadataImage, wanted: CreatePartitionsTopic) -> list[PartitionRecord]:
     topic = image.topic(wanted.name)
     if topic is None:
-        raise Refused(ErrorCode.unknown_topic_or_partition, f"There is no topic '{wanted.name}'.")
+        raise Refused(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"There is no topic '{wanted.name}'.")
     present = len(topic.partitions)
     if wanted.count == present:
         raise Refused(
-            ErrorCode.invalid_partitions, f"Topic '{wanted.name}' has {present} partitions already."
+            ErrorCode.INVALID_PARTITIONS, f"Topic '{wanted.name}' has {present} partitions already."
         )
     if wanted.count < present:
         raise Refused(
-            ErrorCode.invalid_partitions,
+            ErrorCode.INVALID_PARTITIONS,
             f"Topic '{wanted.name}' has {present} partitions, {wanted.count} would be fewer:"
             " partitions cannot be taken away.",
         )
     if wanted.count - present > PARTITIONS_PER_REQUEST_MAX:
         raise Refused(
-            ErrorCode.invalid_partitions,
+            ErrorCode.INVALID_PARTITIONS,
             f"{wanted.count - present} new partitions are more than the"
             f" {PARTITIONS_PER_REQUEST_MAX} that one request may create.",
         )
@@ -177,7 +177,7 @@ def _new_replicas(
         return placed(image, topic.name, range(present, wanted.count), replication_factor=factor)
     if len(wanted.assignments) != wanted.count - present:
         raise Refused(
-            ErrorCode.invalid_replica_assignment,
+            ErrorCode.INVALID_REPLICA_ASSIGNMENT,
             f"{wanted.count - present} partitions are added, but {len(wanted.assignments)}"
             " assignments are given.",
         )

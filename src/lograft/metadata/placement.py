@@ -77,7 +77,7 @@ def _check_factor(replication_factor: int, known: int, active: int) -> None:
     else:
         return
     raise Refused(
-        ErrorCode.invalid_replication_factor,
+        ErrorCode.INVALID_REPLICATION_FACTOR,
         f"A replication factor of {replication_factor} is not possible: {problem}.",
     )
 

@@ -22,17 +22,17 @@ def allocate_producer_ids(
     broker = image.brokers.get(request.broker_id)
     if broker is None:
         raise Refused(
-            ErrorCode.broker_id_not_registered, f"Broker {request.broker_id} is not registered."
+            ErrorCode.BROKER_ID_NOT_REGISTERED, f"Broker {request.broker_id} is not registered."
         )
     if broker.epoch != request.broker_epoch:
         raise Refused(
-            ErrorCode.stale_broker_epoch,
+            ErrorCode.STALE_BROKER_EPOCH,
             f"Broker {request.broker_id} is registered with epoch {broker.epoch},"
             f" not {request.broker_epoch}.",
         )
     start = image.producer_ids_next
     if start > PRODUCER_ID_MAX - BLOCK_SIZE:
-        raise Refused(ErrorCode.unknown_server_error, "All producer ids have been given away.")
+        raise Refused(ErrorCode.UNKNOWN_SERVER_ERROR, "All producer ids have been given away.")
     record = ProducerIdsRecord(
         broker_id=request.broker_id,
         broker_epoch=request.broker_epoch,

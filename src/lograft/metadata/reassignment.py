@@ -106,7 +106,7 @@ def _partition(image: MetadataImage, name: str, index: int) -> tuple[TopicState,
     topic = image.topic(name)
     if topic is None or index not in topic.partitions:
         raise Refused(
-            ErrorCode.unknown_topic_or_partition, f"There is no partition {name}-{index}."
+            ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"There is no partition {name}-{index}."
         )
     return topic, topic.partitions[index]
 
@@ -118,16 +118,16 @@ def _check_free(
     records: dict[TopicIdPartition, PartitionChangeRecord],
 ) -> None:
     if key in records:
-        raise Refused(ErrorCode.invalid_request, f"{name}-{key.partition} is in the request twice.")
+        raise Refused(ErrorCode.INVALID_REQUEST, f"{name}-{key.partition} is in the request twice.")
     if len(records) >= PARTITIONS_PER_REQUEST_MAX:
         raise Refused(
-            ErrorCode.policy_violation,
+            ErrorCode.POLICY_VIOLATION,
             f"One request may reassign at most {PARTITIONS_PER_REQUEST_MAX} partitions: split it.",
         )
-    if state.mode in (ReplicationMode.entering, ReplicationMode.leaving):
+    if state.mode in (ReplicationMode.ENTERING, ReplicationMode.LEAVING):
         raise Refused(
-            ErrorCode.reassignment_in_progress,
-            f"{name}-{key.partition} is changing its mode of replication ({state.mode.name}):"
+            ErrorCode.REASSIGNMENT_IN_PROGRESS,
+            f"{name}-{key.partition} is changing its mode of replication ({state.mode.text}):"
             " wait until it is done.",
         )
 
@@ -141,14 +141,14 @@ def _check_target(image: MetadataImage, state: PartitionState, replicas: list[in
         problem = f"names broker {unknown[0]}, which is not registered"
     else:
         return
-    raise Refused(ErrorCode.invalid_replica_assignment, f"The assignment {problem}.")
+    raise Refused(ErrorCode.INVALID_REPLICA_ASSIGNMENT, f"The assignment {problem}.")
 
 
 def _check_factor(state: PartitionState, replicas: list[int]) -> None:
     factor = len(target_of(state))
     if len(replicas) != factor:
         raise Refused(
-            ErrorCode.invalid_replication_factor,
+            ErrorCode.INVALID_REPLICATION_FACTOR,
             f"The partition has {factor} replicas and would get {len(replicas)}, which this"
             " request does not allow.",
         )
@@ -178,9 +178,9 @@ def _cancel(change: PartitionChange) -> PartitionChangeRecord | None:
     before = change.before
     name = f"{change.topic.name}-{change.index}"
     if not is_reassigning(before):
-        raise Refused(ErrorCode.no_reassignment_in_progress, f"{name} is not being reassigned.")
+        raise Refused(ErrorCode.NO_REASSIGNMENT_IN_PROGRESS, f"{name} is not being reassigned.")
     staying = tuple(r for r in before.replicas if r not in before.adding_replicas)
-    if before.mode is ReplicationMode.raft:
+    if before.mode is ReplicationMode.RAFT:
         # Some may be voters already: they have to leave as they came, one by one.
         return start_reassignment(change, staying)
     change.replicas = staying
@@ -192,7 +192,7 @@ def _cancel(change: PartitionChange) -> PartitionChangeRecord | None:
         after = changed_partition(before, record)
         if after.leader == NO_NODE and not after.elr and not change.isr:
             raise Refused(
-                ErrorCode.invalid_replica_assignment,
+                ErrorCode.INVALID_REPLICA_ASSIGNMENT,
                 f"Only new replicas of {name} are in sync: going back would need an unclean"
                 " election.",
             )

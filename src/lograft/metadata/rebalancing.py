@@ -61,7 +61,7 @@ def plan(
         for topic in image.topics.values()
         if topics is None or topic.name in topics
         for index, state in topic.partitions.items()
-        if state.mode in (ReplicationMode.isr, ReplicationMode.raft)
+        if state.mode in (ReplicationMode.ISR, ReplicationMode.RAFT)
     ]
     racks = {
         broker_id: broker.rack
@@ -69,7 +69,7 @@ def plan(
         if (broker := image.brokers.get(broker_id)) is not None
     }
     if unknown := sorted(set(broker_ids) - set(racks)):
-        raise Refused(ErrorCode.broker_id_not_registered, f"Broker {unknown[0]} is not registered.")
+        raise Refused(ErrorCode.BROKER_ID_NOT_REGISTERED, f"Broker {unknown[0]} is not registered.")
     return plan_moves(holdings, racks)
 
 
@@ -117,7 +117,7 @@ class _Sharing:
         most = max((len(holding.replicas) for holding in holdings), default=0)
         if most > len(racks):
             raise Refused(
-                ErrorCode.invalid_replication_factor,
+                ErrorCode.INVALID_REPLICATION_FACTOR,
                 f"{len(racks)} broker(s) cannot hold partitions with {most} replicas.",
             )
         ring = broker_ring(tuple(self._brokers))

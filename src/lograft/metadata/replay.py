@@ -84,7 +84,7 @@ def remove_topic(image: "MetadataImage", record: RemoveTopicRecord, delta: Metad
             del image.similar_names[form]
     for index, state in removed.partitions.items():
         forget(image, TopicIdPartition(removed.topic_id, index), state)
-    resource = ConfigResource(ResourceType.topic, removed.name)
+    resource = ConfigResource(ResourceType.TOPIC, removed.name)
     if image.configs.pop(resource, None) is not None:
         note_claim(image, removed.name)
         delta.configs[resource] = None
@@ -181,7 +181,7 @@ def config(image: "MetadataImage", record: ConfigRecord, delta: MetadataDelta) -
             values.pop(record.name, None)
             if not values:
                 del image.configs[resource]
-    if resource.type == ResourceType.topic:
+    if resource.type == ResourceType.TOPIC:
         note_claim(image, resource.name)
     delta.configs[resource] = None
 

@@ -30,12 +30,12 @@ def resize(
     unknown = [index for index in chosen if index not in topic.partitions]
     if unknown:
         raise Refused(
-            ErrorCode.unknown_topic_or_partition,
+            ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
             f"There is no partition {topic.name}-{unknown[0]}.",
         )
     if factor > len(image.brokers):
         raise Refused(
-            ErrorCode.invalid_replication_factor,
+            ErrorCode.INVALID_REPLICATION_FACTOR,
             f"{factor} replicas need as many brokers, {len(image.brokers)} are registered.",
         )
     request = AlterPartitionReassignmentsRequest(

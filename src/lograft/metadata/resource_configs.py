@@ -94,11 +94,11 @@ def check_group_configs(values: Mapping[str, str], config: BrokerConfig) -> None
     for name, text in values.items():
         key = GROUP_CONFIGS.get(name)
         if key is None:
-            raise Refused(ErrorCode.invalid_config, f"There is no group setting {name}.")
+            raise Refused(ErrorCode.INVALID_CONFIG, f"There is no group setting {name}.")
         value = _parsed(key, text)
         if name == "share.auto.offset.reset" and not _OFFSET_RESET.fullmatch(text.strip()):
             raise Refused(
-                ErrorCode.invalid_config,
+                ErrorCode.INVALID_CONFIG,
                 f"{name} is earliest, latest or by_duration:<ISO 8601 duration>, not {text}.",
             )
         if isinstance(value, int):
@@ -110,12 +110,12 @@ def check_client_metrics_configs(values: Mapping[str, str]) -> None:
         key = CLIENT_METRICS_CONFIGS.get(name)
         if key is None:
             raise Refused(
-                ErrorCode.invalid_request, f"There is no setting {name} of client metrics."
+                ErrorCode.INVALID_REQUEST, f"There is no setting {name} of client metrics."
             )
         value = _parsed(key, text)
         if isinstance(value, int) and not INTERVAL_MS_MIN <= value <= INTERVAL_MS_MAX:
             raise Refused(
-                ErrorCode.invalid_request,
+                ErrorCode.INVALID_REQUEST,
                 f"{name} lies between {INTERVAL_MS_MIN} and {INTERVAL_MS_MAX}, not at {value}.",
             )
         if name == "match" and isinstance(value, tuple):
@@ -165,7 +165,7 @@ def _parsed(key: ConfigKey, text: str) -> object:
     try:
         return key.parse(text)
     except InvalidConfig as error:
-        raise Refused(ErrorCode.invalid_config, str(error)) from None
+        raise Refused(ErrorCode.INVALID_CONFIG, str(error)) from None
 
 
 def _check_limits(name: str, value: int, config: BrokerConfig) -> None:
@@ -176,14 +176,14 @@ def _check_limits(name: str, value: int, config: BrokerConfig) -> None:
         limit = config.value(setting) if setting in BROKER_CONFIGS else None
         if isinstance(limit, int) and is_broken(value, limit):
             raise Refused(
-                ErrorCode.invalid_config, f"{name}={value} is beyond {setting}, which is {limit}."
+                ErrorCode.INVALID_CONFIG, f"{name}={value} is beyond {setting}, which is {limit}."
             )
 
 
 def _check_match(text: str) -> None:
     if text.count("=") != 1 or (split := split_match(text))[0] not in MATCH_KEYS:
         raise Refused(
-            ErrorCode.invalid_config,
+            ErrorCode.INVALID_CONFIG,
             f"Invalid client match pattern '{text}': write <one of"
             f" {', '.join(sorted(MATCH_KEYS))}>=<regular expression>.",
         )
@@ -191,7 +191,7 @@ def _check_match(text: str) -> None:
         compiled(split[1])
     except NoPattern as error:
         raise Refused(
-            ErrorCode.invalid_config,
+            ErrorCode.INVALID_CONFIG,
             f"Invalid client match pattern '{text}': {error}. Regular expressions have RE2 syntax,"
             " without look-ahead and back-references.",
         ) from None

@@ -82,7 +82,7 @@ def delete_topics(
     wanted = request.topics or [DeleteTopicState(name=name) for name in request.topic_names]
     if not config.delete_topic_enable:
         raise Refused(
-            ErrorCode.topic_deletion_disabled,
+            ErrorCode.TOPIC_DELETION_DISABLED,
             "Topics cannot be deleted here: delete.topic.enable is false.",
         )
     times = Counter((topic.name, topic.topic_id) for topic in wanted)
@@ -92,11 +92,11 @@ def delete_topics(
         result = DeletableTopicResult(name=name, topic_id=given_id)
         try:
             if count > 1:
-                raise Refused(ErrorCode.invalid_request, "The topic is in the request twice.")
+                raise Refused(ErrorCode.INVALID_REQUEST, "The topic is in the request twice.")
             topic_id = _topic_to_delete(image, name, given_id)
             if topic_id in removed:
                 raise Refused(
-                    ErrorCode.invalid_request, "The topic is in the request by name and by id."
+                    ErrorCode.INVALID_REQUEST, "The topic is in the request by name and by id."
                 )
         except Refused as refusal:
             result.error_code = refusal.code
@@ -113,16 +113,16 @@ def delete_topics(
 def check_new_name(image: MetadataImage, name: str) -> None:
     if name == METADATA_TOPIC:
         raise Refused(
-            ErrorCode.invalid_request, f"{name} is the cluster's own log and cannot be created."
+            ErrorCode.INVALID_REQUEST, f"{name} is the cluster's own log and cannot be created."
         )
     check_topic_name(name)
     if name in image.topic_ids:
-        raise Refused(ErrorCode.topic_already_exists, f"Topic '{name}' already exists.")
+        raise Refused(ErrorCode.TOPIC_ALREADY_EXISTS, f"Topic '{name}' already exists.")
     form = similar_form(name)
     if form is not None:
         for other in image.similar_names.get(form, ()):
             raise Refused(
-                ErrorCode.invalid_topic_exception,
+                ErrorCode.INVALID_TOPIC_EXCEPTION,
                 f"Topic '{name}' is too like the existing topic '{other}': metrics do not tell"
                 " '.' from '_'.",
             )
@@ -135,14 +135,14 @@ def checked_configs(
     for setting in settings:
         if setting.value is None:
             raise Refused(
-                ErrorCode.invalid_config, f"The setting {setting.name} needs a value, not null."
+                ErrorCode.INVALID_CONFIG, f"The setting {setting.name} needs a value, not null."
             )
         values[setting.name] = setting.value  # the last one counts, as in Kafka
     try:
         check_no_variables(values)
         validate_topic_configs(values, config)
     except InvalidConfig as error:
-        raise Refused(ErrorCode.invalid_config, str(error)) from None
+        raise Refused(ErrorCode.INVALID_CONFIG, str(error)) from None
     return values
 
 
@@ -154,7 +154,7 @@ def _check_total(topics: Sequence[CreatableTopic], config: BrokerConfig) -> None
     )
     if total > PARTITIONS_PER_REQUEST_MAX:
         raise Refused(
-            ErrorCode.policy_violation,
+            ErrorCode.POLICY_VIOLATION,
             f"One request may create at most {PARTITIONS_PER_REQUEST_MAX} partitions, this one"
             f" asks for {total}: split it.",
         )
@@ -187,7 +187,7 @@ def _create(
     records: list[Message] = [TopicRecord(name=topic.name, topic_id=topic_id)]
     records += (
         ConfigRecord(
-            resource_type=ResourceType.topic, resource_name=topic.name, name=name, value=value
+            resource_type=ResourceType.TOPIC, resource_name=topic.name, name=name, value=value
         )
         for name, value in values.items()
     )
@@ -201,7 +201,7 @@ def _create(
 def _given_assignments(image: MetadataImage, topic: CreatableTopic) -> list[tuple[int, ...]]:
     if topic.num_partitions != -1 or topic.replication_factor != -1:
         raise Refused(
-            ErrorCode.invalid_request,
+            ErrorCode.INVALID_REQUEST,
             "With replicas assigned by hand, the number of partitions and the replication factor"
             " must both be -1.",
         )
@@ -209,13 +209,13 @@ def _given_assignments(image: MetadataImage, topic: CreatableTopic) -> list[tupl
     for assignment in topic.assignments:
         if assignment.partition_index in by_index:
             raise Refused(
-                ErrorCode.invalid_replica_assignment,
+                ErrorCode.INVALID_REPLICA_ASSIGNMENT,
                 f"Partition {assignment.partition_index} is assigned twice.",
             )
         by_index[assignment.partition_index] = tuple(assignment.broker_ids)
     if sorted(by_index) != list(range(len(by_index))):
         raise Refused(
-            ErrorCode.invalid_replica_assignment,
+            ErrorCode.INVALID_REPLICA_ASSIGNMENT,
             f"Partitions are numbered from 0 without gaps; assigned are {sorted(by_index)[:20]}.",
         )
     factor = len(by_index[0])
@@ -230,12 +230,12 @@ def _placed_assignments(
     count, factor = topic.num_partitions, topic.replication_factor
     if factor < -1 or factor == 0:
         raise Refused(
-            ErrorCode.invalid_replication_factor,
+            ErrorCode.INVALID_REPLICATION_FACTOR,
             f"The replication factor must be at least 1, or -1 for the default; it is {factor}.",
         )
     if count < -1 or count == 0:
         raise Refused(
-            ErrorCode.invalid_partitions,
+            ErrorCode.INVALID_PARTITIONS,
             f"A topic has at least 1 partition, or -1 for the default number; it is {count}.",
         )
     if count == -1:
@@ -259,21 +259,21 @@ def _fresh_id(image: MetadataImage, new_id: Callable[[], UUID]) -> UUID:
 
 def _topic_to_delete(image: MetadataImage, name: str | None, given_id: UUID) -> UUID:
     if name is not None and given_id != ZERO_UUID:
-        raise Refused(ErrorCode.invalid_request, "Give the topic's name or its id, not both.")
+        raise Refused(ErrorCode.INVALID_REQUEST, "Give the topic's name or its id, not both.")
     if name is not None:
         topic_id = image.topic_ids.get(name)
         if topic_id is None:
-            raise Refused(ErrorCode.unknown_topic_or_partition, f"There is no topic '{name}'.")
+            raise Refused(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"There is no topic '{name}'.")
         return topic_id
     if given_id == ZERO_UUID:
-        raise Refused(ErrorCode.invalid_request, "Neither a name nor an id of a topic is given.")
+        raise Refused(ErrorCode.INVALID_REQUEST, "Neither a name nor an id of a topic is given.")
     if given_id not in image.topics:
-        raise Refused(ErrorCode.unknown_topic_id, f"There is no topic {uuid_to_text(given_id)}.")
+        raise Refused(ErrorCode.UNKNOWN_TOPIC_ID, f"There is no topic {uuid_to_text(given_id)}.")
     return given_id
 
 
 def _twice(name: str) -> Refused:
-    return Refused(ErrorCode.invalid_request, f"Topic '{name}' is in the request twice.")
+    return Refused(ErrorCode.INVALID_REQUEST, f"Topic '{name}' is in the request twice.")
 
 
 def _refused(name: str, refusal: Refused) -> CreatableTopicResult:
@@ -328,7 +328,7 @@ def _created(made: Sequence[Message], config: BrokerConfig) -> CreatableTopicRes
     return CreatableTopicResult(
         name=topic.name,
         topic_id=topic.topic_id,
-        error_code=ErrorCode.none,
+        error_code=ErrorCode.NONE,
         error_message=None,
         num_partitions=len(partitions),
         replication_factor=len(partitions[0].replicas),

@@ -46,11 +46,11 @@ def is_reserved_directory(directory: UUID) -> bool:
 class ResourceType(IntEnum):
     """Whose settings; the numbers are the wire's."""
 
-    topic = 2
-    broker = 4
-    broker_logger = 8
-    client_metrics = 16
-    group = 32
+    TOPIC = 2
+    BROKER = 4
+    BROKER_LOGGER = 8
+    CLIENT_METRICS = 16
+    GROUP = 32
 
 
 class ConfigResource(NamedTuple):
@@ -62,8 +62,8 @@ class ConfigResource(NamedTuple):
 class LeaderRecovery(IntEnum):
     """Whether the leader came from the in-sync replicas or may have lost records."""
 
-    recovered = 0
-    recovering = 1
+    RECOVERED = 0
+    RECOVERING = 1
 
 
 class PartitionState(NamedTuple):
@@ -84,7 +84,7 @@ class PartitionState(NamedTuple):
     leader_epoch: int
     #: Grows by one with every change at all.
     partition_epoch: int
-    mode: ReplicationMode = ReplicationMode.isr
+    mode: ReplicationMode = ReplicationMode.ISR
     #: The epoch that names the newest raft life; NO_EPOCH: there was none. Never falls.
     life: int = NO_EPOCH
 

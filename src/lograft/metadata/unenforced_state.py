@@ -59,7 +59,7 @@ def _unsupported_topic_settings(image: MetadataImage) -> Iterator[tuple[str, str
         topics = sorted(
             resource.name
             for resource, values in image.configs.items()
-            if resource.type == ResourceType.topic and not is_supported(key, values.get(key.name))
+            if resource.type == ResourceType.TOPIC and not is_supported(key, values.get(key.name))
         )
         if topics:
             more = ", …" if len(topics) > _NAMES_MAX else ""

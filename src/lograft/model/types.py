@@ -42,21 +42,26 @@ class ReplicationMode(IntEnum):
     """How a partition is replicated; the numbers are those of its metadata records. A partition
     goes round in this order and may fall back from `entering` to `isr`."""
 
-    isr = 0
+    ISR = 0
     #: Still ISR's rules, but everything is fsynced, so that a majority has it on disk.
-    entering = 1
-    raft = 2
+    ENTERING = 1
+    RAFT = 2
     #: Raft has ended; ISR's rules begin when enough replicas hold the best log of a majority.
-    leaving = 3
+    LEAVING = 3
+
+    @property
+    def text(self) -> str:
+        """As in the setting `replication.mode`."""
+        return self.name.lower()
 
 
 class ResetAction(IntEnum):
     """What an OffsetCommit asks for (`reset_action`); the numbers are those on the wire."""
 
     #: A commit like any other.
-    none = 0
-    reset = 1
-    undo = 2
+    NONE = 0
+    RESET = 1
+    UNDO = 2
 
 
 #: The generation that resets name, without a member: Kafka, and whoever else steps over the action,

@@ -166,7 +166,7 @@ class IsrFollower:
     ) -> FollowerEffects:
         if not self._is_awaited(fetch):
             return NO_FOLLOWER_EFFECTS
-        if answer.error is not ErrorCode.none:
+        if answer.error is not ErrorCode.NONE:
             return self._on_error(answer.error, now_ms=now_ms)
         self._errors = 0
         if answer.diverging is not None:
@@ -186,7 +186,7 @@ class IsrFollower:
     def on_unanswered(self, fetch: FollowerFetch, *, now_ms: int) -> None:
         """The connection broke, or the time was over."""
         if self._is_awaited(fetch):
-            self._on_error(ErrorCode.network_exception, now_ms=now_ms)
+            self._on_error(ErrorCode.NETWORK_EXCEPTION, now_ms=now_ms)
 
     def on_appended(self) -> FollowerEffects:
         """The answer's records are in the log."""
@@ -201,10 +201,10 @@ class IsrFollower:
         return self.state is FollowerState.FETCHING and fetch is self._asked
 
     def _on_error(self, error: ErrorCode, *, now_ms: int) -> FollowerEffects:
-        if error is ErrorCode.offset_out_of_range:
+        if error is ErrorCode.OFFSET_OUT_OF_RANGE:
             self._step(Step.OUT_OF_RANGE)
             return FollowerEffects(ask_bounds=True)
-        if error is ErrorCode.fenced_leader_epoch:
+        if error is ErrorCode.FENCED_LEADER_EPOCH:
             self._step(Step.FENCE)
             return NO_FOLLOWER_EFFECTS
         self._back_off(now_ms)
@@ -243,10 +243,10 @@ class IsrFollower:
         """The leader's ListOffsets answer in this epoch, or why there is none."""
         if self.state is not FollowerState.ASKING:
             return NO_FOLLOWER_EFFECTS
-        if error is ErrorCode.fenced_leader_epoch:
+        if error is ErrorCode.FENCED_LEADER_EPOCH:
             self._step(Step.FENCE)
-        elif error is not ErrorCode.none:
-            self._on_error(ErrorCode.network_exception, now_ms=now_ms)
+        elif error is not ErrorCode.NONE:
+            self._on_error(ErrorCode.NETWORK_EXCEPTION, now_ms=now_ms)
         elif log_start > self._log.end_offset:
             return self._restart(log_start)
         elif end < self._log.end_offset:

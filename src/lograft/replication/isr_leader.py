@@ -39,7 +39,7 @@ from lograft.replication.types import (
 )
 
 #: Looked up once: acknowledgements are many.
-NO_ERROR: Final = ErrorCode.none
+NO_ERROR: Final = ErrorCode.NONE
 
 
 class IsrLeader:
@@ -131,7 +131,7 @@ class IsrLeader:
     def check_append(self, *, acks_all: bool) -> ErrorCode:
         """Before the append: with too few replicas acks=all is refused, and nothing is written."""
         if acks_all and not self._commits_alone and self.is_below_min_isr:
-            return ErrorCode.not_enough_replicas
+            return ErrorCode.NOT_ENOUGH_REPLICAS
         return NO_ERROR
 
     def ack_of(self, end: Offset) -> ErrorCode | None:
@@ -143,8 +143,8 @@ class IsrLeader:
     def _ack_code(self) -> ErrorCode:
         """The append is committed, but the ISR may have shrunk below the minimum since."""
         if len(self.isr.maximal) < self.min_isr:
-            return ErrorCode.not_enough_replicas_after_append
-        return ErrorCode.none
+            return ErrorCode.NOT_ENOUGH_REPLICAS_AFTER_APPEND
+        return ErrorCode.NONE
 
     # Reading.
 
@@ -191,13 +191,13 @@ class IsrLeader:
         self._now_ms = max(self._now_ms, now_ms)
         view = self._followers.get(fetch.node_id)
         error = self._check_fetch(fetch, view, log_start=log_start, epoch_end=epoch_end)
-        if error is not ErrorCode.none:
+        if error is not ErrorCode.NONE:
             return FetchVerdict(error, None, NO_EFFECTS)
         assert view is not None
         diverging = self._diverging(fetch, epoch_end)
         if diverging is not None:
             # Its offset says nothing about our log: it does not count.
-            return FetchVerdict(ErrorCode.none, diverging, NO_EFFECTS)
+            return FetchVerdict(ErrorCode.NONE, diverging, NO_EFFECTS)
         assert fetch.offset <= self.end, (fetch, self.end)
         log_start_moved = fetch.log_start_offset > view.log_start_offset
         end_moved = fetch.offset != view.end_offset
@@ -207,7 +207,7 @@ class IsrLeader:
         if propose is None and not end_moved and not log_start_moved:
             return ACCEPTED
         effects = self._settle(propose, log_start_moved=log_start_moved)
-        return ACCEPTED if effects is NO_EFFECTS else FetchVerdict(ErrorCode.none, None, effects)
+        return ACCEPTED if effects is NO_EFFECTS else FetchVerdict(ErrorCode.NONE, None, effects)
 
     def on_follower_polls(
         self, node_id: NodeId, *, broker_epoch: BrokerEpoch, now_ms: int
@@ -239,24 +239,24 @@ class IsrLeader:
     ) -> ErrorCode:
         if fetch.leader_epoch != NO_EPOCH:
             if fetch.leader_epoch < self.leader_epoch:
-                return ErrorCode.fenced_leader_epoch
+                return ErrorCode.FENCED_LEADER_EPOCH
             if fetch.leader_epoch > self.leader_epoch:
-                return ErrorCode.unknown_leader_epoch
+                return ErrorCode.UNKNOWN_LEADER_EPOCH
         if view is None:
             # We have not heard of its assignment yet, or it has not heard of its removal.
             if fetch.leader_epoch == NO_EPOCH:
-                return ErrorCode.not_leader_or_follower
-            return ErrorCode.unknown_leader_epoch
+                return ErrorCode.NOT_LEADER_OR_FOLLOWER
+            return ErrorCode.UNKNOWN_LEADER_EPOCH
         if self._is_stale_registration(fetch, view):
-            return ErrorCode.not_leader_or_follower
+            return ErrorCode.NOT_LEADER_OR_FOLLOWER
         if fetch.offset < log_start:
-            return ErrorCode.offset_out_of_range
+            return ErrorCode.OFFSET_OUT_OF_RANGE
         if fetch.last_fetched_epoch != NO_EPOCH:
             if epoch_end == NO_EPOCH_END:
-                return ErrorCode.offset_out_of_range
+                return ErrorCode.OFFSET_OUT_OF_RANGE
         elif fetch.offset > self.end:
-            return ErrorCode.offset_out_of_range
-        return ErrorCode.none
+            return ErrorCode.OFFSET_OUT_OF_RANGE
+        return ErrorCode.NONE
 
     def _is_stale_registration(self, fetch: FollowerFetch, view: FollowerView) -> bool:
         """Whether a later life of the same broker is known already."""
@@ -408,7 +408,7 @@ class IsrLeader:
             return NO_EFFECTS
         return Effects(
             self.high_watermark if moved else None,
-            self._ack_code() if moved else ErrorCode.none,
+            self._ack_code() if moved else ErrorCode.NONE,
             propose,
             log_start_moved,
         )

@@ -48,15 +48,15 @@ class AfterRefusal(Enum):
 
 #: What is not here may have been applied or not: retry.
 AFTER_REFUSAL: Final = {
-    ErrorCode.operation_not_attempted: AfterRefusal.REVERT,
-    ErrorCode.ineligible_replica: AfterRefusal.REVERT,
-    ErrorCode.unknown_topic_or_partition: AfterRefusal.AWAIT_METADATA,
-    ErrorCode.unknown_topic_id: AfterRefusal.AWAIT_METADATA,
-    ErrorCode.fenced_leader_epoch: AfterRefusal.AWAIT_METADATA,
-    ErrorCode.invalid_update_version: AfterRefusal.AWAIT_METADATA,
-    ErrorCode.invalid_request: AfterRefusal.AWAIT_METADATA,
+    ErrorCode.OPERATION_NOT_ATTEMPTED: AfterRefusal.REVERT,
+    ErrorCode.INELIGIBLE_REPLICA: AfterRefusal.REVERT,
+    ErrorCode.UNKNOWN_TOPIC_OR_PARTITION: AfterRefusal.AWAIT_METADATA,
+    ErrorCode.UNKNOWN_TOPIC_ID: AfterRefusal.AWAIT_METADATA,
+    ErrorCode.FENCED_LEADER_EPOCH: AfterRefusal.AWAIT_METADATA,
+    ErrorCode.INVALID_UPDATE_VERSION: AfterRefusal.AWAIT_METADATA,
+    ErrorCode.INVALID_REQUEST: AfterRefusal.AWAIT_METADATA,
     # Applied, and a reassignment that it completed took the leadership away.
-    ErrorCode.new_leader_elected: AfterRefusal.AWAIT_METADATA,
+    ErrorCode.NEW_LEADER_ELECTED: AfterRefusal.AWAIT_METADATA,
 }
 
 

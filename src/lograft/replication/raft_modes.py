@@ -135,17 +135,17 @@ class ModeReplica:
         return self._isr.on_settings(self._settings_in(self.assignment))
 
     def _settings_in(self, assignment: Assignment) -> ReplicationSettings:
-        if assignment.mode is ReplicationMode.isr:
+        if assignment.mode is ReplicationMode.ISR:
             return self._settings
         settings = self._settings._replace(durable_only=True)
-        if assignment.mode is ReplicationMode.leaving:
+        if assignment.mode is ReplicationMode.LEAVING:
             return settings._replace(min_insync_replicas=ALL_REPLICAS)
         return settings
 
     @property
     def needs_flush(self) -> bool:
         """Whether only what is on disk counts, whatever the topic's settings say."""
-        return self.assignment.mode is not ReplicationMode.isr
+        return self.assignment.mode is not ReplicationMode.ISR
 
     def on_assignment(self, assignment: Assignment, *, now_ms: int) -> tuple[RoleChange, Effects]:
         if assignment.partition_epoch <= self.assignment.partition_epoch:
@@ -157,9 +157,9 @@ class ModeReplica:
             self.is_taking = False
 
     def _take(self, assignment: Assignment, *, now_ms: int) -> tuple[RoleChange, Effects]:
-        if assignment.mode is ReplicationMode.raft:
+        if assignment.mode is ReplicationMode.RAFT:
             return self._on_raft(assignment)
-        if assignment.mode is ReplicationMode.leaving and assignment.leader == NO_NODE:
+        if assignment.mode is ReplicationMode.LEAVING and assignment.leader == NO_NODE:
             return self._on_leaving(assignment)
         return self._on_isr(assignment, now_ms=now_ms)
 
@@ -173,7 +173,7 @@ class ModeReplica:
         goes_on = (
             self.raft is None
             and self._isr.leader is not None
-            and assignment.mode is ReplicationMode.entering
+            and assignment.mode is ReplicationMode.ENTERING
             and assignment.leader == before.leader
             and assignment.leader_epoch == before.leader_epoch + 1
         )
@@ -188,9 +188,9 @@ class ModeReplica:
         change, effects = self._isr.on_assignment(assignment, now_ms=now_ms)
         if released is not None and effects.high_watermark is None:
             effects = replace(effects, high_watermark=released)
-        if change is RoleChange.LEADS and assignment.mode is not ReplicationMode.isr:
+        if change is RoleChange.LEADS and assignment.mode is not ReplicationMode.ISR:
             self._lead_with_a_batch(assignment)
-        if assignment.mode is not ReplicationMode.isr:
+        if assignment.mode is not ReplicationMode.ISR:
             self._port.request_flush()
         return RoleChange.CONTINUES if goes_on else change, effects
 
@@ -227,7 +227,7 @@ class ModeReplica:
         if (
             self.raft is not None
             or leader is None
-            or self.assignment.mode is not ReplicationMode.entering
+            or self.assignment.mode is not ReplicationMode.ENTERING
             or self._control_end == NO_OFFSET
             or leader.isr.pending is not None
             or leader.isr.partition_epoch != self.assignment.partition_epoch
@@ -266,7 +266,7 @@ class ModeReplica:
         # A leader goes on leading if it has led this very epoch until now.
         goes_on = (
             raft is None
-            and before.mode is ReplicationMode.entering
+            and before.mode is ReplicationMode.ENTERING
             and before.leader_epoch == assignment.leader_epoch == assignment.life
             and before.leader == assignment.leader
             and self.journal == begins
@@ -334,7 +334,7 @@ class ModeReplica:
         """The answer to the controller that ends a life with `epoch`: where the log ends; an epoch,
         if a higher one is needed than that; None: not yet."""
         raft = self.raft
-        if raft is None or self.assignment.mode is not ReplicationMode.leaving:
+        if raft is None or self.assignment.mode is not ReplicationMode.LEAVING:
             return None
         core = raft.core
         if self.assignment.leader != NO_NODE or self.assignment.leader_epoch != epoch:

@@ -53,16 +53,16 @@ if TYPE_CHECKING:
 #: does not.
 IN_SYNC_MS: Final = 10_000
 CODE_OF: Final = {
-    Error.FENCED_EPOCH: ErrorCode.fenced_leader_epoch,
-    Error.UNKNOWN_EPOCH: ErrorCode.unknown_leader_epoch,
-    Error.NOT_LEADER: ErrorCode.not_leader_or_follower,
-    Error.WRONG_LIFE: ErrorCode.fenced_leader_epoch,
-    Error.INVALID: ErrorCode.invalid_request,
+    Error.FENCED_EPOCH: ErrorCode.FENCED_LEADER_EPOCH,
+    Error.UNKNOWN_EPOCH: ErrorCode.UNKNOWN_LEADER_EPOCH,
+    Error.NOT_LEADER: ErrorCode.NOT_LEADER_OR_FOLLOWER,
+    Error.WRONG_LIFE: ErrorCode.FENCED_LEADER_EPOCH,
+    Error.INVALID: ErrorCode.INVALID_REQUEST,
 }
 ERROR_OF: Final = {
-    ErrorCode.fenced_leader_epoch: Error.FENCED_EPOCH,
-    ErrorCode.unknown_leader_epoch: Error.UNKNOWN_EPOCH,
-    ErrorCode.not_leader_or_follower: Error.NOT_LEADER,
+    ErrorCode.FENCED_LEADER_EPOCH: Error.FENCED_EPOCH,
+    ErrorCode.UNKNOWN_LEADER_EPOCH: Error.UNKNOWN_EPOCH,
+    ErrorCode.NOT_LEADER_OR_FOLLOWER: Error.NOT_LEADER,
 }
 
 
@@ -117,10 +117,10 @@ class RaftLeader:
         )
 
     def check_append(self, *, acks_all: bool) -> ErrorCode:
-        return ErrorCode.none if self.is_serving else ErrorCode.not_leader_or_follower
+        return ErrorCode.NONE if self.is_serving else ErrorCode.NOT_LEADER_OR_FOLLOWER
 
     def ack_of(self, end: Offset) -> ErrorCode | None:
-        return ErrorCode.none if end <= self.high_watermark else None
+        return ErrorCode.NONE if end <= self.high_watermark else None
 
     @property
     def knows_latest(self) -> bool:
@@ -182,7 +182,7 @@ class RaftLeader:
         self, fetch: FollowerFetch, *, log_start: Offset, epoch_end: EpochEnd, now_ms: int
     ) -> FetchVerdict:
         error = self._check_fetch(fetch, log_start=log_start, epoch_end=epoch_end)
-        if error is not ErrorCode.none:
+        if error is not ErrorCode.NONE:
             return FetchVerdict(error, None, NO_EFFECTS)
         replica = self._replica
         sender = ReplicaKey(fetch.node_id, fetch.directory_id)
@@ -204,7 +204,7 @@ class RaftLeader:
                 if not plain:
                     return ACCEPTED
                 return FetchVerdict(
-                    ErrorCode.none, None, Effects(high_watermark=replica.high_watermark)
+                    ErrorCode.NONE, None, Effects(high_watermark=replica.high_watermark)
                 )
         request = FetchRequest(
             sender=sender, epoch=fetch.leader_epoch, log_end=log_end, life=replica.core.life
@@ -213,17 +213,17 @@ class RaftLeader:
         answer = replica.take_answer()
         if answer is None:
             # The answer waits until a newer epoch is on disk: it is not ours to give any more.
-            return FetchVerdict(ErrorCode.not_leader_or_follower, None, NO_EFFECTS)
+            return FetchVerdict(ErrorCode.NOT_LEADER_OR_FOLLOWER, None, NO_EFFECTS)
         if answer.error is not Error.NONE:
             return FetchVerdict(CODE_OF[answer.error], None, NO_EFFECTS)
         effects = Effects(high_watermark=replica.high_watermark) if moved else NO_EFFECTS
         if answer.diverging is not None:
             diverging = EpochEnd(answer.diverging.epoch, answer.diverging.offset)
-            return FetchVerdict(ErrorCode.none, diverging, effects)
+            return FetchVerdict(ErrorCode.NONE, diverging, effects)
         self._log_starts[fetch.node_id] = fetch.log_start_offset
         if replica.successor is not None:
             replica.advance_hand_over()
-        return FetchVerdict(ErrorCode.none, None, effects) if moved else ACCEPTED
+        return FetchVerdict(ErrorCode.NONE, None, effects) if moved else ACCEPTED
 
     def find_moved_voter(self) -> RenameVoterRequest | None:
         """A voter that lies in another log dir than the voters in the log say, or whose log dir
@@ -251,16 +251,16 @@ class RaftLeader:
             fetch.life == NO_EPOCH and fetch.leader_epoch == core.epoch == core.life
         ):
             is_behind = fetch.life > core.life
-            return ErrorCode.unknown_leader_epoch if is_behind else ErrorCode.fenced_leader_epoch
+            return ErrorCode.UNKNOWN_LEADER_EPOCH if is_behind else ErrorCode.FENCED_LEADER_EPOCH
         if fetch.node_id not in self._replica.replicas:
-            return ErrorCode.unknown_leader_epoch
+            return ErrorCode.UNKNOWN_LEADER_EPOCH
         if fetch.offset < log_start:
-            return ErrorCode.offset_out_of_range
+            return ErrorCode.OFFSET_OUT_OF_RANGE
         if fetch.last_fetched_epoch != NO_EPOCH and epoch_end == NO_EPOCH_END:
-            return ErrorCode.offset_out_of_range
+            return ErrorCode.OFFSET_OUT_OF_RANGE
         if fetch.last_fetched_epoch == NO_EPOCH and fetch.offset > core.log.end.offset:
-            return ErrorCode.offset_out_of_range
-        return ErrorCode.none
+            return ErrorCode.OFFSET_OUT_OF_RANGE
+        return ErrorCode.NONE
 
     def on_follower_polls(
         self, node_id: NodeId, *, broker_epoch: BrokerEpoch, now_ms: int
@@ -350,9 +350,9 @@ class RaftFollower:
         request = self._awaited(fetch)
         if request is None:
             return NO_FOLLOWER_EFFECTS
-        if answer.error is ErrorCode.offset_out_of_range:
+        if answer.error is ErrorCode.OFFSET_OUT_OF_RANGE:
             return FollowerEffects(ask_bounds=True)
-        if answer.error is not ErrorCode.none:
+        if answer.error is not ErrorCode.NONE:
             return self._refused(request, answer, now_ms)
         if self._is_all_deleted(answer.log_start_offset):
             return self._restart(answer.log_start_offset)
@@ -460,10 +460,10 @@ class RaftFollower:
         if self._awaited(fetch) is None:
             return NO_FOLLOWER_EFFECTS
         replica = self._replica
-        if error is ErrorCode.none and log_start > replica.log.end_offset:
+        if error is ErrorCode.NONE and log_start > replica.log.end_offset:
             return self._restart(log_start)
         keep = max(replica.high_watermark, log_start)
-        if error is ErrorCode.none and keep < replica.log.end_offset:
+        if error is ErrorCode.NONE and keep < replica.log.end_offset:
             # Nothing that the leader still knows is in this log above what is committed.
             replica.core.log.truncate(Offset(keep))
             self.is_cutting = True

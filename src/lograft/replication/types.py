@@ -45,7 +45,7 @@ class Assignment(NamedTuple):
     partition_epoch: int
     #: The leader was elected uncleanly and has not said yet that it has recovered.
     recovering: bool = False
-    mode: ReplicationMode = ReplicationMode.isr
+    mode: ReplicationMode = ReplicationMode.ISR
     #: The epoch that names the newest raft life.
     life: Epoch = NO_EPOCH
     #: Where each replica lies, in the order of `replicas`; a voter is a node with a certain disk.
@@ -122,7 +122,7 @@ class Effects:
     high_watermark: Offset | None = None
     #: What the waits released by this move are answered with: none, or
     #: not_enough_replicas_after_append.
-    acks: ErrorCode = ErrorCode.none
+    acks: ErrorCode = ErrorCode.NONE
     #: To be sent to the controller; its answer belongs to `on_granted` or `on_refused`.
     propose: IsrProposal | None = None
     #: A follower deleted old records: DeleteRecords may be waiting for `low_watermark`.
@@ -143,13 +143,13 @@ class FetchVerdict(NamedTuple):
 
 
 #: Most fetches change nothing.
-ACCEPTED: Final = FetchVerdict(ErrorCode.none, None, NO_EFFECTS)
+ACCEPTED: Final = FetchVerdict(ErrorCode.NONE, None, NO_EFFECTS)
 
 
 class LeaderAnswer(NamedTuple):
     """A leader's answer to a fetch, as far as replication cares."""
 
-    error: ErrorCode = ErrorCode.none
+    error: ErrorCode = ErrorCode.NONE
     high_watermark: Offset = NO_OFFSET
     log_start_offset: Offset = NO_OFFSET
     diverging: EpochEnd | None = None

@@ -10,28 +10,28 @@ from typing import Final, NamedTuple, Protocol
 
 
 class Operation(IntEnum):
-    read = 3
-    write = 4
-    create = 5
-    delete = 6
-    alter = 7
-    describe = 8
-    cluster_action = 9
-    describe_configs = 10
-    alter_configs = 11
-    idempotent_write = 12
-    create_tokens = 13
-    describe_tokens = 14
-    two_phase_commit = 15
+    READ = 3
+    WRITE = 4
+    CREATE = 5
+    DELETE = 6
+    ALTER = 7
+    DESCRIBE = 8
+    CLUSTER_ACTION = 9
+    DESCRIBE_CONFIGS = 10
+    ALTER_CONFIGS = 11
+    IDEMPOTENT_WRITE = 12
+    CREATE_TOKENS = 13
+    DESCRIBE_TOKENS = 14
+    TWO_PHASE_COMMIT = 15
 
 
 class ResourceType(IntEnum):
-    topic = 2
-    group = 3
-    cluster = 4
-    transactional_id = 5
-    delegation_token = 6
-    user = 7
+    TOPIC = 2
+    GROUP = 3
+    CLUSTER = 4
+    TRANSACTIONAL_ID = 5
+    DELEGATION_TOKEN = 6
+    USER = 7
 
 
 #: There is one resource of type cluster, and this is its name.
@@ -64,31 +64,31 @@ class Authorizer(Protocol):
         """Whether there may be a resource of this type on which the operation is allowed."""
 
 
-TOPIC_READ: Final = Permission(Operation.read, ResourceType.topic)
-TOPIC_WRITE: Final = Permission(Operation.write, ResourceType.topic)
-TOPIC_CREATE: Final = Permission(Operation.create, ResourceType.topic)
-TOPIC_DELETE: Final = Permission(Operation.delete, ResourceType.topic)
-TOPIC_ALTER: Final = Permission(Operation.alter, ResourceType.topic)
-TOPIC_DESCRIBE: Final = Permission(Operation.describe, ResourceType.topic)
-TOPIC_DESCRIBE_CONFIGS: Final = Permission(Operation.describe_configs, ResourceType.topic)
-TOPIC_ALTER_CONFIGS: Final = Permission(Operation.alter_configs, ResourceType.topic)
-GROUP_READ: Final = Permission(Operation.read, ResourceType.group)
-GROUP_DELETE: Final = Permission(Operation.delete, ResourceType.group)
-GROUP_DESCRIBE: Final = Permission(Operation.describe, ResourceType.group)
-GROUP_DESCRIBE_CONFIGS: Final = Permission(Operation.describe_configs, ResourceType.group)
-GROUP_ALTER_CONFIGS: Final = Permission(Operation.alter_configs, ResourceType.group)
-CLUSTER_CREATE: Final = Permission(Operation.create, ResourceType.cluster)
-CLUSTER_ALTER: Final = Permission(Operation.alter, ResourceType.cluster)
-CLUSTER_DESCRIBE: Final = Permission(Operation.describe, ResourceType.cluster)
-CLUSTER_ACTION: Final = Permission(Operation.cluster_action, ResourceType.cluster)
-CLUSTER_DESCRIBE_CONFIGS: Final = Permission(Operation.describe_configs, ResourceType.cluster)
-CLUSTER_ALTER_CONFIGS: Final = Permission(Operation.alter_configs, ResourceType.cluster)
-CLUSTER_IDEMPOTENT_WRITE: Final = Permission(Operation.idempotent_write, ResourceType.cluster)
-TRANSACTIONAL_ID_WRITE: Final = Permission(Operation.write, ResourceType.transactional_id)
-TRANSACTIONAL_ID_DESCRIBE: Final = Permission(Operation.describe, ResourceType.transactional_id)
+TOPIC_READ: Final = Permission(Operation.READ, ResourceType.TOPIC)
+TOPIC_WRITE: Final = Permission(Operation.WRITE, ResourceType.TOPIC)
+TOPIC_CREATE: Final = Permission(Operation.CREATE, ResourceType.TOPIC)
+TOPIC_DELETE: Final = Permission(Operation.DELETE, ResourceType.TOPIC)
+TOPIC_ALTER: Final = Permission(Operation.ALTER, ResourceType.TOPIC)
+TOPIC_DESCRIBE: Final = Permission(Operation.DESCRIBE, ResourceType.TOPIC)
+TOPIC_DESCRIBE_CONFIGS: Final = Permission(Operation.DESCRIBE_CONFIGS, ResourceType.TOPIC)
+TOPIC_ALTER_CONFIGS: Final = Permission(Operation.ALTER_CONFIGS, ResourceType.TOPIC)
+GROUP_READ: Final = Permission(Operation.READ, ResourceType.GROUP)
+GROUP_DELETE: Final = Permission(Operation.DELETE, ResourceType.GROUP)
+GROUP_DESCRIBE: Final = Permission(Operation.DESCRIBE, ResourceType.GROUP)
+GROUP_DESCRIBE_CONFIGS: Final = Permission(Operation.DESCRIBE_CONFIGS, ResourceType.GROUP)
+GROUP_ALTER_CONFIGS: Final = Permission(Operation.ALTER_CONFIGS, ResourceType.GROUP)
+CLUSTER_CREATE: Final = Permission(Operation.CREATE, ResourceType.CLUSTER)
+CLUSTER_ALTER: Final = Permission(Operation.ALTER, ResourceType.CLUSTER)
+CLUSTER_DESCRIBE: Final = Permission(Operation.DESCRIBE, ResourceType.CLUSTER)
+CLUSTER_ACTION: Final = Permission(Operation.CLUSTER_ACTION, ResourceType.CLUSTER)
+CLUSTER_DESCRIBE_CONFIGS: Final = Permission(Operation.DESCRIBE_CONFIGS, ResourceType.CLUSTER)
+CLUSTER_ALTER_CONFIGS: Final = Permission(Operation.ALTER_CONFIGS, ResourceType.CLUSTER)
+CLUSTER_IDEMPOTENT_WRITE: Final = Permission(Operation.IDEMPOTENT_WRITE, ResourceType.CLUSTER)
+TRANSACTIONAL_ID_WRITE: Final = Permission(Operation.WRITE, ResourceType.TRANSACTIONAL_ID)
+TRANSACTIONAL_ID_DESCRIBE: Final = Permission(Operation.DESCRIBE, ResourceType.TRANSACTIONAL_ID)
 TRANSACTIONAL_ID_TWO_PHASE_COMMIT: Final = Permission(
-    Operation.two_phase_commit, ResourceType.transactional_id
+    Operation.TWO_PHASE_COMMIT, ResourceType.TRANSACTIONAL_ID
 )
-DELEGATION_TOKEN_DESCRIBE: Final = Permission(Operation.describe, ResourceType.delegation_token)
-USER_CREATE_TOKENS: Final = Permission(Operation.create_tokens, ResourceType.user)
-USER_DESCRIBE_TOKENS: Final = Permission(Operation.describe_tokens, ResourceType.user)
+DELEGATION_TOKEN_DESCRIBE: Final = Permission(Operation.DESCRIBE, ResourceType.DELEGATION_TOKEN)
+USER_CREATE_TOKENS: Final = Permission(Operation.CREATE_TOKENS, ResourceType.USER)
+USER_DESCRIBE_TOKENS: Final = Permission(Operation.DESCRIBE_TOKENS, ResourceType.USER)

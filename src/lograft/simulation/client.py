@@ -37,18 +37,18 @@ class Refused(Exception):
 
 #: Answers after which Kafka's clients look for the right node and try again.
 RETRIABLE: Final = frozenset({
-    ErrorCode.unknown_topic_or_partition, ErrorCode.leader_not_available,
-    ErrorCode.not_leader_or_follower, ErrorCode.request_timed_out,
-    ErrorCode.broker_not_available, ErrorCode.replica_not_available,
-    ErrorCode.network_exception, ErrorCode.coordinator_load_in_progress,
-    ErrorCode.coordinator_not_available, ErrorCode.not_coordinator,
-    ErrorCode.not_enough_replicas, ErrorCode.not_enough_replicas_after_append,
-    ErrorCode.not_controller, ErrorCode.kafka_storage_error,
-    ErrorCode.fenced_leader_epoch, ErrorCode.unknown_leader_epoch,
-    ErrorCode.offset_not_available, ErrorCode.eligible_leaders_not_available,
-    ErrorCode.unknown_topic_id, ErrorCode.inconsistent_topic_id,
+    ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, ErrorCode.LEADER_NOT_AVAILABLE,
+    ErrorCode.NOT_LEADER_OR_FOLLOWER, ErrorCode.REQUEST_TIMED_OUT,
+    ErrorCode.BROKER_NOT_AVAILABLE, ErrorCode.REPLICA_NOT_AVAILABLE,
+    ErrorCode.NETWORK_EXCEPTION, ErrorCode.COORDINATOR_LOAD_IN_PROGRESS,
+    ErrorCode.COORDINATOR_NOT_AVAILABLE, ErrorCode.NOT_COORDINATOR,
+    ErrorCode.NOT_ENOUGH_REPLICAS, ErrorCode.NOT_ENOUGH_REPLICAS_AFTER_APPEND,
+    ErrorCode.NOT_CONTROLLER, ErrorCode.KAFKA_STORAGE_ERROR,
+    ErrorCode.FENCED_LEADER_EPOCH, ErrorCode.UNKNOWN_LEADER_EPOCH,
+    ErrorCode.OFFSET_NOT_AVAILABLE, ErrorCode.ELIGIBLE_LEADERS_NOT_AVAILABLE,
+    ErrorCode.UNKNOWN_TOPIC_ID, ErrorCode.INCONSISTENT_TOPIC_ID,
     # While brokers are fenced there are too few for the replicas.
-    ErrorCode.invalid_replication_factor,
+    ErrorCode.INVALID_REPLICATION_FACTOR,
 })  # fmt: skip
 
 

@@ -34,9 +34,9 @@ FETCH_VERSIONS: Final = (4, 7, 11, 12, 13, 16)
 UNPACKED_BYTES_MAX: Final = 1 << 20
 #: Answers after which the same request may be sent again: nothing has happened.
 REFUSED: Final = frozenset({
-    ErrorCode.not_leader_or_follower, ErrorCode.leader_not_available,
-    ErrorCode.unknown_topic_or_partition, ErrorCode.unknown_topic_id,
-    ErrorCode.kafka_storage_error, ErrorCode.broker_not_available,
+    ErrorCode.NOT_LEADER_OR_FOLLOWER, ErrorCode.LEADER_NOT_AVAILABLE,
+    ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, ErrorCode.UNKNOWN_TOPIC_ID,
+    ErrorCode.KAFKA_STORAGE_ERROR, ErrorCode.BROKER_NOT_AVAILABLE,
 })  # fmt: skip
 
 
@@ -273,17 +273,17 @@ class Producer:
         except OutcomeUnknown as error:
             self._history.record(self._name, "info", "send", error=str(error))
             return "unknown"
-        if data.error_code == ErrorCode.none:
+        if data.error_code == ErrorCode.NONE:
             self._history.record(self._name, "ok", "send", offset=data.base_offset)
             return "ok"
-        if data.error_code == ErrorCode.duplicate_sequence_number:
+        if data.error_code == ErrorCode.DUPLICATE_SEQUENCE_NUMBER:
             self._history.record(self._name, "info", "send", error="too old to tell")
             return "ok"
         # A storage error may come after the write.
         is_certain = data.error_code not in (
-            ErrorCode.kafka_storage_error,
-            ErrorCode.request_timed_out,
-            ErrorCode.not_leader_or_follower,
+            ErrorCode.KAFKA_STORAGE_ERROR,
+            ErrorCode.REQUEST_TIMED_OUT,
+            ErrorCode.NOT_LEADER_OR_FOLLOWER,
         )
         kind = "fail" if is_certain else "info"
         self._history.record(self._name, kind, "send", error=data.error_code)  # type: ignore[arg-type]
@@ -364,7 +364,7 @@ class Consumer:
             self._history.record(self._name, "fail", "poll")
             await asyncio.sleep(0.1)
             return
-        if data.error_code == ErrorCode.offset_out_of_range:
+        if data.error_code == ErrorCode.OFFSET_OUT_OF_RANGE:
             # Deleted, or lost in a power loss that no promise covered: look where the log is.
             self._history.record(self._name, "fail", "poll", error=data.error_code)
             try:
@@ -419,7 +419,7 @@ class Admin:
             request, 7, creating.CreateTopicsResponse, timeout_ms=TIMEOUT_MS
         )
         result = answer.topics[0]
-        if result.error_code not in (0, ErrorCode.topic_already_exists):
+        if result.error_code not in (0, ErrorCode.TOPIC_ALREADY_EXISTS):
             raise Refused(result.error_code)
         topic.topic_id = result.topic_id
         return result.error_code == 0
@@ -534,7 +534,7 @@ class Admin:
                 self._history.record("deleter", "info", "delete")
                 continue
             result = answer.topics[0].partitions[0]
-            if result.error_code == ErrorCode.offset_out_of_range:
+            if result.error_code == ErrorCode.OFFSET_OUT_OF_RANGE:
                 self._history.record("deleter", "fail", "delete", error=result.error_code)
                 before = 0
             elif result.error_code:

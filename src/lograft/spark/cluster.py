@@ -180,7 +180,7 @@ class Cluster:
             code = metadata.cache.error_of(name)
             if topic is not None:
                 found[name] = TopicSeen(name, topic.id, len(topic.partitions))
-            elif code and code != ErrorCode.unknown_topic_or_partition:
+            elif code and code != ErrorCode.UNKNOWN_TOPIC_OR_PARTITION:
                 raise broker_error(code, f"topic {name!r}")
         return found
 
@@ -199,7 +199,7 @@ class Cluster:
         core = self._opened()
         missing = [one for one in wanted if core.metadata.cache.partition(*one) is None]
         if missing:
-            raise broker_error(ErrorCode.unknown_topic_or_partition, str(missing[0]))
+            raise broker_error(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, str(missing[0]))
         deadline_ms = core.now_ms() + PATIENCE_SECONDS * 1000
         found = await OffsetLookup(core).look_up(wanted, deadline_ms)
         return {one: answer.offset for one, answer in found.items()}

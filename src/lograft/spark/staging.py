@@ -81,7 +81,7 @@ async def _take(producer: Producer, options: WriteOptions) -> None:
     try:
         await producer.init_transactions()
     except BrokerError as error:
-        if error.code != ErrorCode.invalid_transaction_timeout:
+        if error.code != ErrorCode.INVALID_TRANSACTION_TIMEOUT:
             raise
         raise InvalidConfig(
             f"stagingTimeout is {options.staging_timeout_ms} ms, but must not be above the brokers'"

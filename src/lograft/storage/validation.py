@@ -51,12 +51,12 @@ RECORD_MESSAGES_MAX: Final = 10_000
 RECORD_ERRORS_SHOWN: Final = 3
 CODEC_OF_NAME: Final = {
     "producer": -1,
-    "uncompressed": Codec.none,
-    "none": Codec.none,
-    "gzip": Codec.gzip,
-    "snappy": Codec.snappy,
-    "lz4": Codec.lz4,
-    "zstd": Codec.zstd,
+    "uncompressed": Codec.NONE,
+    "none": Codec.NONE,
+    "gzip": Codec.GZIP,
+    "snappy": Codec.SNAPPY,
+    "lz4": Codec.LZ4,
+    "zstd": Codec.ZSTD,
 }
 
 
@@ -103,9 +103,9 @@ class AppendRules:
         self.codec = int(CODEC_OF_NAME[config.compression_type])
         #: On the codec's own scale; None where it has none.
         self.level = {
-            Codec.gzip: config.compression_gzip_level,
-            Codec.lz4: config.compression_lz4_level,
-            Codec.zstd: config.compression_zstd_level,
+            Codec.GZIP: config.compression_gzip_level,
+            Codec.LZ4: config.compression_lz4_level,
+            Codec.ZSTD: config.compression_zstd_level,
         }.get(Codec(max(0, self.codec)))
         self.keys_required = config.cleanup_compact
         self.unpacked_bytes_max = unpacked_bytes_max(config)
@@ -133,7 +133,7 @@ def check_client_header(
         raise InvalidRecord(f"{record_count} records do not fit in a batch of {size_bytes} bytes")
     if record_count > RECORDS_MAX:
         raise InvalidRecord(f"a batch of {record_count} records; {RECORDS_MAX} are the most")
-    if attributes & CODEC_MASK > Codec.zstd:
+    if attributes & CODEC_MASK > Codec.ZSTD:
         raise UnsupportedCompression(f"there is no codec {attributes & CODEC_MASK}")
     if attributes & CONTROL_FLAG or attributes & ~KNOWN_FLAGS:
         raise InvalidRecord(f"clients may not send batches with attributes {attributes:#x}")

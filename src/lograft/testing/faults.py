@@ -49,7 +49,7 @@ class Fault:
 
 
 #: For a fetch of a session that may be meant: the next one names all that it is for.
-SAY_AGAIN: Final = Fault(key=FETCH_KEY, code=ErrorCode.fetch_session_id_not_found)
+SAY_AGAIN: Final = Fault(key=FETCH_KEY, code=ErrorCode.FETCH_SESSION_ID_NOT_FOUND)
 
 
 def key_of(api: str) -> int:

@@ -33,9 +33,9 @@ from lograft.wire.messages.txn_offset_commit import TxnOffsetCommitRequest
 _LENGTH_BYTES: Final = 4
 #: Errors of a whole fetch, not of its partitions.
 _OF_SESSIONS: Final = (
-    ErrorCode.fetch_session_id_not_found,
-    ErrorCode.invalid_fetch_session_epoch,
-    ErrorCode.fetch_session_topic_id_error,
+    ErrorCode.FETCH_SESSION_ID_NOT_FOUND,
+    ErrorCode.INVALID_FETCH_SESSION_EPOCH,
+    ErrorCode.FETCH_SESSION_TOPIC_ID_ERROR,
 )
 #: What a partition says that has nothing to say.
 _NOTHING: Final = {"base_offset": -1, "high_watermark": -1, "records": b""}

@@ -318,7 +318,7 @@ def build_batch(
     producer_id: int = NO_PRODUCER_ID,
     producer_epoch: int = NO_PRODUCER_EPOCH,
     base_sequence: int = NO_SEQUENCE,
-    compression: int = Codec.none,
+    compression: int = Codec.NONE,
     level: int | None = None,
     transactional: bool = False,
     control: bool = False,

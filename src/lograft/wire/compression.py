@@ -19,11 +19,16 @@ from lograft.wire.errors import MalformedMessage
 class Codec(IntEnum):
     """The low three bits of a batch's attributes."""
 
-    none = 0
-    gzip = 1
-    snappy = 2
-    lz4 = 3
-    zstd = 4
+    NONE = 0
+    GZIP = 1
+    SNAPPY = 2
+    LZ4 = 3
+    ZSTD = 4
+
+    @property
+    def text(self) -> str:
+        """As in the settings `compression.type` of topics and producers."""
+        return self.name.lower()
 
 
 class DecompressionFailed(MalformedMessage):
@@ -45,34 +50,34 @@ GZIP_BITE_BYTES: Final = 16 * 1024
 
 def compress(codec: int, data: Buffer, *, level: int | None = None) -> bytes:
     """`level` is the codec's own scale; None asks for the codec's default."""
-    if codec == Codec.none:
+    if codec == Codec.NONE:
         return bytes(data)
-    if codec == Codec.gzip:
+    if codec == Codec.GZIP:
         packer = zlib.compressobj(-1 if level is None else level, zlib.DEFLATED, 31)
         return packer.compress(data) + packer.flush()
-    if codec == Codec.snappy:
+    if codec == Codec.SNAPPY:
         return _snappy_compress(memoryview(data))
-    if codec == Codec.lz4:
+    if codec == Codec.LZ4:
         # Kafka's reader refuses blocks that refer to earlier ones, hence block_linked=False.
         lz4 = cramjam.lz4.Compressor(level=level, content_checksum=False, block_linked=False)
         lz4.compress(bytes(data))
         return bytes(lz4.finish())
-    if codec == Codec.zstd:
+    if codec == Codec.ZSTD:
         return bytes(cramjam.zstd.compress(data, level=level))
     raise DecompressionFailed(f"there is no codec {codec}")
 
 
 def decompress(codec: int, data: Buffer, bytes_max: int) -> Buffer:
     """Raises DecompressedTooLarge rather than hold more than `bytes_max` bytes of output."""
-    if codec == Codec.none:
+    if codec == Codec.NONE:
         if len(data) > bytes_max:
             raise DecompressedTooLarge(bytes_max)
         return data
-    if codec == Codec.gzip:
+    if codec == Codec.GZIP:
         return _gzip_decompress(data, bytes_max)
-    if codec == Codec.snappy:
+    if codec == Codec.SNAPPY:
         return _snappy_decompress(memoryview(data), bytes_max)
-    if codec == Codec.lz4 or codec == Codec.zstd:
+    if codec == Codec.LZ4 or codec == Codec.ZSTD:
         return _decompress_into(codec, data, bytes_max)
     raise DecompressionFailed(f"there is no codec {codec}")
 
@@ -135,7 +140,7 @@ def _snappy_block(block: memoryview, bytes_max: int) -> bytes:
 
 def _decompress_into(codec: int, data: Buffer, bytes_max: int) -> memoryview:
     """Tries growing buffers: neither codec says reliably how much will come."""
-    into = cramjam.lz4.decompress_into if codec == Codec.lz4 else cramjam.zstd.decompress_into
+    into = cramjam.lz4.decompress_into if codec == Codec.LZ4 else cramjam.zstd.decompress_into
     size = min(bytes_max, max(FIRST_OUTPUT_BYTES, 8 * len(data)))
     while True:
         output = bytearray(size)
@@ -143,7 +148,7 @@ def _decompress_into(codec: int, data: Buffer, bytes_max: int) -> memoryview:
             written = into(data, output)
         except cramjam.DecompressionError as error:
             if "whole buffer" not in str(error):
-                raise DecompressionFailed(f"{Codec(codec).name}: {error}") from None
+                raise DecompressionFailed(f"{Codec(codec).text}: {error}") from None
             if size >= bytes_max:
                 raise DecompressedTooLarge(bytes_max) from None
             size = min(bytes_max, size * 8)

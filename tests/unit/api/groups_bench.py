@@ -44,7 +44,7 @@ async def join(bench: Bench, version: int, request: JoinGroupRequest) -> JoinGro
     if version == 0:
         request.rebalance_timeout_ms = -1
     response = await bench.ask(request, version, JoinGroupResponse)
-    if response.error_code == ErrorCode.member_id_required:
+    if response.error_code == ErrorCode.MEMBER_ID_REQUIRED:
         request.member_id = response.member_id
         response = await bench.ask(request, version, JoinGroupResponse)
     return response

@@ -35,9 +35,9 @@ def test_who_may_not(version: int) -> None:
     async def scenario(bench: Bench) -> None:
         old = await begin(bench)
         await begin(bench)
-        fenced = ErrorCode.producer_fenced if version >= 2 else ErrorCode.invalid_producer_epoch
+        fenced = ErrorCode.PRODUCER_FENCED if version >= 2 else ErrorCode.INVALID_PRODUCER_EPOCH
         assert await add_offsets(bench, old, "g", version) == fenced
         nobody = old._replace(transactional_id="")
-        assert await add_offsets(bench, nobody, "g", version) == ErrorCode.invalid_request
+        assert await add_offsets(bench, nobody, "g", version) == ErrorCode.INVALID_REQUEST
 
     play(scenario)

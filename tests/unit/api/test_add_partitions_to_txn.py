@@ -38,7 +38,7 @@ def test_they_become_part_of_the_transaction(version: int) -> None:
 def test_one_that_is_not_there_keeps_the_others_out(version: int) -> None:
     async def scenario(bench: Bench) -> None:
         producer = await begin(bench)
-        unknown, kept_out = ErrorCode.unknown_topic_or_partition, ErrorCode.operation_not_attempted
+        unknown, kept_out = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, ErrorCode.OPERATION_NOT_ATTEMPTED
         codes = await add(bench, producer, {"t": [0, 7], "u": [0]}, version=version)
         assert codes == {("t", 0): kept_out, ("t", 7): unknown, ("u", 0): unknown}
         assert (await describe(bench)).transaction_state == "Empty"
@@ -50,7 +50,7 @@ def test_one_that_is_not_there_keeps_the_others_out(version: int) -> None:
 def test_producers_do_not_write_to_internal_topics(version: int) -> None:
     async def scenario(bench: Bench) -> None:
         producer = await begin(bench)
-        refused, kept_out = ErrorCode.topic_authorization_failed, ErrorCode.operation_not_attempted
+        refused, kept_out = ErrorCode.TOPIC_AUTHORIZATION_FAILED, ErrorCode.OPERATION_NOT_ATTEMPTED
         codes = await add(bench, producer, {"t": [0], OFFSETS_TOPIC: [0]}, version=version)
         assert codes == {("t", 0): kept_out, (OFFSETS_TOPIC, 0): refused}
 
@@ -62,16 +62,16 @@ def test_who_may_not(version: int) -> None:
     async def scenario(bench: Bench) -> None:
         producer = await begin(bench)
         newer = await begin(bench)
-        fenced = ErrorCode.producer_fenced if version >= 2 else ErrorCode.invalid_producer_epoch
+        fenced = ErrorCode.PRODUCER_FENCED if version >= 2 else ErrorCode.INVALID_PRODUCER_EPOCH
 
         async def code(asks: Producer) -> int:
             return (await add(bench, asks, {"t": [0]}, version=version))["t", 0]
 
         assert await code(producer) == fenced
-        assert await code(newer._replace(producer_id=5)) == ErrorCode.invalid_producer_id_mapping
+        assert await code(newer._replace(producer_id=5)) == ErrorCode.INVALID_PRODUCER_ID_MAPPING
         unknown = newer._replace(transactional_id="nobody's")
-        assert await code(unknown) == ErrorCode.invalid_producer_id_mapping
-        assert await code(newer._replace(transactional_id="")) == ErrorCode.invalid_request
+        assert await code(unknown) == ErrorCode.INVALID_PRODUCER_ID_MAPPING
+        assert await code(newer._replace(transactional_id="")) == ErrorCode.INVALID_REQUEST
         assert await code(newer) == OK
 
     play(scenario)
@@ -83,7 +83,7 @@ def test_brokers_only_look(version: int) -> None:
         producer = await begin(bench)
         await add(bench, producer, {"t": [0]})
         codes = await add(bench, producer, {"t": [0, 1]}, version=version, verify_only=True)
-        missing = ErrorCode.transaction_abortable if version >= 5 else ErrorCode.invalid_txn_state
+        missing = ErrorCode.TRANSACTION_ABORTABLE if version >= 5 else ErrorCode.INVALID_TXN_STATE
         assert codes == {("t", 0): OK, ("t", 1): missing}
         state = await describe(bench)
         assert [topic.partitions for topic in state.topics] == [[0]]
@@ -111,6 +111,6 @@ def test_brokers_ask_for_many_at_once() -> None:
         results = response.results_by_transaction
         assert [one.transactional_id for one in results] == [f"x{n}" for n in range(5)]
         codes = [set(codes_of(one.topic_results).values()) for one in results]
-        assert codes == [{OK}] * 3 + [{ErrorCode.producer_fenced}, {OK}]
+        assert codes == [{OK}] * 3 + [{ErrorCode.PRODUCER_FENCED}, {OK}]
 
     play(scenario)

@@ -25,11 +25,11 @@ def request(**fields: object) -> AddRaftVoterRequest:
 @pytest.mark.parametrize(
     ("error", "code"),
     [
-        (core.Error.NONE, ErrorCode.none),
-        (core.Error.DUPLICATE_VOTER, ErrorCode.duplicate_voter),
-        (core.Error.NOT_LEADER, ErrorCode.not_leader_or_follower),
-        (core.Error.STATIC_VOTERS, ErrorCode.unsupported_version),
-        (core.Error.CHANGE_IN_PROGRESS, ErrorCode.request_timed_out),
+        (core.Error.NONE, ErrorCode.NONE),
+        (core.Error.DUPLICATE_VOTER, ErrorCode.DUPLICATE_VOTER),
+        (core.Error.NOT_LEADER, ErrorCode.NOT_LEADER_OR_FOLLOWER),
+        (core.Error.STATIC_VOTERS, ErrorCode.UNSUPPORTED_VERSION),
+        (core.Error.CHANGE_IN_PROGRESS, ErrorCode.REQUEST_TIMED_OUT),
     ],
 )
 def test_the_core_decides(error: core.Error, code: ErrorCode) -> None:
@@ -39,7 +39,7 @@ def test_the_core_decides(error: core.Error, code: ErrorCode) -> None:
         )
         response = await bench.ask(request(), 1, AddRaftVoterResponse, role="controller")
         assert response.error_code == code
-        assert (response.error_message is None) == (code == ErrorCode.none)
+        assert (response.error_message is None) == (code == ErrorCode.NONE)
         voter = Voter(ReplicaKey(NodeId(4), UUID(int=4)), (VoterEndpoint("CONTROLLER", "h", 9093),))
         assert bench.quorum.asked == (core.AddVoterRequest(voter=voter), 0)
 
@@ -49,11 +49,11 @@ def test_the_core_decides(error: core.Error, code: ErrorCode) -> None:
 @pytest.mark.parametrize(
     ("asked", "code"),
     [
-        (request(cluster_id="other"), ErrorCode.inconsistent_cluster_id),
-        (request(voter_directory_id=UUID(int=0)), ErrorCode.invalid_request),
-        (request(voter_id=-1), ErrorCode.invalid_request),
-        (request(listeners=[]), ErrorCode.invalid_request),
-        (request(listeners=[Listener(name="A", host="h", port=1)]), ErrorCode.invalid_request),
+        (request(cluster_id="other"), ErrorCode.INCONSISTENT_CLUSTER_ID),
+        (request(voter_directory_id=UUID(int=0)), ErrorCode.INVALID_REQUEST),
+        (request(voter_id=-1), ErrorCode.INVALID_REQUEST),
+        (request(listeners=[]), ErrorCode.INVALID_REQUEST),
+        (request(listeners=[Listener(name="A", host="h", port=1)]), ErrorCode.INVALID_REQUEST),
     ],
 )
 def test_a_voter_that_nobody_could_reach_is_refused(

@@ -17,6 +17,6 @@ def test_blocks_never_overlap() -> None:
         first, second = await allocate(epoch), await allocate(epoch)
         assert first.producer_id_len > 0
         assert second.producer_id_start == first.producer_id_start + first.producer_id_len
-        assert (await allocate(epoch + 9)).error_code == ErrorCode.stale_broker_epoch
+        assert (await allocate(epoch + 9)).error_code == ErrorCode.STALE_BROKER_EPOCH
 
     run(scenario)

@@ -30,7 +30,7 @@ def test_every_entry_is_rejected_with_a_reason(version: int, role: str) -> None:
         response = await bench.ask(request, version, AlterClientQuotasResponse, role=role)
         assert [entry.entity[0].entity_name for entry in response.entries] == users
         for entry in response.entries:
-            assert entry.error_code == ErrorCode.unsupported_version
+            assert entry.error_code == ErrorCode.UNSUPPORTED_VERSION
             assert "not supported" in (entry.error_message or "")
         assert not bench.broker.image.client_quotas
 

@@ -39,10 +39,10 @@ def test_replaces_all_that_was_set(version: int) -> None:
         assert partition.config.flush_messages > 7
         assert partition.log is not None
         assert partition.log.config is partition.config, "the log follows without a restart"
-        assert await alter("a", retention_ms="soon") == ErrorCode.invalid_config
-        assert await alter("b", retention_ms="1") == ErrorCode.unknown_topic_or_partition
+        assert await alter("a", retention_ms="soon") == ErrorCode.INVALID_CONFIG
+        assert await alter("b", retention_ms="1") == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
         bench.controller.down = True
-        assert await alter("a", retention_ms="1") == ErrorCode.request_timed_out
+        assert await alter("a", retention_ms="1") == ErrorCode.REQUEST_TIMED_OUT
 
     run(scenario)
 
@@ -59,13 +59,13 @@ def test_other_brokers_are_refused() -> None:
         request = AlterConfigsRequest(resources=[setting("2"), setting(""), setting("1")])
         response = await bench.ask(request, 2, AlterConfigsResponse)
         assert [(r.resource_name, r.error_code) for r in response.responses] == [
-            ("2", ErrorCode.invalid_request),
+            ("2", ErrorCode.INVALID_REQUEST),
             ("", 0),
             ("1", 0),
         ]
         assert "broker 1" in str(response.responses[0].error_message)
         only = AlterConfigsRequest(resources=[setting("x")])
         (refused,) = (await bench.ask(only, 2, AlterConfigsResponse)).responses
-        assert refused.error_code == ErrorCode.invalid_request
+        assert refused.error_code == ErrorCode.INVALID_REQUEST
 
     run(scenario)

@@ -25,6 +25,6 @@ def test_a_leader_is_heard_and_a_stranger_is_not() -> None:
         answer = await propose(epoch)
         assert answer.error_code == 0
         assert answer.topics[0].partitions[0].isr == [1]
-        assert (await propose(epoch + 9)).error_code == ErrorCode.stale_broker_epoch
+        assert (await propose(epoch + 9)).error_code == ErrorCode.STALE_BROKER_EPOCH
 
     run(scenario)

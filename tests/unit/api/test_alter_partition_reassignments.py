@@ -25,9 +25,9 @@ def test_one_partition_by_itself(version: int) -> None:
         )
         answer = await bench.ask(request, version, AlterPartitionReassignmentsResponse)
         codes = [one.error_code for one in answer.responses[0].partitions]
-        assert codes == [0, ErrorCode.unknown_topic_or_partition]
+        assert codes == [0, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION]
         bench.controller.down = True
         answer = await bench.ask(request, version, AlterPartitionReassignmentsResponse)
-        assert answer.error_code == ErrorCode.request_timed_out
+        assert answer.error_code == ErrorCode.REQUEST_TIMED_OUT
 
     run(scenario)

@@ -53,7 +53,7 @@ def test_a_replica_is_seen_on_its_way_and_arrives(version: int) -> None:
         assert partition.directory is not None
         source = partition.directory.path
         (target,) = {"/one", "/two"} - {source}
-        assert await alter(bench, target, version=version) is ErrorCode.none
+        assert await alter(bench, target, version=version) is ErrorCode.NONE
         while (await places(bench))[target] == []:
             await asyncio.sleep(0.0001)
         ((is_future, size, lag),) = (await places(bench))[target]
@@ -70,11 +70,11 @@ def test_a_replica_is_seen_on_its_way_and_arrives(version: int) -> None:
 def test_what_cannot_be_moved() -> None:
     async def scenario(bench: Bench) -> None:
         (partition,) = await bench.create_topic("a")
-        assert await alter(bench, "/nowhere") is ErrorCode.log_dir_not_found
-        assert await alter(bench, "/two", "b") is ErrorCode.unknown_topic_or_partition
-        assert await alter(bench, "/two", partition=9) is ErrorCode.unknown_topic_or_partition
+        assert await alter(bench, "/nowhere") is ErrorCode.LOG_DIR_NOT_FOUND
+        assert await alter(bench, "/two", "b") is ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+        assert await alter(bench, "/two", partition=9) is ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
         (other,) = [d for d in bench.broker.logs.directories if d is not partition.directory]
         other.fail(DiskFailed(other.path, OSError(5, "broken")))
-        assert await alter(bench, other.path) is ErrorCode.kafka_storage_error
+        assert await alter(bench, other.path) is ErrorCode.KAFKA_STORAGE_ERROR
 
     run(scenario, log_dirs="/one,/two")

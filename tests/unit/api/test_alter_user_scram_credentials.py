@@ -23,7 +23,7 @@ def test_every_user_is_rejected_once(role: str) -> None:
         response = await bench.ask(request, 0, AlterUserScramCredentialsResponse, role=role)
         assert [result.user for result in response.results] == ["alice", "bob"]
         for result in response.results:
-            assert result.error_code == ErrorCode.security_disabled
+            assert result.error_code == ErrorCode.SECURITY_DISABLED
             assert "no SASL authentication" in (result.error_message or "")
         assert not bench.broker.image.scram
 

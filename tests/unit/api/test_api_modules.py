@@ -54,6 +54,6 @@ def test_a_failed_request_gets_a_response(spec: ApiSpec) -> None:
         if spec.name == "FindCoordinator"
         else route.request_kind()
     )
-    response = route.error_response(request, ErrorCode.unknown_server_error, "why")
+    response = route.error_response(request, ErrorCode.UNKNOWN_SERVER_ERROR, "why")
     assert type(response) is route.response_kind
     write(response, spec.max_version)

@@ -79,11 +79,11 @@ def test_telemetry_is_advertised_while_it_is_wanted() -> None:
             bench.controller.append((record,))
 
         assert not await is_advertised()
-        set_config(ResourceType.client_metrics, "all", "metrics", "*")
+        set_config(ResourceType.CLIENT_METRICS, "all", "metrics", "*")
         assert await is_advertised()
-        set_config(ResourceType.client_metrics, "all", "metrics", None)
+        set_config(ResourceType.CLIENT_METRICS, "all", "metrics", None)
         assert not await is_advertised()
-        set_config(ResourceType.broker, "", "lograft.client.telemetry", "true")
+        set_config(ResourceType.BROKER, "", "lograft.client.telemetry", "true")
         assert await is_advertised()
 
     run(scenario)
@@ -128,6 +128,6 @@ def test_the_clients_name_must_be_one(name: str, software_version: str, good: bo
     request = ApiVersionsRequest(
         client_software_name=name, client_software_version=software_version
     )
-    expected = ErrorCode.none if good else ErrorCode.invalid_request
+    expected = ErrorCode.NONE if good else ErrorCode.INVALID_REQUEST
     assert api_versions.handle(context(3), request).error_code == expected
-    assert api_versions.handle(context(2), request).error_code == ErrorCode.none
+    assert api_versions.handle(context(2), request).error_code == ErrorCode.NONE

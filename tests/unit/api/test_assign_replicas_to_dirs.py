@@ -44,14 +44,14 @@ def test_the_controller_learns_where_replicas_lie() -> None:
             return await bench.ask(request, 0, AssignReplicasToDirsResponse, role="controller")
 
         epoch = bench.broker.image.brokers[1].epoch
-        assert (await assign(epoch - 1)).error_code == ErrorCode.stale_broker_epoch
+        assert (await assign(epoch - 1)).error_code == ErrorCode.STALE_BROKER_EPOCH
         reply = await assign(epoch)
         assert reply.error_code == 0
         codes = [
             [partition.error_code for partition in topic.partitions]
             for topic in reply.directories[0].topics
         ]
-        unknown = [ErrorCode.unknown_topic_or_partition], [ErrorCode.unknown_topic_id]
+        unknown = [ErrorCode.UNKNOWN_TOPIC_OR_PARTITION], [ErrorCode.UNKNOWN_TOPIC_ID]
         assert codes == [[0, *unknown[0]], unknown[1]]
         partitions = bench.broker.image.topics[topic_id].partitions
         assert partitions[1].directories == (second,)

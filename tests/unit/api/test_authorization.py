@@ -107,7 +107,7 @@ CASES = [
     case("Fetch", TOPIC_READ),
     Case("Fetch", (TOPIC_READ,), {"replica_id": -1, "topic": "t"}, 12),
     case("Fetch", CLUSTER_ACTION, replica_state=ReplicaState(replica_id=2)),
-    Case("Fetch", (CLUSTER_ACTION,), {"replica_id": 2}, 4, ErrorCode.topic_authorization_failed),
+    Case("Fetch", (CLUSTER_ACTION,), {"replica_id": 2}, 4, ErrorCode.TOPIC_AUTHORIZATION_FAILED),
     case("ListOffsets", TOPIC_DESCRIBE),
     case("Metadata", TOPIC_DESCRIBE, topic_id=ZERO_UUID, name="t"),
     case("Metadata", TOPIC_DESCRIBE, name=None),
@@ -300,7 +300,7 @@ def test_denied_and_allowed(asked: Case) -> None:
         authorizer.denied.update(asked.denied)
         codes = codes_in(await ask(bench, asked))
         assert code in codes
-        assert ErrorCode.unknown_server_error not in codes
+        assert ErrorCode.UNKNOWN_SERVER_ERROR not in codes
         assert bench.broker.image.offset == before
         assert bench.broker.partitions.get("t", 0) is not None
         assert bench.partition("t").high_watermark == 0
@@ -377,7 +377,7 @@ def test_offsets_of_hidden_topics(version: int) -> None:
         authorizer.hidden.add("t")
         named = filled(OffsetFetchRequest, version, {"topic_id": bench.topic_id("t")})
         codes = codes_in(await bench.ask(named, version, OffsetFetchResponse))
-        assert codes == {0, ErrorCode.topic_authorization_failed}
+        assert codes == {0, ErrorCode.TOPIC_AUTHORIZATION_FAILED}
         assert await offsets_bench.fetch_all(bench, version) == {}
 
     offsets_bench.play(scenario)
@@ -391,7 +391,7 @@ def test_offsets_of_denied_topics_are_not_deleted() -> None:
         authorizer.denied.add(TOPIC_READ)
         request = filled(OffsetDeleteRequest, 0, {})
         codes = codes_in(await bench.ask(request, 0, OffsetDeleteResponse))
-        assert codes == {0, ErrorCode.topic_authorization_failed}
+        assert codes == {0, ErrorCode.TOPIC_AUTHORIZATION_FAILED}
         authorizer.denied.clear()
         assert await offsets_bench.fetch_all(bench, 9) != {}
 
@@ -446,7 +446,7 @@ def test_authorized_operations() -> None:
                 {topic.name: topic.topic_authorized_operations for topic in response.topics},
             )
 
-        whole, topic = ALL_OPERATIONS[ResourceType.cluster], ALL_OPERATIONS[ResourceType.topic]
+        whole, topic = ALL_OPERATIONS[ResourceType.CLUSTER], ALL_OPERATIONS[ResourceType.TOPIC]
         assert await described() == (whole, whole, {"t": topic, "u": topic})
         authorizer.denied |= {CLUSTER_ALTER, TOPIC_WRITE}
         authorizer.hidden.add("u")
@@ -471,7 +471,7 @@ def test_a_created_topic_hides_its_settings() -> None:
         request = CreateTopicsRequest(topics=topics, timeout_ms=5_000)
         response = await bench.ask(request, 7, CreateTopicsResponse)
         created, rejected = response.topics
-        denied = ErrorCode.topic_authorization_failed
+        denied = ErrorCode.TOPIC_AUTHORIZATION_FAILED
         assert (created.name, created.error_code) == ("mine", 0)
         assert (created.topic_config_error_code, created.configs) == (denied, [])
         assert (created.num_partitions, created.replication_factor) == (-1, -1)
@@ -492,7 +492,7 @@ def test_an_id_does_not_tell_the_name_of_a_topic(may_describe: bool) -> None:
         request = DeleteTopicsRequest(topics=[state], timeout_ms=5_000)
         response = await bench.ask(request, 6, DeleteTopicsResponse)
         (answer,) = response.responses
-        assert answer.error_code == ErrorCode.topic_authorization_failed
+        assert answer.error_code == ErrorCode.TOPIC_AUTHORIZATION_FAILED
         assert answer.name == ("t" if may_describe else None)
         assert may_describe or "'t'" not in (answer.error_message or "")
 
@@ -504,7 +504,7 @@ def test_two_phase_commit_is_a_permission_of_its_own() -> None:
         authorizer = StandInAuthorizer()
         bench.authorize_with(authorizer)
         authorizer.denied.add(TRANSACTIONAL_ID_TWO_PHASE_COMMIT)
-        denied = ErrorCode.transactional_id_authorization_failed
+        denied = ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED
         for is_two_phase in (False, True):
             request = InitProducerIdRequest(transactional_id="x", enable2_pc=is_two_phase)
             response = await bench.ask(request, 6, InitProducerIdResponse)
@@ -517,7 +517,7 @@ def test_votes_between_brokers_need_cluster_action() -> None:
     async def scenario(bench: Bench) -> None:
         authorizer = StandInAuthorizer()
         bench.authorize_with(authorizer)
-        denied = ErrorCode.cluster_authorization_failed
+        denied = ErrorCode.CLUSTER_AUTHORIZATION_FAILED
         assert (await bench.ask(VoteRequest(), 2, VoteResponse)).error_code != denied
         authorizer.denied.add(CLUSTER_ACTION)
         assert (await bench.ask(VoteRequest(), 2, VoteResponse)).error_code == denied
@@ -534,7 +534,7 @@ def test_patterns_serve_only_without_an_authorizer(has_authorizer: bool) -> None
         authorizer = StandInAuthorizer()
         bench.authorize_with(authorizer if has_authorizer else None)
         fields = {"topic_id": bench.topic_id("t"), "acks": 1, "timeout_ms": 1_000}
-        denied = {ErrorCode.topic_authorization_failed} if has_authorizer else {0}
+        denied = {ErrorCode.TOPIC_AUTHORIZATION_FAILED} if has_authorizer else {0}
 
         async def codes() -> list[set[int]]:
             produce = filled(ProduceRequest, 13, fields | {"records": batch_of(b"v" * 100)})
@@ -565,13 +565,13 @@ def test_the_first_unmet_need_fails_the_request() -> None:
         bench.authorize_with(authorizer)
         authorizer.denied |= {TRANSACTIONAL_ID_WRITE, GROUP_READ, TOPIC_READ}
         codes = codes_in(await ask(bench, case("TxnOffsetCommit")))
-        assert codes == {ErrorCode.transactional_id_authorization_failed}
+        assert codes == {ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED}
         ((principal, host, need),) = authorizer.asked
         assert (principal, need) == ("User:ANONYMOUS", Need(*TRANSACTIONAL_ID_WRITE, "x"))
         assert host
         authorizer.denied.remove(TRANSACTIONAL_ID_WRITE)
         codes = codes_in(await ask(bench, case("TxnOffsetCommit")))
-        assert codes == {ErrorCode.group_authorization_failed}
+        assert codes == {ErrorCode.GROUP_AUTHORIZATION_FAILED}
         assert authorizer.asked[-1][-1] == Need(*GROUP_READ, "g")
 
     run(scenario)

@@ -43,11 +43,11 @@ def test_a_leader_of_the_past_is_answered_but_not_believed() -> None:
             sender=NodeId(1), epoch=Epoch(3), error=core.Error.FENCED_EPOCH
         )
         response = await bench.ask(request(2), 1, BeginQuorumEpochResponse, role="controller")
-        assert response.topics[0].partitions[0].error_code == ErrorCode.fenced_leader_epoch
+        assert response.topics[0].partitions[0].error_code == ErrorCode.FENCED_LEADER_EPOCH
         assert bench.quorum.learned is None
         response = await bench.ask(
             request(4, "other"), 1, BeginQuorumEpochResponse, role="controller"
         )
-        assert response.error_code == ErrorCode.inconsistent_cluster_id
+        assert response.error_code == ErrorCode.INCONSISTENT_CLUSTER_ID
 
     run(scenario)

@@ -23,7 +23,7 @@ def test_a_broker_is_heard(version: int) -> None:
 
         heard = await beat(epoch)
         assert (heard.error_code, heard.is_fenced, heard.is_caught_up) == (0, False, True)
-        assert (await beat(epoch + 1)).error_code == ErrorCode.stale_broker_epoch
+        assert (await beat(epoch + 1)).error_code == ErrorCode.STALE_BROKER_EPOCH
         assert bench.controller.disconnected == []
         bench.session("controller").on_closed()
         assert bench.controller.disconnected == [(1, epoch)]

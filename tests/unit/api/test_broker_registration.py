@@ -31,7 +31,7 @@ def test_a_broker_joins(version: int) -> None:
         assert bench.broker.image.brokers[2].epoch == joined.broker_epoch
         request.cluster_id = "another"
         refused = await bench.ask(request, version, BrokerRegistrationResponse, role="controller")
-        assert refused.error_code == ErrorCode.inconsistent_cluster_id
+        assert refused.error_code == ErrorCode.INCONSISTENT_CLUSTER_ID
         assert refused.broker_epoch == -1
 
     run(scenario)

@@ -23,7 +23,7 @@ def test_a_group_and_its_members(version: int) -> None:
         group, missing, unnamed = response.groups
         assert (group.group_state, group.group_epoch, group.assignment_epoch) == ("Stable", 2, 2)
         assert group.assignor_name == "range"
-        assert group.authorized_operations == ALL_OPERATIONS[ResourceType.group]
+        assert group.authorized_operations == ALL_OPERATIONS[ResourceType.GROUP]
         (member,) = group.members
         assert (member.member_id, member.rack_id, member.member_epoch) == ("m", "east", 2)
         assert member.subscribed_topic_names == ["t"]
@@ -32,8 +32,8 @@ def test_a_group_and_its_members(version: int) -> None:
         for assignment in (member.assignment, member.target_assignment):
             (topic,) = assignment.topic_partitions
             assert (topic.topic_name, topic.partitions) == ("t", [0, 1, 2])
-        assert missing.error_code == ErrorCode.group_id_not_found
-        assert unnamed.error_code == ErrorCode.invalid_group_id
+        assert missing.error_code == ErrorCode.GROUP_ID_NOT_FOUND
+        assert unnamed.error_code == ErrorCode.INVALID_GROUP_ID
 
     play(scenario)
 
@@ -42,6 +42,6 @@ def test_a_broker_that_is_not_the_coordinator() -> None:
     async def scenario(bench: Bench) -> None:
         request = ConsumerGroupDescribeRequest(group_ids=["g"])
         response = await bench.ask(request, 1, ConsumerGroupDescribeResponse)
-        assert response.groups[0].error_code == ErrorCode.not_coordinator
+        assert response.groups[0].error_code == ErrorCode.NOT_COORDINATOR
 
     run(scenario)

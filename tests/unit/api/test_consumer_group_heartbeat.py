@@ -55,7 +55,7 @@ def test_a_member_joins_commits_and_leaves(version: int) -> None:
         assert await commit(bench, 9, "t", {0: 5}, **mine) == {0: 0}
         assert (await beat(bench, version, member_epoch=-1)).member_epoch == -1
         late = await commit(bench, 9, "t", {0: 6}, **mine)
-        assert late == {0: ErrorCode.unknown_member_id}
+        assert late == {0: ErrorCode.UNKNOWN_MEMBER_ID}
 
     play(scenario)
 
@@ -66,7 +66,7 @@ def test_version_0_may_leave_its_name_to_the_coordinator() -> None:
         assert named.member_id is not None
         assert len(named.member_id) == 22
         unnamed = await beat(bench, 1, member_id="")
-        assert unnamed.error_code == ErrorCode.invalid_request
+        assert unnamed.error_code == ErrorCode.INVALID_REQUEST
 
     play(scenario)
 
@@ -74,7 +74,7 @@ def test_version_0_may_leave_its_name_to_the_coordinator() -> None:
 def test_a_refusal_has_a_sentence() -> None:
     async def scenario(bench: Bench) -> None:
         missing = await beat(bench, member_epoch=3)
-        assert missing.error_code == ErrorCode.group_id_not_found
+        assert missing.error_code == ErrorCode.GROUP_ID_NOT_FOUND
         assert missing.error_message == "Group g not found."
 
     play(scenario)
@@ -83,14 +83,14 @@ def test_a_refusal_has_a_sentence() -> None:
 def test_it_needs_the_feature() -> None:
     async def scenario(bench: Bench) -> None:
         bench.controller.append((FeatureLevelRecord(name=GROUP_VERSION, feature_level=0),))
-        assert (await beat(bench)).error_code == ErrorCode.unsupported_version
+        assert (await beat(bench)).error_code == ErrorCode.UNSUPPORTED_VERSION
 
     play(scenario)
 
 
 def test_a_broker_that_is_not_the_coordinator() -> None:
     async def scenario(bench: Bench) -> None:
-        assert (await beat(bench)).error_code == ErrorCode.not_coordinator
+        assert (await beat(bench)).error_code == ErrorCode.NOT_COORDINATOR
 
     run(scenario)
 
@@ -109,11 +109,11 @@ def test_a_member_needs_access_to_its_group_and_topics() -> None:
     async def scenario(bench: Bench) -> None:
         bench.authorize_with(authorizer)
         hidden.add("g")
-        assert (await beat(bench)).error_code == ErrorCode.group_authorization_failed
-        assert await described(bench) == ErrorCode.group_authorization_failed
+        assert (await beat(bench)).error_code == ErrorCode.GROUP_AUTHORIZATION_FAILED
+        assert await described(bench) == ErrorCode.GROUP_AUTHORIZATION_FAILED
         hidden.clear()
         hidden.add("t")
-        assert (await beat(bench)).error_code == ErrorCode.topic_authorization_failed
+        assert (await beat(bench)).error_code == ErrorCode.TOPIC_AUTHORIZATION_FAILED
         # A pattern matches only what the member may see.
         await bench.create_topic("to-all", partitions=1)
         matched = await beat(bench, subscribed_topic_names=None, subscribed_topic_regex="t.*")
@@ -123,7 +123,7 @@ def test_a_member_needs_access_to_its_group_and_topics() -> None:
         assert topic.topic_id == bench.broker.image.topic_ids["to-all"]
         assert await described(bench) == 0
         hidden.add("to-all")
-        assert await described(bench) == ErrorCode.topic_authorization_failed
+        assert await described(bench) == ErrorCode.TOPIC_AUTHORIZATION_FAILED
 
     play(scenario)
 

@@ -21,6 +21,6 @@ def test_a_controller_tells_where_it_is() -> None:
         assert bench.broker.image.controllers[1].endpoints[0].port == 9093
         bench.controller.down = True
         response = await bench.ask(request, 0, ControllerRegistrationResponse, role="controller")
-        assert response.error_code == ErrorCode.not_controller
+        assert response.error_code == ErrorCode.NOT_CONTROLLER
 
     run(scenario)

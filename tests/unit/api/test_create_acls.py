@@ -11,7 +11,7 @@ def test_every_creation_is_rejected(version: int, role: str) -> None:
     async def scenario(bench: Bench) -> None:
         request = CreateAclsRequest(creations=[AclCreation(), AclCreation()])
         response = await bench.ask(request, version, CreateAclsResponse, role=role)
-        assert [one.error_code for one in response.results] == [ErrorCode.security_disabled] * 2
+        assert [one.error_code for one in response.results] == [ErrorCode.SECURITY_DISABLED] * 2
         assert all(one.error_message for one in response.results)
         assert not bench.broker.image.acls
 

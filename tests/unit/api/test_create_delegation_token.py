@@ -14,7 +14,7 @@ def test_anonymous_clients_get_no_token(version: int, role: str) -> None:
     async def scenario(bench: Bench) -> None:
         request = CreateDelegationTokenRequest(max_lifetime_ms=1000)
         response = await bench.ask(request, version, CreateDelegationTokenResponse, role=role)
-        assert response.error_code == ErrorCode.delegation_token_request_not_allowed
+        assert response.error_code == ErrorCode.DELEGATION_TOKEN_REQUEST_NOT_ALLOWED
         assert (response.principal_type, response.principal_name) == ("User", "ANONYMOUS")
         assert response.token_requester_principal_name == ("ANONYMOUS" if version >= 3 else "")
         assert response.max_timestamp_ms == -1

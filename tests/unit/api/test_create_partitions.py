@@ -29,11 +29,11 @@ def test_topics_grow_and_never_shrink(version: int) -> None:
         assert await grow("a", 4) == 0
         await bench.partition("a", 3).wait_open(timeout_ms=1000)
         assert bench.partition("a", 3).log is not None
-        assert await grow("a", 3) == ErrorCode.invalid_partitions
-        assert await grow("b", 3) == ErrorCode.unknown_topic_or_partition
+        assert await grow("a", 3) == ErrorCode.INVALID_PARTITIONS
+        assert await grow("b", 3) == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
         await bench.create_topic(OFFSETS_TOPIC)
-        assert await grow(OFFSETS_TOPIC, 3) == ErrorCode.invalid_partitions
+        assert await grow(OFFSETS_TOPIC, 3) == ErrorCode.INVALID_PARTITIONS
         bench.controller.down = True
-        assert await grow("a", 9) == ErrorCode.request_timed_out
+        assert await grow("a", 9) == ErrorCode.REQUEST_TIMED_OUT
 
     run(scenario)

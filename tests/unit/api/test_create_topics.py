@@ -33,7 +33,7 @@ def test_every_version_creates(version: int) -> None:
         )
         response = await bench.ask(request, version, CreateTopicsResponse)
         codes = {topic.name: topic.error_code for topic in response.topics}
-        assert codes == {"a": 0, "b": 0, "bad/name": ErrorCode.invalid_topic_exception}
+        assert codes == {"a": 0, "b": 0, "bad/name": ErrorCode.INVALID_TOPIC_EXCEPTION}
         first = response.topics[0]
         assert bench.partition("a", 1).config.retention_ms == 1000
         if version >= 5:
@@ -69,11 +69,11 @@ def test_each_topic_hears_of_an_error_of_the_whole_request() -> None:
         )
         response = await bench.ask(request, 7, CreateTopicsResponse)
         codes = [topic.error_code for topic in response.topics]
-        assert codes == [ErrorCode.policy_violation] * 2
+        assert codes == [ErrorCode.POLICY_VIOLATION] * 2
         bench.controller.down = True
         response = await bench.ask(request, 7, CreateTopicsResponse)
         codes = [topic.error_code for topic in response.topics]
-        assert codes == [ErrorCode.request_timed_out] * 2
+        assert codes == [ErrorCode.REQUEST_TIMED_OUT] * 2
 
     run(scenario)
 
@@ -84,6 +84,6 @@ def test_a_commit_that_takes_too_long_times_out() -> None:
             topics=[CreatableTopic(name="a", num_partitions=1, replication_factor=1)], timeout_ms=0
         )
         response = await bench.ask(request, 7, CreateTopicsResponse)
-        assert response.topics[0].error_code == ErrorCode.request_timed_out
+        assert response.topics[0].error_code == ErrorCode.REQUEST_TIMED_OUT
 
     run(scenario)

@@ -16,7 +16,7 @@ def test_every_filter_is_rejected(version: int, role: str) -> None:
         request = DeleteAclsRequest(filters=[DeleteAclsFilter(), DeleteAclsFilter()])
         response = await bench.ask(request, version, DeleteAclsResponse, role=role)
         codes = [one.error_code for one in response.filter_results]
-        assert codes == [ErrorCode.security_disabled] * 2
+        assert codes == [ErrorCode.SECURITY_DISABLED] * 2
         assert all(one.error_message for one in response.filter_results)
 
     run(scenario)

@@ -19,8 +19,8 @@ def test_only_empty_groups_go_and_their_offsets_with_them(version: int) -> None:
         await commit(bench, 9, "t", {0: 1, 2: 5})
         member = await member_of(bench)
         assert await delete("g", "nobody's") == {
-            "g": ErrorCode.non_empty_group,
-            "nobody's": ErrorCode.group_id_not_found,
+            "g": ErrorCode.NON_EMPTY_GROUP,
+            "nobody's": ErrorCode.GROUP_ID_NOT_FOUND,
         }
         await leave(bench, member)
         assert await fetch_all(bench, 9) != {}

@@ -57,13 +57,13 @@ def test_refusals() -> None:
         await bench.create_topic("__consumer_offsets")
         for offset in (3, -2):
             answer = await delete(bench, "a", offset)
-            assert (answer.error_code, answer.low_watermark) == (ErrorCode.offset_out_of_range, -1)
-        assert (await delete(bench, "b", 0)).error_code == ErrorCode.unknown_topic_or_partition
+            assert (answer.error_code, answer.low_watermark) == (ErrorCode.OFFSET_OUT_OF_RANGE, -1)
+        assert (await delete(bench, "b", 0)).error_code == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
         assert (await delete(bench, "a", 0, index=9)).error_code == (
-            ErrorCode.unknown_topic_or_partition
+            ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
         )
-        assert (await delete(bench, "compacted", 0)).error_code == ErrorCode.policy_violation
+        assert (await delete(bench, "compacted", 0)).error_code == ErrorCode.POLICY_VIOLATION
         answer = await delete(bench, "__consumer_offsets", 0)
-        assert answer.error_code == ErrorCode.invalid_topic_exception
+        assert answer.error_code == ErrorCode.INVALID_TOPIC_EXCEPTION
 
     run(scenario)

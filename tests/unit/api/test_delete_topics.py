@@ -22,7 +22,7 @@ def test_every_version_deletes(version: int) -> None:
             request.topic_names = ["a", "b"]
         response = await bench.ask(request, version, DeleteTopicsResponse)
         codes = {topic.name: topic.error_code for topic in response.responses}
-        assert codes == {"a": 0, "b": ErrorCode.unknown_topic_or_partition}
+        assert codes == {"a": 0, "b": ErrorCode.UNKNOWN_TOPIC_OR_PARTITION}
         assert bench.broker.partitions.get("a", 0) is None
 
     run(scenario)
@@ -37,7 +37,7 @@ def test_by_id() -> None:
         )
         response = await bench.ask(request, 6, DeleteTopicsResponse)
         codes = [(topic.name, topic.error_code) for topic in response.responses]
-        assert codes == [("a", 0), (None, ErrorCode.unknown_topic_id)]
+        assert codes == [("a", 0), (None, ErrorCode.UNKNOWN_TOPIC_ID)]
 
     run(scenario)
 
@@ -47,7 +47,7 @@ def test_deletion_can_be_forbidden() -> None:
         await bench.create_topic("a")
         request = DeleteTopicsRequest(topic_names=["a"], timeout_ms=1000)
         response = await bench.ask(request, 5, DeleteTopicsResponse)
-        assert response.responses[0].error_code == ErrorCode.topic_deletion_disabled
+        assert response.responses[0].error_code == ErrorCode.TOPIC_DELETION_DISABLED
         assert bench.partition("a").leads
 
     run(scenario, delete_topic_enable="false")

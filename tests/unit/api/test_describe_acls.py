@@ -10,7 +10,7 @@ from tests.unit.broker.bench import Bench, run
 def test_there_is_no_authorizer(version: int, role: str) -> None:
     async def scenario(bench: Bench) -> None:
         response = await bench.ask(DescribeAclsRequest(), version, DescribeAclsResponse, role=role)
-        assert response.error_code == ErrorCode.security_disabled
+        assert response.error_code == ErrorCode.SECURITY_DISABLED
         assert response.error_message
 
     run(scenario)

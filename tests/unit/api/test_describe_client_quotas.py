@@ -88,14 +88,14 @@ def test_a_filter_selects_quotas(
 @pytest.mark.parametrize(
     ("components", "code", "reason"),
     [
-        ((("user", EXACT, None),), ErrorCode.invalid_request, "requires a name"),
-        ((("user", DEFAULT, "x"),), ErrorCode.invalid_request, "Only an exact match"),
-        ((("user", ANY, "x"),), ErrorCode.invalid_request, "Only an exact match"),
-        ((("user", 3, None),), ErrorCode.invalid_request, "Unknown match type 3"),
-        ((("", ANY, None),), ErrorCode.invalid_request, "is empty"),
-        ((("host", ANY, None),), ErrorCode.unsupported_version, "Unsupported entity type host"),
-        ((("user", ANY, None),) * 2, ErrorCode.invalid_request, "more than once"),
-        ((("user", ANY, None), ("ip", ANY, None)), ErrorCode.invalid_request, "be combined"),
+        ((("user", EXACT, None),), ErrorCode.INVALID_REQUEST, "requires a name"),
+        ((("user", DEFAULT, "x"),), ErrorCode.INVALID_REQUEST, "Only an exact match"),
+        ((("user", ANY, "x"),), ErrorCode.INVALID_REQUEST, "Only an exact match"),
+        ((("user", 3, None),), ErrorCode.INVALID_REQUEST, "Unknown match type 3"),
+        ((("", ANY, None),), ErrorCode.INVALID_REQUEST, "is empty"),
+        ((("host", ANY, None),), ErrorCode.UNSUPPORTED_VERSION, "Unsupported entity type host"),
+        ((("user", ANY, None),) * 2, ErrorCode.INVALID_REQUEST, "more than once"),
+        ((("user", ANY, None), ("ip", ANY, None)), ErrorCode.INVALID_REQUEST, "be combined"),
     ],
 )
 def test_bad_filters(components: tuple[Component, ...], code: ErrorCode, reason: str) -> None:

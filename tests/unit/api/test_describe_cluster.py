@@ -44,12 +44,12 @@ def test_controllers_on_their_own_listener_only() -> None:
         bench.controller.append((RegisterControllerRecord(controller_id=1, end_points=[end]),))
         ask_controllers = DescribeClusterRequest(endpoint_type=2)
         wrong = await bench.ask(ask_controllers, 1, DescribeClusterResponse)
-        assert wrong.error_code == ErrorCode.mismatched_endpoint_type
+        assert wrong.error_code == ErrorCode.MISMATCHED_ENDPOINT_TYPE
         right = await bench.ask(ask_controllers, 1, DescribeClusterResponse, role="controller")
         assert [(b.broker_id, b.port) for b in right.brokers] == [(1, 9093)]
         strange = await bench.ask(
             DescribeClusterRequest(endpoint_type=9), 1, DescribeClusterResponse
         )
-        assert strange.error_code == ErrorCode.unsupported_endpoint_type
+        assert strange.error_code == ErrorCode.UNSUPPORTED_ENDPOINT_TYPE
 
     run(scenario)

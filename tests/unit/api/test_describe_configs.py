@@ -144,7 +144,7 @@ def test_a_broker_and_the_defaults_of_all() -> None:
         everywhere = await describe(bench, BROKER, "")
         assert [(c.name, c.value) for c in everywhere.configs] == [("log.retention.ms", "5000")]
         other = await describe(bench, BROKER, "2")
-        assert other.error_code == ErrorCode.invalid_request
+        assert other.error_code == ErrorCode.INVALID_REQUEST
 
     run(scenario)
 
@@ -186,11 +186,11 @@ def test_groups_begin_with_the_broker_settings() -> None:
 def test_what_there_is_not() -> None:
     async def scenario(bench: Bench) -> None:
         unknown = await describe(bench, TOPIC, "b")
-        assert unknown.error_code == ErrorCode.unknown_topic_or_partition
+        assert unknown.error_code == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
         illegal = await describe(bench, TOPIC, "bad name")
-        assert illegal.error_code == ErrorCode.invalid_topic_exception
-        assert (await describe(bench, 99, "x")).error_code == ErrorCode.invalid_request
-        assert (await describe(bench, GROUP, "")).error_code == ErrorCode.invalid_request
+        assert illegal.error_code == ErrorCode.INVALID_TOPIC_EXCEPTION
+        assert (await describe(bench, 99, "x")).error_code == ErrorCode.INVALID_REQUEST
+        assert (await describe(bench, GROUP, "")).error_code == ErrorCode.INVALID_REQUEST
 
     run(scenario)
 

@@ -13,7 +13,7 @@ def test_anonymous_clients_see_no_tokens(version: int) -> None:
     async def scenario(bench: Bench) -> None:
         request = DescribeDelegationTokenRequest(owners=None)
         response = await bench.ask(request, version, DescribeDelegationTokenResponse)
-        assert response.error_code == ErrorCode.delegation_token_request_not_allowed
+        assert response.error_code == ErrorCode.DELEGATION_TOKEN_REQUEST_NOT_ALLOWED
         assert response.tokens == []
 
     run(scenario)

@@ -24,7 +24,7 @@ def test_a_group_and_its_members(version: int) -> None:
         if version >= 3:
             assert group.authorized_operations == 0b1101_0100_1000
         assert missing.group_state == "Dead"
-        assert missing.error_code == (ErrorCode.group_id_not_found if version >= 6 else 0)
+        assert missing.error_code == (ErrorCode.GROUP_ID_NOT_FOUND if version >= 6 else 0)
 
     play(scenario)
 

@@ -52,6 +52,6 @@ def test_a_failed_dir_is_listed_as_failed() -> None:
             partition.append(memoryview(bytearray(batch_of(b"x"))), now_ms=1_767_225_600_000)
         response = await bench.ask(DescribeLogDirsRequest(topics=None), 5, DescribeLogDirsResponse)
         codes = {result.log_dir: result.error_code for result in response.results}
-        assert codes == {"/one": ErrorCode.kafka_storage_error, "/two": 0}
+        assert codes == {"/one": ErrorCode.KAFKA_STORAGE_ERROR, "/two": 0}
 
     run(scenario, log_dirs="/one,/two", metadata_log_dir="/two")

@@ -55,8 +55,8 @@ def test_partitions_that_are_not_here_or_nowhere() -> None:
         (partition,) = await bench.create_topic("a")
         for topic, index in (("nope", 0), ("a", 1)):
             answer = await describe(bench, topic, index)
-            assert answer.error_code == ErrorCode.unknown_topic_or_partition
+            assert answer.error_code == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
         partition.on_offline("gone")
-        assert (await describe(bench, "a")).error_code == ErrorCode.kafka_storage_error
+        assert (await describe(bench, "a")).error_code == ErrorCode.KAFKA_STORAGE_ERROR
 
     run(scenario)

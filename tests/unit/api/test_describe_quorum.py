@@ -39,7 +39,7 @@ def test_the_metadata_quorum(version: int, role: str) -> None:
         (voter,) = known.current_voters
         assert (voter.replica_id, voter.log_end_offset) == (1, 43)
         assert voter.replica_directory_id == (UUID(int=77) if version >= 2 else ZERO_UUID)
-        assert unknown.error_code == ErrorCode.unknown_topic_or_partition
+        assert unknown.error_code == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
         if version >= 2:
             (node,) = response.nodes
             assert [(end.name, end.port) for end in node.listeners] == [("CONTROLLER", 9093)]

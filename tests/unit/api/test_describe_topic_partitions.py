@@ -40,8 +40,8 @@ def test_named_topics() -> None:
         codes = {topic.name: topic.error_code for topic in response.topics}
         assert codes == {
             "a": 0,
-            "zzz": ErrorCode.unknown_topic_or_partition,
-            "not legal!": ErrorCode.invalid_topic_exception,
+            "zzz": ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
+            "not legal!": ErrorCode.INVALID_TOPIC_EXCEPTION,
         }
         (known,) = [topic for topic in response.topics if topic.name == "a"]
         assert known.topic_id == bench.topic_id("a")

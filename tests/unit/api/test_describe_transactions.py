@@ -5,8 +5,8 @@ from tests.unit.broker.bench import Bench
 
 def test_the_life_of_a_transactional_id() -> None:
     async def scenario(bench: Bench) -> None:
-        assert (await describe(bench)).error_code == ErrorCode.transactional_id_not_found
-        assert (await describe(bench, "")).error_code == ErrorCode.invalid_request
+        assert (await describe(bench)).error_code == ErrorCode.TRANSACTIONAL_ID_NOT_FOUND
+        assert (await describe(bench, "")).error_code == ErrorCode.INVALID_REQUEST
         producer = await begin(bench, timeout_ms=7_000)
         idle = await describe(bench)
         assert (idle.error_code, idle.transaction_state) == (0, "Empty")

@@ -51,11 +51,11 @@ def test_answers_from_the_metadata() -> None:
         assert await ask() == {"alice": alice, "bob": bob}
         assert await ask("bob") == {"bob": bob}
         assert await ask("carol", "alice") == {
-            "carol": (ErrorCode.resource_not_found, []),
+            "carol": (ErrorCode.RESOURCE_NOT_FOUND, []),
             "alice": alice,
         }
         assert await ask("bob", "alice", "bob") == {
-            "bob": (ErrorCode.duplicate_resource, []),
+            "bob": (ErrorCode.DUPLICATE_RESOURCE, []),
             "alice": alice,
         }
 

@@ -19,10 +19,10 @@ def test_a_partition_with_its_preferred_leader(version: int) -> None:
         answer = await bench.ask(request, version, ElectLeadersResponse)
         (result,) = answer.replica_election_results
         (one,) = result.partition_result
-        assert (one.partition_id, one.error_code) == (0, ErrorCode.election_not_needed)
+        assert (one.partition_id, one.error_code) == (0, ErrorCode.ELECTION_NOT_NEEDED)
         bench.controller.down = True
         answer = await bench.ask(request, version, ElectLeadersResponse)
         (one,) = answer.replica_election_results[0].partition_result
-        assert one.error_code == ErrorCode.request_timed_out
+        assert one.error_code == ErrorCode.REQUEST_TIMED_OUT
 
     run(scenario)

@@ -44,6 +44,6 @@ def test_successors_keep_their_order(version: int) -> None:
         )
         request.cluster_id = "other"
         response = await bench.ask(request, version, EndQuorumEpochResponse, role="controller")
-        assert response.error_code == ErrorCode.inconsistent_cluster_id
+        assert response.error_code == ErrorCode.INCONSISTENT_CLUSTER_ID
 
     run(scenario)

@@ -52,7 +52,7 @@ def test_protocol_1_keeps_the_epoch(version: int, commit: bool) -> None:
         # The answer was lost.
         assert (await end(bench, producer, commit=commit, version=version)).error_code == OK
         wrong = await end(bench, producer, commit=not commit, version=version)
-        assert wrong.error_code == ErrorCode.invalid_txn_state
+        assert wrong.error_code == ErrorCode.INVALID_TXN_STATE
 
     play(scenario)
 
@@ -70,12 +70,12 @@ def test_protocol_2_has_an_epoch_for_each_transaction(commit: bool) -> None:
             assert (reply.error_code, reply.producer_id) == (OK, producer.producer_id)
             assert reply.producer_epoch == producer.epoch + 1
             again = await end(bench, producer, commit=commit)
-            if again.error_code != ErrorCode.concurrent_transactions:
+            if again.error_code != ErrorCode.CONCURRENT_TRANSACTIONS:
                 assert again == reply
             # What comes late meets the epoch of the next transaction.
             await wait_state(bench, "CompleteCommit" if commit else "CompleteAbort")
             late = await produce(bench, producer, b"late", sequence=1)
-            assert late == ErrorCode.invalid_producer_epoch
+            assert late == ErrorCode.INVALID_PRODUCER_EPOCH
             producer = Producer(reply.producer_id, reply.producer_epoch)
             assert stable_offset(bench) == (2 * number + 2, 2 * number + 2)
 
@@ -101,9 +101,9 @@ def test_an_abort_of_nothing_gives_the_next_epoch() -> None:
         reply = await end(bench, producer, commit=False)
         assert (reply.error_code, reply.producer_epoch) == (OK, 1)
         old = await end(bench, Producer(*producer[:2]), commit=True)
-        assert old.error_code == ErrorCode.invalid_txn_state
+        assert old.error_code == ErrorCode.INVALID_TXN_STATE
         nothing = await end(bench, Producer(producer.producer_id, 1), commit=True)
-        assert nothing.error_code == ErrorCode.invalid_txn_state
+        assert nothing.error_code == ErrorCode.INVALID_TXN_STATE
 
     play(scenario)
 
@@ -114,11 +114,11 @@ def test_who_may_not(version: int) -> None:
         old = await begin(bench)
         assert await produce(bench, old, b"v") == OK
         await begin(bench)
-        fenced = ErrorCode.producer_fenced if version >= 2 else ErrorCode.invalid_producer_epoch
+        fenced = ErrorCode.PRODUCER_FENCED if version >= 2 else ErrorCode.INVALID_PRODUCER_EPOCH
         assert (await end(bench, old, version=version)).error_code == fenced
         nobody = old._replace(transactional_id="")
         reply = await end(bench, nobody, version=version)
-        assert reply.error_code == ErrorCode.invalid_request
+        assert reply.error_code == ErrorCode.INVALID_REQUEST
 
     play(scenario)
 
@@ -130,13 +130,13 @@ def test_a_new_life_aborts_what_the_old_one_left(version: int) -> None:
         if version < PRODUCE_V2:
             await add(bench, old, {"t": [0]})
         assert await produce(bench, old, b"v", version=version) == OK
-        assert (await init(bench)).error_code == ErrorCode.concurrent_transactions
+        assert (await init(bench)).error_code == ErrorCode.CONCURRENT_TRANSACTIONS
         new = await begin(bench)
         # One epoch shuts the old producer out, nobody has it; the next is the new one's.
         assert new == Producer(old.producer_id, old.epoch + 2)
         assert stable_offset(bench) == (2, 2)
         zombie = await produce(bench, old, b"zombie", sequence=1, version=version)
-        assert zombie == ErrorCode.invalid_producer_epoch
+        assert zombie == ErrorCode.INVALID_PRODUCER_EPOCH
 
     play(scenario)
 
@@ -148,9 +148,9 @@ def test_what_takes_too_long_is_aborted() -> None:
         await wait_state(bench, "CompleteAbort")
         assert stable_offset(bench) == (2, 2)
         late = await end(bench, producer)
-        assert late.error_code == ErrorCode.invalid_txn_state
+        assert late.error_code == ErrorCode.INVALID_TXN_STATE
         zombie = await produce(bench, producer, b"w", sequence=1)
-        assert zombie == ErrorCode.invalid_producer_epoch
+        assert zombie == ErrorCode.INVALID_PRODUCER_EPOCH
         # It says what it had, and goes on with the epoch that shut its transaction out (KIP-360).
         goes_on = await init(bench, had=producer)
         assert (goes_on.error_code, goes_on.producer_epoch) == (OK, producer.epoch + 1)
@@ -189,7 +189,7 @@ def test_lower_levels_of_the_feature_know_protocol_1_only(level: int) -> None:
         assert stable_offset(bench) == (4, 4)
         assert (await describe(bench)).producer_epoch == old.epoch + 1
         late = await end(bench, old, version=OLD)
-        assert late.error_code == ErrorCode.producer_fenced
+        assert late.error_code == ErrorCode.PRODUCER_FENCED
         log = bench.broker.transactions.led_for("x").leader_log()
         piece = log.read(0, bytes_max=1 << 20, bound=log.end_offset, at_least_one=True)
         assert piece is not None
@@ -207,10 +207,10 @@ def test_idle_transactional_ids_are_forgotten() -> None:
         busy = await begin(bench, "busy")
         assert await produce(bench, busy, b"v") == OK
         await asyncio.sleep(3)
-        assert (await describe(bench)).error_code == ErrorCode.transactional_id_not_found
+        assert (await describe(bench)).error_code == ErrorCode.TRANSACTIONAL_ID_NOT_FOUND
         assert (await describe(bench, "busy")).transaction_state == "Ongoing"
         gone = await add(bench, idle, {"t": [0]})
-        assert gone["t", 0] == ErrorCode.invalid_producer_id_mapping
+        assert gone["t", 0] == ErrorCode.INVALID_PRODUCER_ID_MAPPING
         again = await begin(bench)
         assert again.producer_id != idle.producer_id
 
@@ -235,7 +235,7 @@ def test_too_many_at_once_for_one_batch() -> None:
         await asyncio.sleep(20)
         for name in names:
             gone = await describe(bench, name)
-            assert gone.error_code == ErrorCode.transactional_id_not_found
+            assert gone.error_code == ErrorCode.TRANSACTIONAL_ID_NOT_FOUND
 
     play(
         scenario,

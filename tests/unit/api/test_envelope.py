@@ -50,7 +50,7 @@ async def open_envelope(bench: Bench, request: EnvelopeRequest) -> EnvelopeRespo
 @pytest.mark.parametrize("version", range(2, 8))
 def test_the_answer_is_that_of_the_inner_request(version: int) -> None:
     async def scenario(bench: Bench) -> None:
-        for code in (ErrorCode.none, ErrorCode.topic_already_exists):
+        for code in (ErrorCode.NONE, ErrorCode.TOPIC_ALREADY_EXISTS):
             reply = await open_envelope(bench, envelope(creation("t"), version))
             assert reply.error_code == 0
             assert reply.response_data is not None
@@ -74,7 +74,7 @@ def test_the_controller_relies_on_the_check_of_the_broker_that_forwards() -> Non
         assert reply.response_data is not None
         answer = read_answer(reply.response_data, INCREMENTAL_ALTER_CONFIGS, 1)
         assert isinstance(answer, IncrementalAlterConfigsResponse)
-        assert [each.error_code for each in answer.responses] == [ErrorCode.none]
+        assert [each.error_code for each in answer.responses] == [ErrorCode.NONE]
 
     run(scenario)
 
@@ -83,7 +83,7 @@ def test_an_inactive_controller_says_so_of_the_whole_envelope() -> None:
     async def scenario(bench: Bench) -> None:
         bench.controller.down = True
         reply = await open_envelope(bench, envelope(creation("t"), 7))
-        assert reply.error_code == ErrorCode.not_controller
+        assert reply.error_code == ErrorCode.NOT_CONTROLLER
         assert reply.response_data is None
 
     run(scenario)
@@ -93,23 +93,23 @@ def test_what_may_not_be_inside_is_refused() -> None:
     async def scenario(bench: Bench) -> None:
         good = envelope(creation("t"), 7)
         nested = envelope(good, 0)
-        assert (await open_envelope(bench, nested)).error_code == ErrorCode.invalid_request
+        assert (await open_envelope(bench, nested)).error_code == ErrorCode.INVALID_REQUEST
         other = envelope(MetadataRequest(), 9)
-        assert (await open_envelope(bench, other)).error_code == ErrorCode.invalid_request
+        assert (await open_envelope(bench, other)).error_code == ErrorCode.INVALID_REQUEST
         for data in (b"", good.request_data[:20]):
             cut = envelope(creation("t"), 7)
             cut.request_data = data
-            assert (await open_envelope(bench, cut)).error_code == ErrorCode.invalid_request
+            assert (await open_envelope(bench, cut)).error_code == ErrorCode.INVALID_REQUEST
         newer = envelope(creation("t"), 7)
         newer.request_data = b"\0\x13\0\x63" + newer.request_data[4:]
-        assert (await open_envelope(bench, newer)).error_code == ErrorCode.unsupported_version
+        assert (await open_envelope(bench, newer)).error_code == ErrorCode.UNSUPPORTED_VERSION
         nobody = envelope(creation("t"), 7)
         nobody.request_principal = None
-        code = ErrorCode.principal_deserialization_failure
+        code = ErrorCode.PRINCIPAL_DESERIALIZATION_FAILURE
         assert (await open_envelope(bench, nobody)).error_code == code
         nowhere = envelope(creation("t"), 7)
         nowhere.client_host_address = b"123"
-        assert (await open_envelope(bench, nowhere)).error_code == ErrorCode.invalid_request
+        assert (await open_envelope(bench, nowhere)).error_code == ErrorCode.INVALID_REQUEST
         assert bench.broker.image.topics == {}
 
     run(scenario)
@@ -147,9 +147,9 @@ def test_the_broker_needs_the_envelope_and_the_client_what_is_inside() -> None:
             return reply.error_code, answer.topics[0].error_code
 
         authorizer.granted = {broker: set(), client: {CLUSTER_CREATE, CLUSTER_ACTION}}
-        assert await create("t") == (ErrorCode.cluster_authorization_failed, None)
+        assert await create("t") == (ErrorCode.CLUSTER_AUTHORIZATION_FAILED, None)
         authorizer.granted = {broker: {CLUSTER_ACTION, CLUSTER_CREATE}, client: set()}
-        assert await create("t") == (0, ErrorCode.topic_authorization_failed)
+        assert await create("t") == (0, ErrorCode.TOPIC_AUTHORIZATION_FAILED)
         assert bench.broker.image.topics == {}
         # The client's own address.
         assert {host for who, host, _ in authorizer.asked if who == client} == {"10.0.0.7"}
@@ -174,7 +174,7 @@ def test_a_forwarded_request_is_checked_once_and_by_the_controller() -> None:
 
         authorizer.hidden.add("t")
         authorizer.denied.add(CLUSTER_CREATE)
-        assert await create() == ErrorCode.topic_authorization_failed
+        assert await create() == ErrorCode.TOPIC_AUTHORIZATION_FAILED
         asked = [(need.operation, need.resource_type) for _, _, need in authorizer.asked]
         assert asked == [CLUSTER_CREATE, TOPIC_CREATE]
         authorizer.hidden.clear()

@@ -42,14 +42,14 @@ def test_the_mapping_is_total() -> None:
 
 
 def test_codes() -> None:
-    assert code_of(NotLeader()) == ErrorCode.not_leader_or_follower
-    assert code_of(OffsetOutOfRange(1, log_start=2, end=3)) == ErrorCode.offset_out_of_range
-    assert code_of(Refused(ErrorCode.invalid_partitions, "no")) == ErrorCode.invalid_partitions
-    assert code_of(LograftError()) == ErrorCode.unknown_server_error
+    assert code_of(NotLeader()) == ErrorCode.NOT_LEADER_OR_FOLLOWER
+    assert code_of(OffsetOutOfRange(1, log_start=2, end=3)) == ErrorCode.OFFSET_OUT_OF_RANGE
+    assert code_of(Refused(ErrorCode.INVALID_PARTITIONS, "no")) == ErrorCode.INVALID_PARTITIONS
+    assert code_of(LograftError()) == ErrorCode.UNKNOWN_SERVER_ERROR
 
 
 def test_a_subclass_has_the_code_of_its_parent() -> None:
     class Special(NotLeader):
         pass
 
-    assert code_of(Special()) == ErrorCode.not_leader_or_follower
+    assert code_of(Special()) == ErrorCode.NOT_LEADER_OR_FOLLOWER

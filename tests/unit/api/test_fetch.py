@@ -174,7 +174,7 @@ def test_a_poll_is_woken_when_its_topic_goes() -> None:
         await asyncio.sleep(0.1)
         set_leader(partition, 2, epoch=4)
         (answer,) = await poll
-        assert answer.error_code == ErrorCode.fenced_leader_epoch
+        assert answer.error_code == ErrorCode.FENCED_LEADER_EPOCH
         assert bench.broker.clock.mono_ms() < 1000
 
     run(scenario)
@@ -219,7 +219,7 @@ def test_offsets_out_of_range() -> None:
             (answer,) = await fetch(
                 bench, request_of(bench, offsets={0: offset}, max_wait_ms=30_000)
             )
-            assert answer.error_code == ErrorCode.offset_out_of_range
+            assert answer.error_code == ErrorCode.OFFSET_OUT_OF_RANGE
             assert answer.high_watermark == -1
         (answer,) = await fetch(bench, request_of(bench, offsets={0: 3}))
         assert (answer.error_code, answer.records) == (0, b"")
@@ -237,15 +237,15 @@ def test_unknown_topics_partitions_and_epochs() -> None:
             return answer.error_code
 
         unknown = request_of(bench, "b")
-        assert await code(unknown, 12) == ErrorCode.unknown_topic_or_partition
-        assert await code(unknown, 13) == ErrorCode.unknown_topic_id
+        assert await code(unknown, 12) == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+        assert await code(unknown, 13) == ErrorCode.UNKNOWN_TOPIC_ID
         missing = request_of(bench, offsets={7: 0})
-        assert await code(missing) == ErrorCode.unknown_topic_or_partition
+        assert await code(missing) == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
         newer = request_of(bench, current_leader_epoch=9)
-        assert await code(newer) == ErrorCode.unknown_leader_epoch
+        assert await code(newer) == ErrorCode.UNKNOWN_LEADER_EPOCH
         set_leader(bench.partition("a"), 1, epoch=5)
         older = request_of(bench, current_leader_epoch=4)
-        assert await code(older) == ErrorCode.fenced_leader_epoch
+        assert await code(older) == ErrorCode.FENCED_LEADER_EPOCH
         response = await bench.ask(older, 16, FetchResponse)
         assert response.responses[0].partitions[0].current_leader is not None
         assert [node.port for node in response.node_endpoints] == [9092]
@@ -276,7 +276,7 @@ def test_nobody_may_pose_as_a_replica() -> None:
         request = request_of(bench)
         request.replica_state = ReplicaState(replica_id=3, replica_epoch=1)
         (answer,) = await fetch(bench, request)
-        assert answer.error_code == ErrorCode.not_leader_or_follower
+        assert answer.error_code == ErrorCode.NOT_LEADER_OR_FOLLOWER
 
     run(scenario)
 
@@ -398,14 +398,14 @@ def test_session_errors() -> None:
             request = request_of(bench, offsets={}, session=session)
             return (await bench.ask(request, version, FetchResponse)).error_code
 
-        assert await code((12345, 1)) == ErrorCode.fetch_session_id_not_found
-        assert await code((opened.session_id, 5)) == ErrorCode.invalid_fetch_session_epoch
-        assert await code((opened.session_id, 1), 12) == ErrorCode.fetch_session_topic_id_error
+        assert await code((12345, 1)) == ErrorCode.FETCH_SESSION_ID_NOT_FOUND
+        assert await code((opened.session_id, 5)) == ErrorCode.INVALID_FETCH_SESSION_EPOCH
+        assert await code((opened.session_id, 1), 12) == ErrorCode.FETCH_SESSION_TOPIC_ID_ERROR
         assert await code((opened.session_id, 1)) == 0
         # A full fetch without a session closes the old one.
         closing = request_of(bench, session=(opened.session_id, -1))
         assert (await bench.ask(closing, 18, FetchResponse)).session_id == 0
-        assert await code((opened.session_id, 2)) == ErrorCode.fetch_session_id_not_found
+        assert await code((opened.session_id, 2)) == ErrorCode.FETCH_SESSION_ID_NOT_FOUND
 
     run(scenario)
 
@@ -428,7 +428,7 @@ def test_a_fetch_waits_for_a_partition_that_is_being_made() -> None:
         assert answer.error_code == 0
         (other,) = bench.begin_topic("b")
         (answer,) = await fetch(bench, request_of(bench, "b", max_wait_ms=0))
-        assert answer.error_code == ErrorCode.not_leader_or_follower
+        assert answer.error_code == ErrorCode.NOT_LEADER_OR_FOLLOWER
         assert other.log is None
 
     run(scenario)
@@ -467,15 +467,15 @@ def test_only_who_surely_leads_judges_what_lies_beyond_the_end() -> None:
         bench.broker.coordinators.has_lease = lambda: False
         beyond, below = request_of(bench, offsets={0: 9}), request_of(bench, offsets={0: 0})
         (alone,) = await fetch(bench, beyond)
-        assert alone.error_code == ErrorCode.offset_out_of_range, "nobody else can lead it"
+        assert alone.error_code == ErrorCode.OFFSET_OUT_OF_RANGE, "nobody else can lead it"
         partition.assignment = partition.assignment._replace(replicas=(NodeId(1), NodeId(2)))
         (doubtful,) = await fetch(bench, beyond)
-        assert doubtful.error_code == ErrorCode.not_leader_or_follower
+        assert doubtful.error_code == ErrorCode.NOT_LEADER_OR_FOLLOWER
         (deleted,) = await fetch(bench, below)
-        assert deleted.error_code == ErrorCode.offset_out_of_range
+        assert deleted.error_code == ErrorCode.OFFSET_OUT_OF_RANGE
         bench.broker.coordinators.has_lease = lambda: True
         (surely,) = await fetch(bench, beyond)
-        assert surely.error_code == ErrorCode.offset_out_of_range
+        assert surely.error_code == ErrorCode.OFFSET_OUT_OF_RANGE
 
     run(scenario)
 
@@ -488,7 +488,7 @@ def test_a_full_answer_still_tells_positions_that_do_not_exist() -> None:
         request = request_of(bench, offsets={0: 0, 1: 9}, max_bytes=10)
         full, missing = await fetch(bench, request)
         assert values_of(full) == [0]
-        assert missing.error_code == ErrorCode.offset_out_of_range
+        assert missing.error_code == ErrorCode.OFFSET_OUT_OF_RANGE
 
     run(scenario)
 

@@ -56,14 +56,14 @@ def test_errors_of_the_core_and_of_the_request() -> None:
             sender=NodeId(1), epoch=Epoch(3), error=core.Error.SNAPSHOT_NOT_FOUND
         )
         response = await bench.ask(request(), 1, FetchSnapshotResponse, role="controller")
-        assert response.topics[0].partitions[0].error_code == ErrorCode.snapshot_not_found
+        assert response.topics[0].partitions[0].error_code == ErrorCode.SNAPSHOT_NOT_FOUND
         other = request()
         other.cluster_id = "other"
         response = await bench.ask(other, 1, FetchSnapshotResponse, role="controller")
-        assert response.error_code == ErrorCode.inconsistent_cluster_id
+        assert response.error_code == ErrorCode.INCONSISTENT_CLUSTER_ID
         other = request()
         other.topics[0].partitions[0].partition = 1
         response = await bench.ask(other, 1, FetchSnapshotResponse, role="controller")
-        assert response.error_code == ErrorCode.invalid_request
+        assert response.error_code == ErrorCode.INVALID_REQUEST
 
     run(scenario)

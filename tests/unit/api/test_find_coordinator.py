@@ -53,7 +53,7 @@ def test_the_first_who_asks_makes_the_topic(version: int) -> None:
 def test_too_few_brokers_for_the_topic() -> None:
     async def scenario(bench: Bench) -> None:
         (found, _) = await find(bench, 6, GROUP)
-        assert found.error_code == ErrorCode.coordinator_not_available
+        assert found.error_code == ErrorCode.COORDINATOR_NOT_AVAILABLE
         assert found.node_id == -1
         assert OFFSETS_TOPIC in (found.error_message or "")
 
@@ -87,9 +87,9 @@ def test_what_this_broker_does_not_coordinate(version: int) -> None:
             return {one.error_code for one in await find(bench, version, key_type)}
 
         expected = (
-            ErrorCode.coordinator_not_available if version >= 6 else ErrorCode.invalid_request
+            ErrorCode.COORDINATOR_NOT_AVAILABLE if version >= 6 else ErrorCode.INVALID_REQUEST
         )
         assert await codes(SHARE) == {expected}
-        assert await codes(9) == {ErrorCode.invalid_request}
+        assert await codes(9) == {ErrorCode.INVALID_REQUEST}
 
     run(scenario)

@@ -174,18 +174,18 @@ def test_logs_that_part_and_wrong_epochs_are_told_at_once() -> None:
         assert (parts.diverging_epoch.epoch, parts.diverging_epoch.end_offset) == (0, 2)
         assert not parts.records
         for epoch, code in (
-            (2, ErrorCode.fenced_leader_epoch),
-            (4, ErrorCode.unknown_leader_epoch),
+            (2, ErrorCode.FENCED_LEADER_EPOCH),
+            (4, ErrorCode.UNKNOWN_LEADER_EPOCH),
         ):
             answer = await Follower(bench).ask(0, epoch=epoch, max_wait_ms=wait_ms)
             assert answer is not None
             assert answer.error_code == code
         stranger = await Follower(bench, node=9).ask(0, epoch=3, max_wait_ms=wait_ms)
         assert stranger is not None
-        assert stranger.error_code == ErrorCode.unknown_leader_epoch
+        assert stranger.error_code == ErrorCode.UNKNOWN_LEADER_EPOCH
         beyond = await Follower(bench).ask(9, epoch=3, max_wait_ms=wait_ms)
         assert beyond is not None
-        assert beyond.error_code == ErrorCode.offset_out_of_range
+        assert beyond.error_code == ErrorCode.OFFSET_OUT_OF_RANGE
 
     run(scenario)
 
@@ -201,7 +201,7 @@ def test_a_new_leader_is_told_to_a_parked_poll() -> None:
         set_leader(partition, 2, epoch=1)
         answer = await poll
         assert answer is not None
-        assert answer.error_code == ErrorCode.fenced_leader_epoch
+        assert answer.error_code == ErrorCode.FENCED_LEADER_EPOCH
         # An error too is told once.
         assert await follower.ask() is None
 
@@ -231,15 +231,15 @@ def test_a_session_that_is_not_known_begins_anew() -> None:
         session = follower.session
         follower.session = (session[0] + 1, 1)
         response = await follower.poll()
-        assert response.error_code == ErrorCode.fetch_session_id_not_found
+        assert response.error_code == ErrorCode.FETCH_SESSION_ID_NOT_FOUND
         follower.session = (session[0], 7)
         response = await follower.poll()
-        assert response.error_code == ErrorCode.invalid_fetch_session_epoch
+        assert response.error_code == ErrorCode.INVALID_FETCH_SESSION_EPOCH
         # Another broker cannot go on with it.
         other = Follower(bench, node=3)
         other.session = session
         response = await other.poll()
-        assert response.error_code == ErrorCode.fetch_session_id_not_found
+        assert response.error_code == ErrorCode.FETCH_SESSION_ID_NOT_FOUND
 
     run(scenario)
 
@@ -256,7 +256,7 @@ def test_the_sessions_of_a_follower_are_bounded() -> None:
         assert statistics["follower_sessions"] == SESSIONS_PER_NODE_MAX
         assert len(bench.partition("a").watchers) == SESSIONS_PER_NODE_MAX
         response = await oldest.poll()
-        assert response.error_code == ErrorCode.fetch_session_id_not_found
+        assert response.error_code == ErrorCode.FETCH_SESSION_ID_NOT_FOUND
 
     run(scenario)
 

@@ -105,7 +105,7 @@ def creation(*names: str, timeout_ms: int = 30_000) -> CreateTopicsRequest:
 def test_topics_are_created_and_deleted_there(version: int) -> None:
     async def scenario(world: World) -> None:
         far = world.far.broker.image
-        for expected in ([0, 0], [ErrorCode.topic_already_exists] * 2):
+        for expected in ([0, 0], [ErrorCode.TOPIC_ALREADY_EXISTS] * 2):
             reply = await world.near.ask(creation("a", "b"), version, CreateTopicsResponse)
             assert [topic.error_code for topic in reply.topics] == expected
         assert list(far.topic_ids) == ["a", "b"]
@@ -129,22 +129,22 @@ def test_a_broker_decides_its_own_part_of_settings() -> None:
         logger = logging.getLogger("lograft.api.test_forwarding")
         request = IncrementalAlterConfigsRequest(
             resources=[
-                resource(ResourceType.topic, "a", "retention.ms", "1234"),
-                resource(ResourceType.broker_logger, "1", logger.name, "ERROR"),
-                resource(ResourceType.broker, "2", "log.cleaner.threads", "2"),
-                resource(ResourceType.topic, "nope", "retention.ms", "1"),
+                resource(ResourceType.TOPIC, "a", "retention.ms", "1234"),
+                resource(ResourceType.BROKER_LOGGER, "1", logger.name, "ERROR"),
+                resource(ResourceType.BROKER, "2", "log.cleaner.threads", "2"),
+                resource(ResourceType.TOPIC, "nope", "retention.ms", "1"),
             ]
         )
         reply = await world.near.ask(request, 1, IncrementalAlterConfigsResponse)
         assert [one.error_code for one in reply.responses] == [
-            0, 0, ErrorCode.invalid_request, ErrorCode.unknown_topic_or_partition,
+            0, 0, ErrorCode.INVALID_REQUEST, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
         ]  # fmt: skip
         assert logger.level == logging.ERROR
         assert world.far.broker.topic_config("a").retention_ms == 1234
         plain = AlterConfigsRequest(
             resources=[
                 PlainResource(
-                    resource_type=ResourceType.topic,
+                    resource_type=ResourceType.TOPIC,
                     resource_name="a",
                     configs=[PlainConfig(name="retention.ms", value="99")],
                 )
@@ -161,7 +161,7 @@ def test_answers_with_one_code_come_back_too() -> None:
     async def scenario(world: World) -> None:
         request = UnregisterBrokerRequest(broker_id=99)
         reply = await world.near.ask(request, 0, UnregisterBrokerResponse)
-        assert reply.error_code == ErrorCode.broker_id_not_registered
+        assert reply.error_code == ErrorCode.BROKER_ID_NOT_REGISTERED
         assert reply.error_message is not None
         quorum = await world.near.ask(DescribeQuorumRequest(), 2, DescribeQuorumResponse)
         assert quorum.error_code == 0
@@ -175,7 +175,7 @@ def test_without_a_controller_the_client_is_told_in_time() -> None:
         clock = world.near.life.runtime.clock
         start_ms = clock.mono_ms()
         reply = await world.near.ask(creation("a", "b", timeout_ms=5_000), 7, CreateTopicsResponse)
-        assert [topic.error_code for topic in reply.topics] == [ErrorCode.request_timed_out] * 2
+        assert [topic.error_code for topic in reply.topics] == [ErrorCode.REQUEST_TIMED_OUT] * 2
         assert "no active controller responded within 5000 ms" in (
             reply.topics[0].error_message or ""
         )

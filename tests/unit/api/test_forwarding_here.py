@@ -197,7 +197,7 @@ async def ask_in_envelope(bench: Bench, key: int, version: int, frame: bytes) ->
         client_host_address=address_bytes(CLIENT_ADDRESS),
     )
     reply = await bench.ask(envelope, 0, EnvelopeResponse, role="controller")
-    if reply.error_code == ErrorCode.unknown_server_error:
+    if reply.error_code == ErrorCode.UNKNOWN_SERVER_ERROR:
         return CLOSED
     assert reply.error_code == 0
     assert reply.response_data is not None

@@ -16,7 +16,7 @@ def subscribe(bench: Bench, name: str, **settings: str) -> None:
     bench.controller.append(
         tuple(
             ConfigRecord(
-                resource_type=ResourceType.client_metrics,
+                resource_type=ResourceType.CLIENT_METRICS,
                 resource_name=name,
                 name=setting.replace("_", "."),
                 value=value,
@@ -41,7 +41,7 @@ def test_without_subscriptions_nothing_is_asked_of_clients() -> None:
         assert first.requested_metrics == []
         assert first.push_interval_ms == 300_000
         again = await ask(bench, first.client_instance_id)
-        assert again.error_code == ErrorCode.throttling_quota_exceeded
+        assert again.error_code == ErrorCode.THROTTLING_QUOTA_EXCEEDED
 
     run(scenario)
 

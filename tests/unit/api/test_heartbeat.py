@@ -15,7 +15,7 @@ def test_a_member_that_is_heard_of_stays(version: int) -> None:
             await asyncio.sleep(9)
             assert await beat(bench, member, version) == 0
         await asyncio.sleep(10.1)
-        assert await beat(bench, member, version) == ErrorCode.unknown_member_id
+        assert await beat(bench, member, version) == ErrorCode.UNKNOWN_MEMBER_ID
 
     play(scenario)
 
@@ -24,6 +24,6 @@ def test_another_generation() -> None:
     async def scenario(bench: Bench) -> None:
         member = await member_of(bench)
         member.generation_id += 1
-        assert await beat(bench, member) == ErrorCode.illegal_generation
+        assert await beat(bench, member) == ErrorCode.ILLEGAL_GENERATION
 
     play(scenario)

@@ -61,7 +61,7 @@ def test_topics_change_while_in_use(version: int) -> None:
         assert policies == (True, False)
         assert await alter(bench, topic, ("retention.ms", DELETE, None)) == 0
         assert partition.config.retention_ms > 1000
-        assert await alter(bench, topic, ("retention.ms", SET, "x")) == ErrorCode.invalid_config
+        assert await alter(bench, topic, ("retention.ms", SET, "x")) == ErrorCode.INVALID_CONFIG
 
     run(scenario)
 
@@ -87,7 +87,7 @@ def test_brokers_settings_reach_their_topics() -> None:
         assert await alter(bench, (BROKER, "1"), ("log.retention.ms", SET, "88000")) == 0
         assert partition.config.retention_ms == 88000
         refused = await alter(bench, (BROKER, "1"), ("node.id", SET, "5"))
-        assert refused == ErrorCode.invalid_request
+        assert refused == ErrorCode.INVALID_REQUEST
 
     run(scenario)
 
@@ -106,9 +106,9 @@ def test_a_node_checks_the_files_that_its_own_settings_name(role: str) -> None:
         bench.broker.metadata.file_checks.append(reject)
         name = "listener.name.x.ssl.keystore.location"
         change = (name, SET, "/nowhere")
-        assert await alter(bench, (BROKER, "1"), change, role=role) == ErrorCode.invalid_request
+        assert await alter(bench, (BROKER, "1"), change, role=role) == ErrorCode.INVALID_REQUEST
         assert set(checked) == {(name,)}
-        assert bench.broker.image.config_of(ResourceType.broker, "1") == {}
+        assert bench.broker.image.config_of(ResourceType.BROKER, "1") == {}
 
     run(scenario)
 
@@ -124,8 +124,8 @@ def test_the_controller_rejects_what_no_broker_could_apply(
     async def scenario(bench: Bench) -> None:
         change = (name, SET, text)
         code = await alter(bench, (BROKER, resource), change, role="controller")
-        assert code == ErrorCode.invalid_request
-        assert bench.broker.image.config_of(ResourceType.broker, resource) == {}
+        assert code == ErrorCode.INVALID_REQUEST
+        assert bench.broker.image.config_of(ResourceType.BROKER, resource) == {}
 
     run(scenario)
 
@@ -136,7 +136,7 @@ def test_the_controller_judges_a_broker_with_the_values_of_all_brokers() -> None
         limit = ("max.connections.per.ip", SET, "0")
         assert await alter(bench, (BROKER, ""), overrides, role="controller") == 0
         code = await alter(bench, (BROKER, "2"), limit, role="controller")
-        assert code == ErrorCode.broker_id_not_registered, "the value itself is valid"
+        assert code == ErrorCode.BROKER_ID_NOT_REGISTERED, "the value itself is valid"
 
     run(scenario)
 
@@ -150,8 +150,8 @@ def test_no_dynamic_value_has_variables(resource: tuple[int, str]) -> None:
         name = names.get(resource[0], "consumer.session.timeout.ms")
         for text in ("${env:X}", "a ${x}"):
             assert await alter(bench, resource, (name, SET, text)) in (
-                ErrorCode.invalid_config,
-                ErrorCode.invalid_request,
+                ErrorCode.INVALID_CONFIG,
+                ErrorCode.INVALID_REQUEST,
             )
 
     run(scenario)
@@ -183,11 +183,11 @@ def test_a_broker_reports_settings_without_effect_in_one_warning(
 @pytest.mark.parametrize(
     ("resource", "setting", "code"),
     [
-        ((TOPIC, "a"), ("remote.storage.enable", "true"), ErrorCode.invalid_config),
-        ((BROKER, "1"), ("principal.builder.class", "x.Y"), ErrorCode.invalid_request),
-        ((BROKER, "1"), ("sasl.kerberos.service.name", "${env:X}"), ErrorCode.invalid_request),
-        ((BROKER, ""), ("config.providers", "env"), ErrorCode.invalid_request),
-        ((TOPIC, "a"), ("remote.storage.enable", "false"), ErrorCode.none),
+        ((TOPIC, "a"), ("remote.storage.enable", "true"), ErrorCode.INVALID_CONFIG),
+        ((BROKER, "1"), ("principal.builder.class", "x.Y"), ErrorCode.INVALID_REQUEST),
+        ((BROKER, "1"), ("sasl.kerberos.service.name", "${env:X}"), ErrorCode.INVALID_REQUEST),
+        ((BROKER, ""), ("config.providers", "env"), ErrorCode.INVALID_REQUEST),
+        ((TOPIC, "a"), ("remote.storage.enable", "false"), ErrorCode.NONE),
     ],
 )
 def test_an_unsupported_setting_is_rejected(
@@ -215,12 +215,12 @@ def test_loggers_change_in_this_process_only() -> None:
         assert await alter(bench, me, (name, DELETE, None)) == 0
         assert logger.level == logging.NOTSET
         assert bench.controller.image.offset == before
-        assert await alter(bench, me, (name, SET, "LOUD")) == ErrorCode.invalid_config
-        assert await alter(bench, me, ("no.such", SET, "INFO")) == ErrorCode.invalid_config
-        assert await alter(bench, me, ("root", DELETE, None)) == ErrorCode.invalid_request
-        assert await alter(bench, me, (name, APPEND, "INFO")) == ErrorCode.invalid_request
+        assert await alter(bench, me, (name, SET, "LOUD")) == ErrorCode.INVALID_CONFIG
+        assert await alter(bench, me, ("no.such", SET, "INFO")) == ErrorCode.INVALID_CONFIG
+        assert await alter(bench, me, ("root", DELETE, None)) == ErrorCode.INVALID_REQUEST
+        assert await alter(bench, me, (name, APPEND, "INFO")) == ErrorCode.INVALID_REQUEST
         other = await alter(bench, (LOGGER, "2"), (name, SET, "INFO"))
-        assert other == ErrorCode.invalid_request
+        assert other == ErrorCode.INVALID_REQUEST
         assert "no.such" not in logging.root.manager.loggerDict
 
     run(scenario)
@@ -230,6 +230,6 @@ def test_no_controller() -> None:
     async def scenario(bench: Bench) -> None:
         bench.controller.down = True
         refused = await alter(bench, (TOPIC, "a"), ("retention.ms", SET, "1"))
-        assert refused == ErrorCode.request_timed_out
+        assert refused == ErrorCode.REQUEST_TIMED_OUT
 
     run(scenario)

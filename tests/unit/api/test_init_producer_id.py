@@ -40,11 +40,11 @@ def test_every_call_gives_a_new_id(version: int) -> None:
 def test_refusals() -> None:
     async def scenario(bench: Bench) -> None:
         refused = await ask(bench, transactional_id="t")
-        assert refused.error_code == ErrorCode.not_coordinator
+        assert refused.error_code == ErrorCode.NOT_COORDINATOR
         assert (refused.producer_id, refused.producer_epoch) == (-1, -1)
-        assert (await ask(bench, transactional_id="")).error_code == ErrorCode.invalid_request
-        assert (await ask(bench, producer_id=5)).error_code == ErrorCode.invalid_request
-        assert (await ask(bench, producer_epoch=5)).error_code == ErrorCode.invalid_request
+        assert (await ask(bench, transactional_id="")).error_code == ErrorCode.INVALID_REQUEST
+        assert (await ask(bench, producer_id=5)).error_code == ErrorCode.INVALID_REQUEST
+        assert (await ask(bench, producer_epoch=5)).error_code == ErrorCode.INVALID_REQUEST
 
     run(scenario)
 
@@ -73,7 +73,7 @@ def test_only_the_last_one_goes_on_after_an_error(version: int) -> None:
         await ask(bench, version, "x")
         fenced = await ask(bench, version, "x", first.producer_id, first.producer_epoch)
         assert fenced.error_code == (
-            ErrorCode.producer_fenced if version >= 4 else ErrorCode.invalid_producer_epoch
+            ErrorCode.PRODUCER_FENCED if version >= 4 else ErrorCode.INVALID_PRODUCER_EPOCH
         )
         assert (fenced.producer_id, fenced.producer_epoch) == (-1, -1)
 
@@ -85,7 +85,7 @@ def test_timeouts_have_a_limit(timeout_ms: int) -> None:
     async def scenario(bench: Bench) -> None:
         request = InitProducerIdRequest(transactional_id="x", transaction_timeout_ms=timeout_ms)
         refused = await bench.ask(request, 5, InitProducerIdResponse)
-        assert refused.error_code == ErrorCode.invalid_transaction_timeout
+        assert refused.error_code == ErrorCode.INVALID_TRANSACTION_TIMEOUT
 
     play(scenario)
 
@@ -102,11 +102,11 @@ def test_two_phase_commit_is_behind_two_settings(is_allowed: bool) -> None:
             )
 
         found = await bench.ask(request(enable2_pc=True), UNSTABLE, InitProducerIdResponse)
-        refused = ErrorCode.transactional_id_authorization_failed
+        refused = ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED
         assert found.error_code == (0 if is_allowed else refused)
         kept = request(enable2_pc=is_allowed, keep_prepared_txn=True)
         found = await bench.ask(kept, UNSTABLE, InitProducerIdResponse)
-        assert found.error_code == ErrorCode.unsupported_version
+        assert found.error_code == ErrorCode.UNSUPPORTED_VERSION
 
     play(
         scenario,

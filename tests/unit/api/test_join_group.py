@@ -35,7 +35,7 @@ def test_two_members_meet(version: int) -> None:
 def test_the_first_answer_is_a_member_id() -> None:
     async def scenario(bench: Bench) -> None:
         response = await bench.ask(join_request(), 4, JoinGroupResponse)
-        assert response.error_code == ErrorCode.member_id_required
+        assert response.error_code == ErrorCode.MEMBER_ID_REQUIRED
         assert response.member_id != ""
 
     play(scenario)
@@ -49,13 +49,13 @@ def test_what_cannot_be(version: int) -> None:
             setattr(request, field, value)
             return (await join(bench, version, request)).error_code
 
-        assert await code("session_timeout_ms", 5_999) == ErrorCode.invalid_session_timeout
-        assert await code("session_timeout_ms", 1_800_001) == ErrorCode.invalid_session_timeout
-        assert await code("group_id", "") == ErrorCode.invalid_group_id
+        assert await code("session_timeout_ms", 5_999) == ErrorCode.INVALID_SESSION_TIMEOUT
+        assert await code("session_timeout_ms", 1_800_001) == ErrorCode.INVALID_SESSION_TIMEOUT
+        assert await code("group_id", "") == ErrorCode.INVALID_GROUP_ID
         if version >= FLEXIBLE_SINCE:
-            assert await code("group_id", "x" * 32_768) == ErrorCode.invalid_group_id
-        assert await code("protocols", []) == ErrorCode.inconsistent_group_protocol
-        assert await code("member_id", "stranger") == ErrorCode.unknown_member_id
+            assert await code("group_id", "x" * 32_768) == ErrorCode.INVALID_GROUP_ID
+        assert await code("protocols", []) == ErrorCode.INCONSISTENT_GROUP_PROTOCOL
+        assert await code("member_id", "stranger") == ErrorCode.UNKNOWN_MEMBER_ID
 
     play(scenario)
 
@@ -66,7 +66,7 @@ def test_a_rebalance_waits_for_the_others() -> None:
         asked = asyncio.ensure_future(join(bench, 9, join_request()))
         await asyncio.sleep(1)
         assert not asked.done()
-        assert await beat(bench, member) == ErrorCode.rebalance_in_progress
+        assert await beat(bench, member) == ErrorCode.REBALANCE_IN_PROGRESS
         again = await join(bench, 9, join_request(member_id=member.member_id))
         newcomer = await asked
         assert again.generation_id == newcomer.generation_id == 2
@@ -78,6 +78,6 @@ def test_a_rebalance_waits_for_the_others() -> None:
 def test_another_broker_coordinates_the_group() -> None:
     async def scenario(bench: Bench) -> None:
         response = await bench.ask(join_request(member_id="m"), 9, JoinGroupResponse)
-        assert (response.error_code, response.member_id) == (ErrorCode.not_coordinator, "m")
+        assert (response.error_code, response.member_id) == (ErrorCode.NOT_COORDINATOR, "m")
 
     run(scenario)

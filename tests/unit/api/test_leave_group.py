@@ -10,14 +10,14 @@ from tests.unit.broker.bench import Bench
 def test_a_member_leaves_once(version: int) -> None:
     async def scenario(bench: Bench) -> None:
         member = await member_of(bench)
-        for expected in (ErrorCode.none, ErrorCode.unknown_member_id):
+        for expected in (ErrorCode.NONE, ErrorCode.UNKNOWN_MEMBER_ID):
             response = await leave(bench, member, version)
             if version < 3:
                 assert response.error_code == expected
             else:
                 assert response.error_code == 0
                 assert [one.error_code for one in response.members] == [expected]
-        assert await beat(bench, member) == ErrorCode.unknown_member_id
+        assert await beat(bench, member) == ErrorCode.UNKNOWN_MEMBER_ID
 
     play(scenario)
 
@@ -35,9 +35,9 @@ def test_each_has_its_own_error() -> None:
         )
         response = await bench.ask(request, 5, LeaveGroupResponse)
         assert [(one.member_id, one.error_code) for one in response.members] == [
-            ("stranger", ErrorCode.unknown_member_id),
-            (member.member_id, ErrorCode.none),
-            ("", ErrorCode.unknown_member_id),
+            ("stranger", ErrorCode.UNKNOWN_MEMBER_ID),
+            (member.member_id, ErrorCode.NONE),
+            ("", ErrorCode.UNKNOWN_MEMBER_ID),
         ]
 
     play(scenario)

@@ -31,6 +31,6 @@ def test_lists_what_has_settings() -> None:
         assert await ask(1, GROUP, TOPIC) == [(GROUP, "g"), (TOPIC, "a")]
         request = ListConfigResourcesRequest(resource_types=[99])
         response = await bench.ask(request, 1, ListConfigResourcesResponse)
-        assert response.error_code == ErrorCode.unsupported_version
+        assert response.error_code == ErrorCode.UNSUPPORTED_VERSION
 
     run(scenario)

@@ -96,7 +96,7 @@ def test_landmarks_are_refused_in_older_versions(timestamp: int, since: int) -> 
         await bench.create_topic("a")
         (before,) = await ask(bench, timestamp, version=since - 1)
         (after,) = await ask(bench, timestamp, version=since)
-        assert before.error_code == ErrorCode.unsupported_version
+        assert before.error_code == ErrorCode.UNSUPPORTED_VERSION
         assert after.error_code == 0
 
     run(scenario)
@@ -146,13 +146,13 @@ def test_errors() -> None:
         (unknown,) = await ask(bench, LATEST, topic="b")
         (fenced,) = await ask(bench, LATEST, epoch=2)
         (ahead,) = await ask(bench, LATEST, epoch=4)
-        assert unknown.error_code == ErrorCode.unknown_topic_or_partition
+        assert unknown.error_code == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
         assert (unknown.offset, unknown.timestamp) == (-1, -1)
-        assert fenced.error_code == ErrorCode.fenced_leader_epoch
-        assert ahead.error_code == ErrorCode.unknown_leader_epoch
+        assert fenced.error_code == ErrorCode.FENCED_LEADER_EPOCH
+        assert ahead.error_code == ErrorCode.UNKNOWN_LEADER_EPOCH
         set_leader(partition, 2, epoch=4)
         (moved,) = await ask(bench, LATEST)
-        assert moved.error_code == ErrorCode.not_leader_or_follower
+        assert moved.error_code == ErrorCode.NOT_LEADER_OR_FOLLOWER
 
     run(scenario)
 
@@ -166,7 +166,7 @@ def test_a_partition_asked_for_twice_is_an_invalid_request() -> None:
         )
         response = await bench.ask(request, 5, ListOffsetsResponse)
         codes = [answer.error_code for answer in response.topics[0].partitions]
-        assert codes == [ErrorCode.invalid_request] * 2
+        assert codes == [ErrorCode.INVALID_REQUEST] * 2
 
     run(scenario)
 
@@ -177,7 +177,7 @@ def test_a_disk_that_cannot_be_read_goes_offline() -> None:
         fill(bench, partition, START, START + 100)
         bench.life.disk.faults.append(DiskFault(operation="read", path_part="a-0"))
         (answer,) = await ask(bench, START + 50)
-        assert answer.error_code == ErrorCode.kafka_storage_error
+        assert answer.error_code == ErrorCode.KAFKA_STORAGE_ERROR
         assert partition.offline
 
     run(scenario, log_dirs="/one,/two", metadata_log_dir="/two")

@@ -16,6 +16,6 @@ def test_the_list_comes_from_the_controller() -> None:
         assert (answer.error_code, answer.topics) == (0, [])
         bench.controller.down = True
         answer = await bench.ask(request, 0, ListPartitionReassignmentsResponse)
-        assert answer.error_code == ErrorCode.request_timed_out
+        assert answer.error_code == ErrorCode.REQUEST_TIMED_OUT
 
     run(scenario)

@@ -42,7 +42,7 @@ def test_filters() -> None:
         assert await names(bench, transactional_id_pattern="bus.*") == ["busier", "busy"]
         assert await names(bench, transactional_id_pattern="bus") == []
         refused = await ask(bench, transactional_id_pattern="(")
-        assert refused.error_code == ErrorCode.invalid_regular_expression
+        assert refused.error_code == ErrorCode.INVALID_REGULAR_EXPRESSION
         await asyncio.sleep(1)
         assert await names(bench, duration_filter=500, state_filters=["Ongoing"]) == [
             "busier",

@@ -73,9 +73,9 @@ def test_topics_by_id() -> None:
         response = await bench.ask(MetadataRequest(topics=topics), 12, MetadataResponse)
         known, unknown = response.topics
         assert (known.error_code, known.name) == (0, "a")
-        assert (unknown.error_code, unknown.name) == (ErrorCode.unknown_topic_id, None)
+        assert (unknown.error_code, unknown.name) == (ErrorCode.UNKNOWN_TOPIC_ID, None)
         response = await bench.ask(MetadataRequest(topics=topics[:1]), 10, MetadataResponse)
-        assert response.topics[0].error_code == ErrorCode.invalid_request
+        assert response.topics[0].error_code == ErrorCode.INVALID_REQUEST
 
     run(scenario)
 
@@ -97,11 +97,11 @@ def test_topics_are_created_on_demand(version: int) -> None:
 def test_nothing_is_created_unless_both_sides_want_it() -> None:
     async def unwanted(bench: Bench) -> None:
         (topic,) = (await ask(bench, "fresh", create=False)).topics
-        assert topic.error_code == ErrorCode.unknown_topic_or_partition
+        assert topic.error_code == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
 
     async def disabled(bench: Bench) -> None:
         (topic,) = (await ask(bench, "fresh", create=True)).topics
-        assert topic.error_code == ErrorCode.unknown_topic_or_partition
+        assert topic.error_code == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
         assert bench.broker.image.topic_ids == {}
 
     run(unwanted)
@@ -114,14 +114,14 @@ def test_what_cannot_be_created_says_why() -> None:
         response = await ask(bench, "bad name", "..", "a_b", "fine", create=True)
         codes = {topic.name: topic.error_code for topic in response.topics}
         assert codes == {
-            "bad name": ErrorCode.invalid_topic_exception,
-            "..": ErrorCode.invalid_topic_exception,
-            "a_b": ErrorCode.invalid_topic_exception,
+            "bad name": ErrorCode.INVALID_TOPIC_EXCEPTION,
+            "..": ErrorCode.INVALID_TOPIC_EXCEPTION,
+            "a_b": ErrorCode.INVALID_TOPIC_EXCEPTION,
             "fine": 0,
         }
         bench.controller.down = True
         response = await ask(bench, "later", create=True)
-        assert response.topics[0].error_code == ErrorCode.leader_not_available
+        assert response.topics[0].error_code == ErrorCode.LEADER_NOT_AVAILABLE
 
     run(scenario)
 
@@ -153,7 +153,7 @@ def test_a_leader_that_is_fenced_is_no_leader(version: int) -> None:
         response = await ask(bench, "a", version=version)
         assert response.brokers == []
         (partition,) = response.topics[0].partitions
-        assert partition.error_code == ErrorCode.leader_not_available
+        assert partition.error_code == ErrorCode.LEADER_NOT_AVAILABLE
         assert partition.leader_id == -1
         assert partition.offline_replicas == ([1] if version >= 5 else [])
 
@@ -171,7 +171,7 @@ def test_internal_topics_are_marked() -> None:
 def test_internal_topics_are_not_created_by_asking() -> None:
     async def scenario(bench: Bench) -> None:
         response = await ask(bench, "__consumer_offsets", create=True)
-        assert response.topics[0].error_code == ErrorCode.unknown_topic_or_partition
+        assert response.topics[0].error_code == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
         assert bench.broker.image.topic_ids == {}
 
     run(scenario)

@@ -29,9 +29,9 @@ def test_what_was_committed_is_found_again(version: int) -> None:
 @pytest.mark.parametrize("version", range(2, 11))
 def test_topics_that_do_not_exist(version: int) -> None:
     async def scenario(bench: Bench) -> None:
-        unknown = ErrorCode.unknown_topic_or_partition
+        unknown = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
         if version >= IDS_SINCE:
-            unknown = ErrorCode.unknown_topic_id
+            unknown = ErrorCode.UNKNOWN_TOPIC_ID
         assert await commit(bench, version, "nowhere", {0: 1}) == {0: unknown}
         assert await fetch_all(bench, 10) == {}
 
@@ -43,11 +43,11 @@ def test_partitions_that_do_not_exist(version: int) -> None:
     """Each has an answer of its own, also where the group has an error."""
 
     async def scenario(bench: Bench) -> None:
-        unknown = ErrorCode.unknown_topic_or_partition
+        unknown = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
         assert await commit(bench, version, "t", {0: 1, 3: 1}) == {0: 0, 3: unknown}
         stranger = {"generation_id_or_member_epoch": 3, "member_id": "m"}
         found = await commit(bench, version, "t", {0: 1, 3: 1}, **stranger)
-        assert found == {0: ErrorCode.unknown_member_id, 3: unknown}
+        assert found == {0: ErrorCode.UNKNOWN_MEMBER_ID, 3: unknown}
 
     play(scenario)
 
@@ -66,7 +66,7 @@ def test_a_member_of_no_group(version: int, code: int) -> None:
 def test_a_broker_that_is_not_the_coordinator() -> None:
     async def scenario(bench: Bench) -> None:
         await bench.create_topic("t", partitions=2)
-        assert await commit(bench, 9, "t", {0: 1}) == {0: ErrorCode.not_coordinator}
+        assert await commit(bench, 9, "t", {0: 1}) == {0: ErrorCode.NOT_COORDINATOR}
 
     run(scenario)
 
@@ -76,7 +76,7 @@ def test_metadata_may_not_be_long() -> None:
         await bench.create_topic("t", partitions=2)
         await find(bench)
         codes = await commit(bench, 9, "t", {0: 1, 1: 1_000_000})
-        assert codes == {0: 0, 1: ErrorCode.offset_metadata_too_large}
+        assert codes == {0: 0, 1: ErrorCode.OFFSET_METADATA_TOO_LARGE}
 
     run_coordinator(scenario, offset_metadata_max_bytes="8")
 
@@ -87,7 +87,7 @@ def test_too_much_for_one_batch_is_not_taken_at_all() -> None:
         await find(bench)
         assert await commit(bench, 9, "t", {0: 1}) == {0: 0}
         codes = await commit(bench, 9, "t", dict.fromkeys(range(50), 7))
-        assert codes == dict.fromkeys(range(50), ErrorCode.unknown_server_error)
+        assert codes == dict.fromkeys(range(50), ErrorCode.UNKNOWN_SERVER_ERROR)
         assert await fetch_all(bench, 9) == {"t": {0: (1, 3, "at 1")}}
 
     run_coordinator(scenario, message_max_bytes="1000")
@@ -143,11 +143,11 @@ def codes_of(response: OffsetCommitResponse) -> list[int]:
 def test_a_reset_and_its_undo(version: int) -> None:
     async def scenario(bench: Bench) -> None:
         await commit(bench, 9, "t", {0: 42, 1: 7})
-        done = await reset(bench, ResetAction.reset, "t", {0: 5, 2: 6}, version)
+        done = await reset(bench, ResetAction.RESET, "t", {0: 5, 2: 6}, version)
         assert codes_of(done) == [0, 0]
         now = await fetch_all(bench, 9)
         assert {index: found[0] for index, found in now["t"].items()} == {0: 5, 1: 7, 2: 6}
-        undone = await reset(bench, ResetAction.undo, "t", {0: 42, 2: -1}, version)
+        undone = await reset(bench, ResetAction.UNDO, "t", {0: 42, 2: -1}, version)
         assert codes_of(undone) == [0, 0]
         assert await fetch_all(bench, 9) == {"t": {0: (42, 3, "at 42"), 1: (7, 3, "at 7")}}
 
@@ -157,16 +157,16 @@ def test_a_reset_and_its_undo(version: int) -> None:
 @pytest.mark.parametrize(
     ("topic", "positions", "code", "sentence"),
     [
-        ("nowhere", {0: 1}, ErrorCode.unknown_topic_or_partition, "There is no topic nowhere."),
-        ("t", {0: 1, 9: 1}, ErrorCode.unknown_topic_or_partition, "Topic t has no partition 9."),
-        ("t", {0: -4}, ErrorCode.invalid_request, "-4 is no offset to reset to."),
+        ("nowhere", {0: 1}, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, "There is no topic nowhere."),
+        ("t", {0: 1, 9: 1}, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, "Topic t has no partition 9."),
+        ("t", {0: -4}, ErrorCode.INVALID_REQUEST, "-4 is no offset to reset to."),
     ],
 )
 def test_a_reset_is_all_or_nothing(
     topic: str, positions: dict[int, int], code: ErrorCode, sentence: str
 ) -> None:
     async def scenario(bench: Bench) -> None:
-        refused = await reset(bench, ResetAction.reset, topic, positions)
+        refused = await reset(bench, ResetAction.RESET, topic, positions)
         assert codes_of(refused) == [code] * len(positions)
         assert refused.error_message == sentence
         assert await fetch_all(bench, 9) == {}

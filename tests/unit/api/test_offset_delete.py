@@ -21,7 +21,7 @@ def test_offsets_can_be_deleted() -> None:
             )
             return await bench.ask(request, 0, OffsetDeleteResponse)
 
-        assert (await delete("nobody", "t")).error_code == ErrorCode.group_id_not_found
+        assert (await delete("nobody", "t")).error_code == ErrorCode.GROUP_ID_NOT_FOUND
         (unknown,) = (await delete("g", "nowhere")).topics
         assert {one.error_code for one in unknown.partitions} == {3}
         (topic,) = (await delete("g", "t")).topics

@@ -37,7 +37,7 @@ def test_fetching_some_partitions_in_every_version() -> None:
             )
             known, unknown = (await bench.ask(request, version, OffsetFetchResponse)).groups
             assert [one.committed_offset for one in known.topics[0].partitions] == [42, -1]
-            code = ErrorCode.unknown_topic_id if version >= IDS_SINCE else 0
+            code = ErrorCode.UNKNOWN_TOPIC_ID if version >= IDS_SINCE else 0
             assert known.topics[1].partitions[0].error_code == code
             assert [one.committed_offset for one in unknown.topics[0].partitions] == [-1, -1]
             assert unknown.error_code == 0

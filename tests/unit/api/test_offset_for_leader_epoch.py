@@ -65,9 +65,9 @@ def test_errors() -> None:
     async def scenario(bench: Bench) -> None:
         (partition,) = await bench.create_topic("a")
         set_leader(partition, 1, epoch=3)
-        assert (await ask(bench, 0, topic="b")).error_code == ErrorCode.unknown_topic_or_partition
-        assert (await ask(bench, 0, current=2)).error_code == ErrorCode.fenced_leader_epoch
-        assert (await ask(bench, 0, current=9)).error_code == ErrorCode.unknown_leader_epoch
+        assert (await ask(bench, 0, topic="b")).error_code == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+        assert (await ask(bench, 0, current=2)).error_code == ErrorCode.FENCED_LEADER_EPOCH
+        assert (await ask(bench, 0, current=9)).error_code == ErrorCode.UNKNOWN_LEADER_EPOCH
         assert (await ask(bench, 0, current=3)).error_code == 0
 
     run(scenario)

@@ -7,7 +7,7 @@ from lograft.model.errors import DiskFailed, ErrorCode
 
 def answer_here(resource: str) -> str | None:
     if resource == "bad":
-        raise Refused(ErrorCode.invalid_request, "no")
+        raise Refused(ErrorCode.INVALID_REQUEST, "no")
     return "here" if resource == "logger" else None
 
 
@@ -31,14 +31,14 @@ def ask(*resources: str, fails: bool = False) -> tuple[list[str], list[list[str]
 
 def test_answers_keep_the_order_of_the_resources() -> None:
     answers, asked = ask("a", "bad", "b", "logger", "c")
-    assert answers == ["decided a", "bad: invalid_request", "decided b", "here", "decided c"]
+    assert answers == ["decided a", "bad: INVALID_REQUEST", "decided b", "here", "decided c"]
     assert asked == [["a", "b", "c"]], "one decision about all"
 
 
 def test_the_controller_is_not_asked_for_nothing() -> None:
-    assert ask("bad", "logger") == (["bad: invalid_request", "here"], [])
+    assert ask("bad", "logger") == (["bad: INVALID_REQUEST", "here"], [])
 
 
 def test_a_decision_that_fails_concerns_only_its_resources() -> None:
     answers, _ = ask("logger", "a", fails=True)
-    assert answers == ["here", "a: kafka_storage_error"]
+    assert answers == ["here", "a: KAFKA_STORAGE_ERROR"]

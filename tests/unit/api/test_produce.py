@@ -106,7 +106,7 @@ def test_times_out_when_the_flush_takes_too_long() -> None:
         request = request_of(bench, "a", batch_of(b"1"), timeout_ms=0)
         response = await bench.ask(request, 13, ProduceResponse)
         (answer,) = response.responses[0].partition_responses
-        assert answer.error_code == ErrorCode.request_timed_out
+        assert answer.error_code == ErrorCode.REQUEST_TIMED_OUT
         assert answer.base_offset == -1
 
     run(scenario)
@@ -128,7 +128,7 @@ def test_other_acks_are_refused_and_nothing_is_written() -> None:
         (partition,) = await bench.create_topic("a")
         for acks in (2, -2):
             (answer,) = await produce(bench, "a", batch_of(b"1"), acks=acks)
-            assert answer.error_code == ErrorCode.invalid_required_acks
+            assert answer.error_code == ErrorCode.INVALID_REQUIRED_ACKS
             assert answer.base_offset == -1
         assert partition.high_watermark == 0
 
@@ -148,10 +148,10 @@ def test_idempotent_producers_are_deduplicated_ordered_and_fenced() -> None:
 
         assert [await send(n) for n in range(6)] == [(0, n) for n in range(6)]
         assert await send(3) == (0, 3), "a repeated batch gets the offset it has"
-        assert await send(0) == (ErrorCode.out_of_order_sequence_number, -1)
-        assert await send(9) == (ErrorCode.out_of_order_sequence_number, -1)
+        assert await send(0) == (ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER, -1)
+        assert await send(9) == (ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER, -1)
         assert await send(0, epoch=1) == (0, 6)
-        assert await send(6, epoch=0) == (ErrorCode.invalid_producer_epoch, -1)
+        assert await send(6, epoch=0) == (ErrorCode.INVALID_PRODUCER_EPOCH, -1)
 
     run(scenario)
 
@@ -163,7 +163,7 @@ def test_one_bad_partition_does_not_spoil_the_others() -> None:
         broken[-1] ^= 1
         answers = await produce(bench, "a", batch_of(b"1"), bytes(broken), batch_of(b"3"))
         codes = [answer.error_code for answer in answers]
-        assert codes == [0, ErrorCode.corrupt_message, 0]
+        assert codes == [0, ErrorCode.CORRUPT_MESSAGE, 0]
         assert answers[1].error_message
 
     run(scenario)
@@ -178,19 +178,19 @@ def old_format() -> bytes:
 @pytest.mark.parametrize(
     ("batch", "version", "code"),
     [
-        (None, 13, ErrorCode.invalid_record),
-        (b"", 13, ErrorCode.invalid_record),
-        (b"tiny", 13, ErrorCode.invalid_record),
-        (old_format(), 13, ErrorCode.invalid_record),
-        (batch_of(b"1") + batch_of(b"2"), 13, ErrorCode.invalid_record),
-        (batch_of(b"1")[:-1], 13, ErrorCode.corrupt_message),
-        (batch_of(b"x" * 1_100_000), 13, ErrorCode.message_too_large),
-        (batch_of(b"1", compression=Codec.zstd), 6, ErrorCode.unsupported_compression_type),
-        (batch_of(b"1", timestamp=2**42), 13, ErrorCode.invalid_timestamp),
+        (None, 13, ErrorCode.INVALID_RECORD),
+        (b"", 13, ErrorCode.INVALID_RECORD),
+        (b"tiny", 13, ErrorCode.INVALID_RECORD),
+        (old_format(), 13, ErrorCode.INVALID_RECORD),
+        (batch_of(b"1") + batch_of(b"2"), 13, ErrorCode.INVALID_RECORD),
+        (batch_of(b"1")[:-1], 13, ErrorCode.CORRUPT_MESSAGE),
+        (batch_of(b"x" * 1_100_000), 13, ErrorCode.MESSAGE_TOO_LARGE),
+        (batch_of(b"1", compression=Codec.ZSTD), 6, ErrorCode.UNSUPPORTED_COMPRESSION_TYPE),
+        (batch_of(b"1", timestamp=2**42), 13, ErrorCode.INVALID_TIMESTAMP),
         (
             batch_of(b"1", transactional=True, producer_id=1, producer_epoch=0, base_sequence=0),
             13,
-            ErrorCode.transactional_id_authorization_failed,
+            ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED,
         ),
     ],
 )
@@ -207,7 +207,7 @@ def test_bad_batches(batch: bytes | None, version: int, code: ErrorCode) -> None
 def test_zstd_from_version_7_on() -> None:
     async def scenario(bench: Bench) -> None:
         await bench.create_topic("a")
-        batch = batch_of(b"1", compression=Codec.zstd)
+        batch = batch_of(b"1", compression=Codec.ZSTD)
         (answer,) = await produce(bench, "a", batch, version=7)
         assert answer.error_code == 0
 
@@ -218,13 +218,13 @@ def test_unknown_topics_and_partitions() -> None:
     async def scenario(bench: Bench) -> None:
         await bench.create_topic("a")
         (answer,) = await produce(bench, "b", batch_of(b"1"), version=12)
-        assert answer.error_code == ErrorCode.unknown_topic_or_partition
+        assert answer.error_code == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
         (answer,) = await produce(bench, "b", batch_of(b"1"), version=13)
-        assert answer.error_code == ErrorCode.unknown_topic_id
+        assert answer.error_code == ErrorCode.UNKNOWN_TOPIC_ID
         request = request_of(bench, "a", batch_of(b"1"), index=1)
         response = await bench.ask(request, 13, ProduceResponse)
         (answer,) = response.responses[0].partition_responses
-        assert answer.error_code == ErrorCode.unknown_topic_or_partition
+        assert answer.error_code == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
 
     run(scenario)
 
@@ -234,7 +234,7 @@ def test_clients_cannot_write_internal_topics() -> None:
         await bench.create_topic("__consumer_offsets")
         for version in (12, 13):
             (answer,) = await produce(bench, "__consumer_offsets", batch_of(b"1"), version=version)
-            assert answer.error_code == ErrorCode.invalid_topic_exception
+            assert answer.error_code == ErrorCode.INVALID_TOPIC_EXCEPTION
 
     run(scenario)
 
@@ -247,7 +247,7 @@ def test_a_new_leader_is_named_in_the_answer() -> None:
             request = request_of(bench, "a", batch_of(b"1"))
             response = await bench.ask(request, version, ProduceResponse)
             (answer,) = response.responses[0].partition_responses
-            assert answer.error_code == ErrorCode.not_leader_or_follower
+            assert answer.error_code == ErrorCode.NOT_LEADER_OR_FOLLOWER
             assert (answer.current_leader is not None) == (version >= 10)
             assert [node.port for node in response.node_endpoints] == (
                 [9092] if version >= 10 else []
@@ -262,7 +262,7 @@ def test_a_failed_disk_is_a_storage_error() -> None:
         bench.life.disk.faults.append(DiskFault(operation="write", path_part="a-0"))
         for _ in range(2):
             (answer,) = await produce(bench, "a", batch_of(b"1"))
-            assert answer.error_code == ErrorCode.kafka_storage_error
+            assert answer.error_code == ErrorCode.KAFKA_STORAGE_ERROR
 
     run(scenario, log_dirs="/one,/two", metadata_log_dir="/two")
 
@@ -305,11 +305,11 @@ def test_partitions_grow_on_demand_up_to_the_limit() -> None:
         assert (await send("auto", 3)).error_code == 0
         assert len(bench.broker.image.topics[bench.topic_id("auto")].partitions) == 4
         beyond = await send("auto", 4)
-        assert beyond.error_code == ErrorCode.invalid_partitions
+        assert beyond.error_code == ErrorCode.INVALID_PARTITIONS
         assert "4" in (beyond.error_message or "")
-        assert (await send("auto", -1)).error_code == ErrorCode.unknown_topic_or_partition
+        assert (await send("auto", -1)).error_code == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
         refused = await send("made", 1)
-        assert refused.error_code == ErrorCode.unknown_topic_or_partition
+        assert refused.error_code == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
 
     run(scenario, auto_create_partitions_enable="true", auto_create_partitions_max="4")
 
@@ -327,7 +327,7 @@ def test_a_topic_grows_once_it_has_the_setting() -> None:
 
         assert (await send(1)).error_code == 0
         beyond = await send(2)
-        assert beyond.error_code == ErrorCode.invalid_partitions
+        assert beyond.error_code == ErrorCode.INVALID_PARTITIONS
         assert "auto.create.partitions.max" in (beyond.error_message or "")
 
     run(scenario)
@@ -350,7 +350,7 @@ def test_null_records_for_a_partition_that_would_be_made() -> None:
     async def scenario(bench: Bench) -> None:
         await create_on_demand(bench.broker.metadata, bench.broker.link, ["a"])
         answers = await produce(bench, "a", batch_of(b"1"), None)
-        assert [answer.error_code for answer in answers] == [0, ErrorCode.invalid_record]
+        assert [answer.error_code for answer in answers] == [0, ErrorCode.INVALID_RECORD]
         assert len(bench.broker.image.topics[bench.topic_id("a")].partitions) == 1
 
     run(scenario, auto_create_partitions_enable="true")
@@ -377,7 +377,7 @@ def test_a_worker_looks_at_many_records() -> None:
             await reply.answer
             assert partition.log.end_offset == sequence + LOOKED_AT_ON_LOOP_MAX + 1
         (refused,) = await produce(bench, "a", big_batch(LOOKED_AT_ON_LOOP_MAX + 1, None))
-        assert refused.error_code == ErrorCode.invalid_record
+        assert refused.error_code == ErrorCode.INVALID_RECORD
         assert len(refused.record_errors) == LOOKED_AT_ON_LOOP_MAX + 1
         (few,) = await produce(bench, "a", big_batch(2, b"k"))
         assert few.error_code == 0
@@ -392,7 +392,7 @@ def test_a_worker_compresses_big_batches_anew() -> None:
         reply = bench.send(request_of(bench, "a", batch), 13)
         assert isinstance(reply, Waiting)
         await reply.answer
-        assert read_header(stored_batch(partition)).compression == Codec.zstd
+        assert read_header(stored_batch(partition)).compression == Codec.ZSTD
 
     run(scenario)
 
@@ -415,7 +415,7 @@ def test_a_response_names_the_rejected_records(version: int) -> None:
             (accepted,) = await produce(bench, "a", big_batch(2, b"k"), version=version)
             assert (accepted.error_code, accepted.record_errors) == (0, [])
             (refused,) = await produce(bench, "a", build_batch(mixed), version=version)
-            assert refused.error_code == ErrorCode.invalid_record
+            assert refused.error_code == ErrorCode.INVALID_RECORD
             named = [error.batch_index for error in refused.record_errors]
             assert named == ([0, 2] if version >= 8 else [])
             assert bool(refused.error_message) == (version >= 8)
@@ -434,7 +434,7 @@ def test_rejected_batches_get_the_log_start(version: int, count: int) -> None:
             await produce(bench, "a", big_batch(2, b"k"), version=version)
             partition.advance_log_start(Offset(1))
             (refused,) = await produce(bench, "a", big_batch(count, None), version=version)
-            assert refused.error_code == ErrorCode.invalid_record
+            assert refused.error_code == ErrorCode.INVALID_RECORD
             assert refused.base_offset == -1
             assert refused.log_start_offset == (1 if version >= 5 else -1)
             stale = big_batch(1, b"k", producer_id=7, producer_epoch=0, base_sequence=4)
@@ -442,7 +442,7 @@ def test_rejected_batches_get_the_log_start(version: int, count: int) -> None:
                 bench, "a", big_batch(1, b"k", producer_id=7, producer_epoch=0, base_sequence=0)
             )
             (stale_answer,) = await produce(bench, "a", stale, version=version)
-            assert stale_answer.error_code == ErrorCode.out_of_order_sequence_number
+            assert stale_answer.error_code == ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER
             assert stale_answer.log_start_offset == (1 if version >= 5 else -1)
 
     run(scenario)
@@ -453,8 +453,8 @@ def test_rejections_that_concern_no_log_have_no_log_start() -> None:
         await bench.create_topic("a", max_message_bytes="1000")
         too_large = batch_of(b"x" * 2_000)
         for batch, code in (
-            (None, ErrorCode.invalid_record),
-            (too_large, ErrorCode.message_too_large),
+            (None, ErrorCode.INVALID_RECORD),
+            (too_large, ErrorCode.MESSAGE_TOO_LARGE),
         ):
             (refused,) = await produce(bench, "a", batch)
             assert refused.error_code == code

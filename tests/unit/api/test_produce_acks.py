@@ -103,7 +103,7 @@ def test_says_when_it_took_too_long() -> None:
         session = await learned(cluster, timeout_ms=100)
         cluster.kill(2)
         answer = only(await response_of(parked(session, frame_of(timeout_ms=100))))
-        assert answer.error_code == ErrorCode.request_timed_out
+        assert answer.error_code == ErrorCode.REQUEST_TIMED_OUT
         assert answer.error_message == "not committed within 100 ms"
         assert answer.base_offset == -1
         assert not waits_of(leader)
@@ -130,8 +130,8 @@ def lose_followers(cluster: Cluster) -> None:
 @pytest.mark.parametrize(
     ("happens", "code"),
     [
-        (lose_leadership, ErrorCode.not_leader_or_follower),
-        (lose_followers, ErrorCode.request_timed_out),
+        (lose_leadership, ErrorCode.NOT_LEADER_OR_FOLLOWER),
+        (lose_followers, ErrorCode.REQUEST_TIMED_OUT),
     ],
 )
 def test_both_roads_tell_the_same_of_what_went_wrong(
@@ -151,7 +151,7 @@ def test_both_roads_tell_the_same_of_what_went_wrong(
         first, second = await asyncio.gather(*answers)
         assert first == second
         assert only(first).error_code == code
-        assert bool(first.node_endpoints) == (code == ErrorCode.not_leader_or_follower)
+        assert bool(first.node_endpoints) == (code == ErrorCode.NOT_LEADER_OR_FOLLOWER)
         assert not waits_of(leader)
 
     Cluster(replica_lag_time_max_ms="30000").run(scenario)

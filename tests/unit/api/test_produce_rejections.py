@@ -15,7 +15,7 @@ def test_a_list_of_rejected_records_is_complete_or_empty() -> None:
         answer = PartitionProduceResponse(index=0)
         errors = tuple(RecordError(index, None) for index in range(count))
         refuse(answer, InvalidRecord("no keys", errors), budget=budget)
-        assert answer.error_code == ErrorCode.invalid_record
+        assert answer.error_code == ErrorCode.INVALID_RECORD
         named.append(len(answer.record_errors))
     assert named == [3, 0, 2, 0]
 

@@ -54,7 +54,7 @@ class StandInCoordinator:
         self.meanwhile()
         if self.lost:
             raise PeerLost("gone")
-        code = self.codes.pop(0) if self.codes else ErrorCode.none
+        code = self.codes.pop(0) if self.codes else ErrorCode.NONE
         return AddPartitionsToTxnResponse(
             results_by_transaction=[
                 AddPartitionsToTxnResult(
@@ -117,7 +117,7 @@ async def produce(bench: Bench, request: ProduceRequest, version: int = 12) -> l
     return [ErrorCode(a.error_code) for a in response.responses[0].partition_responses]
 
 
-OK = ErrorCode.none
+OK = ErrorCode.NONE
 
 
 @pytest.mark.parametrize("version", [3, 8, 9, 10, 11, 12, 13])
@@ -169,15 +169,15 @@ def test_later_requests_of_the_connection_wait_for_the_answer() -> None:
 @pytest.mark.parametrize(
     ("code", "version", "told"),
     [
-        (ErrorCode.transaction_abortable, 12, ErrorCode.transaction_abortable),
-        (ErrorCode.transaction_abortable, 11, ErrorCode.transaction_abortable),
-        (ErrorCode.transaction_abortable, 10, ErrorCode.invalid_txn_state),
-        (ErrorCode.invalid_txn_state, 12, ErrorCode.invalid_txn_state),
-        (ErrorCode.producer_fenced, 11, ErrorCode.invalid_producer_epoch),
-        (ErrorCode.invalid_producer_id_mapping, 12, ErrorCode.invalid_producer_id_mapping),
-        (ErrorCode.coordinator_load_in_progress, 11, ErrorCode.not_enough_replicas),
-        (ErrorCode.not_coordinator, 12, ErrorCode.not_enough_replicas),
-        (ErrorCode.concurrent_transactions, 11, ErrorCode.not_enough_replicas),
+        (ErrorCode.TRANSACTION_ABORTABLE, 12, ErrorCode.TRANSACTION_ABORTABLE),
+        (ErrorCode.TRANSACTION_ABORTABLE, 11, ErrorCode.TRANSACTION_ABORTABLE),
+        (ErrorCode.TRANSACTION_ABORTABLE, 10, ErrorCode.INVALID_TXN_STATE),
+        (ErrorCode.INVALID_TXN_STATE, 12, ErrorCode.INVALID_TXN_STATE),
+        (ErrorCode.PRODUCER_FENCED, 11, ErrorCode.INVALID_PRODUCER_EPOCH),
+        (ErrorCode.INVALID_PRODUCER_ID_MAPPING, 12, ErrorCode.INVALID_PRODUCER_ID_MAPPING),
+        (ErrorCode.COORDINATOR_LOAD_IN_PROGRESS, 11, ErrorCode.NOT_ENOUGH_REPLICAS),
+        (ErrorCode.NOT_COORDINATOR, 12, ErrorCode.NOT_ENOUGH_REPLICAS),
+        (ErrorCode.CONCURRENT_TRANSACTIONS, 11, ErrorCode.NOT_ENOUGH_REPLICAS),
     ],
 )
 def test_what_the_producer_is_told(code: ErrorCode, version: int, told: ErrorCode) -> None:
@@ -198,7 +198,7 @@ def test_a_coordinator_that_does_not_answer_makes_the_producer_try_again() -> No
         (partition,) = await bench.create_topic("a")
         coordinator = StandInCoordinator(bench)
         coordinator.lost = True
-        assert await produce(bench, request_of(bench, 0)) == [ErrorCode.not_enough_replicas]
+        assert await produce(bench, request_of(bench, 0)) == [ErrorCode.NOT_ENOUGH_REPLICAS]
         assert partition.high_watermark == 0
 
     run(scenario)
@@ -208,12 +208,12 @@ def test_a_transaction_before_that_is_not_quite_over_is_waited_for() -> None:
     async def scenario(bench: Bench) -> None:
         await bench.create_topic("a")
         coordinator = StandInCoordinator(bench)
-        coordinator.codes = [ErrorCode.concurrent_transactions] * 2
+        coordinator.codes = [ErrorCode.CONCURRENT_TRANSACTIONS] * 2
         assert await produce(bench, request_of(bench, 0)) == [OK]
         assert len(coordinator.asked) == 3
-        coordinator.codes = [ErrorCode.concurrent_transactions] * 100
+        coordinator.codes = [ErrorCode.CONCURRENT_TRANSACTIONS] * 100
         request = request_of(bench, 0, first_producer=8)
-        assert await produce(bench, request) == [ErrorCode.not_enough_replicas]
+        assert await produce(bench, request) == [ErrorCode.NOT_ENOUGH_REPLICAS]
         assert 4 < len(coordinator.asked) < 12
 
     run(scenario)
@@ -227,7 +227,7 @@ def test_a_marker_between_the_answer_and_the_append() -> None:
         coordinator = StandInCoordinator(bench)
         abort = TransactionEnd(7, 0, False, 1)
         coordinator.meanwhile = lambda: partition.append_marker(abort, now_ms=NOW_MS) and None
-        assert await produce(bench, request_of(bench, 0), 11) == [ErrorCode.invalid_txn_state]
+        assert await produce(bench, request_of(bench, 0), 11) == [ErrorCode.INVALID_TXN_STATE]
         assert partition.leader_log().producers.open_transactions == 0
         assert partition.last_stable_offset == 1
         coordinator.meanwhile = lambda: None
@@ -254,12 +254,12 @@ def test_requests_that_do_not_say_whose_or_too_many() -> None:
         await bench.create_topic("a", partitions=2)
         StandInCoordinator(bench)
         nobody = request_of(bench, 0, transactional_id=None)
-        refused = ErrorCode.transactional_id_authorization_failed
+        refused = ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED
         assert await produce(bench, nobody) == [refused]
         two = request_of(bench, 0, partitions=(0, 1), same_producer=False)
-        assert await produce(bench, two) == [OK, ErrorCode.invalid_producer_id_mapping]
+        assert await produce(bench, two) == [OK, ErrorCode.INVALID_PRODUCER_ID_MAPPING]
         unnamed = request_of(bench, 0, first_producer=-1)
-        assert await produce(bench, unnamed) == [ErrorCode.invalid_record]
+        assert await produce(bench, unnamed) == [ErrorCode.INVALID_RECORD]
 
     run(scenario)
 
@@ -267,6 +267,6 @@ def test_requests_that_do_not_say_whose_or_too_many() -> None:
 def test_without_a_coordinator_producers_try_again() -> None:
     async def scenario(bench: Bench) -> None:
         await bench.create_topic("a")
-        assert await produce(bench, request_of(bench, 0)) == [ErrorCode.not_enough_replicas]
+        assert await produce(bench, request_of(bench, 0)) == [ErrorCode.NOT_ENOUGH_REPLICAS]
 
     run(scenario)

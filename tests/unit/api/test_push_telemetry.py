@@ -13,7 +13,7 @@ METRICS = bytes(range(200)) * 4
 MAX_BYTES = 1000
 
 
-async def push(bench: Bench, metrics: bytes, codec: int = Codec.none, client: UUID = CLIENT) -> int:
+async def push(bench: Bench, metrics: bytes, codec: int = Codec.NONE, client: UUID = CLIENT) -> int:
     subscription = await ask(bench, client)
     request = PushTelemetryRequest(
         client_instance_id=client,
@@ -40,13 +40,13 @@ def test_the_last_push_is_kept(codec: Codec) -> None:
 @pytest.mark.parametrize(
     ("metrics", "codec", "code"),
     [
-        (b"", 0, ErrorCode.none),
-        (b"x" * MAX_BYTES, 0, ErrorCode.none),
-        (b"x" * (MAX_BYTES + 1), 0, ErrorCode.telemetry_too_large),
-        (compress(Codec.zstd, bytes(1 << 20)), 4, ErrorCode.telemetry_too_large),
-        (compress(Codec.gzip, bytes(500_000)), 1, ErrorCode.telemetry_too_large),
-        (b"no zstd at all", 4, ErrorCode.invalid_record),
-        (b"x", 9, ErrorCode.unsupported_compression_type),
+        (b"", 0, ErrorCode.NONE),
+        (b"x" * MAX_BYTES, 0, ErrorCode.NONE),
+        (b"x" * (MAX_BYTES + 1), 0, ErrorCode.TELEMETRY_TOO_LARGE),
+        (compress(Codec.ZSTD, bytes(1 << 20)), 4, ErrorCode.TELEMETRY_TOO_LARGE),
+        (compress(Codec.GZIP, bytes(500_000)), 1, ErrorCode.TELEMETRY_TOO_LARGE),
+        (b"no zstd at all", 4, ErrorCode.INVALID_RECORD),
+        (b"x", 9, ErrorCode.UNSUPPORTED_COMPRESSION_TYPE),
     ],
 )
 def test_pushes_are_bounded_before_and_after_decompression(
@@ -55,7 +55,7 @@ def test_pushes_are_bounded_before_and_after_decompression(
     async def scenario(bench: Bench) -> None:
         assert await push(bench, metrics, codec) == code
         kept = list(bench.broker.telemetry.pushes(bench.broker.clock.mono_ms()))
-        assert len(kept) == (code == ErrorCode.none and bool(metrics))
+        assert len(kept) == (code == ErrorCode.NONE and bool(metrics))
 
     run(scenario, telemetry_max_bytes=str(MAX_BYTES))
 
@@ -65,7 +65,7 @@ def test_reserved_ids_are_rejected(client: UUID) -> None:
     async def scenario(bench: Bench) -> None:
         request = PushTelemetryRequest(client_instance_id=client, metrics=b"x")
         response = await bench.ask(request, 0, PushTelemetryResponse)
-        assert response.error_code == ErrorCode.invalid_request
+        assert response.error_code == ErrorCode.INVALID_REQUEST
 
     run(scenario)
 
@@ -77,16 +77,16 @@ def test_another_subscription_id_is_unknown_and_the_client_may_ask_at_once() -> 
             client_instance_id=CLIENT, subscription_id=first.subscription_id + 1, metrics=b"x"
         )
         response = await bench.ask(request, 0, PushTelemetryResponse)
-        assert response.error_code == ErrorCode.unknown_subscription_id
+        assert response.error_code == ErrorCode.UNKNOWN_SUBSCRIPTION_ID
         again = await ask(bench, CLIENT)
         assert again.error_code == 0
         assert again.subscription_id == first.subscription_id
         # It has pushed in this interval.
         request.subscription_id = first.subscription_id
         response = await bench.ask(request, 0, PushTelemetryResponse)
-        assert response.error_code == ErrorCode.throttling_quota_exceeded
+        assert response.error_code == ErrorCode.THROTTLING_QUOTA_EXCEEDED
         request.terminating = True
-        for code in (ErrorCode.none, ErrorCode.invalid_request):
+        for code in (ErrorCode.NONE, ErrorCode.INVALID_REQUEST):
             response = await bench.ask(request, 0, PushTelemetryResponse)
             assert response.error_code == code
 

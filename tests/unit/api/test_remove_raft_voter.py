@@ -13,10 +13,10 @@ from tests.unit.broker.bench import CLUSTER_ID, Bench, run
 @pytest.mark.parametrize(
     ("error", "code"),
     [
-        (core.Error.NONE, ErrorCode.none),
-        (core.Error.VOTER_NOT_FOUND, ErrorCode.voter_not_found),
-        (core.Error.LAST_VOTER, ErrorCode.invalid_request),
-        (core.Error.TIMED_OUT, ErrorCode.request_timed_out),
+        (core.Error.NONE, ErrorCode.NONE),
+        (core.Error.VOTER_NOT_FOUND, ErrorCode.VOTER_NOT_FOUND),
+        (core.Error.LAST_VOTER, ErrorCode.INVALID_REQUEST),
+        (core.Error.TIMED_OUT, ErrorCode.REQUEST_TIMED_OUT),
     ],
 )
 def test_the_core_decides(error: core.Error, code: ErrorCode) -> None:
@@ -33,6 +33,6 @@ def test_the_core_decides(error: core.Error, code: ErrorCode) -> None:
         assert bench.quorum.asked == (core.RemoveVoterRequest(key=key), 0)
         request.cluster_id = "other"
         response = await bench.ask(request, 0, RemoveRaftVoterResponse, role="controller")
-        assert response.error_code == ErrorCode.inconsistent_cluster_id
+        assert response.error_code == ErrorCode.INCONSISTENT_CLUSTER_ID
 
     run(scenario)

@@ -14,7 +14,7 @@ def test_anonymous_clients_have_no_token(version: int, role: str) -> None:
     async def scenario(bench: Bench) -> None:
         request = RenewDelegationTokenRequest(hmac=b"secret")
         response = await bench.ask(request, version, RenewDelegationTokenResponse, role=role)
-        assert response.error_code == ErrorCode.delegation_token_request_not_allowed
+        assert response.error_code == ErrorCode.DELEGATION_TOKEN_REQUEST_NOT_ALLOWED
         assert response.expiry_timestamp_ms == -1
 
     run(scenario)

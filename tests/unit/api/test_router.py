@@ -158,10 +158,10 @@ def test_an_expected_error_becomes_the_responses_code(
     calls.heartbeat = refuse
     reply = session.handle_frame(frame(HeartbeatRequest(), 4))
     code = body_of(reply, HEARTBEAT, 4, HeartbeatResponse).error_code
-    assert code == ErrorCode.not_controller
+    assert code == ErrorCode.NOT_CONTROLLER
     calls.heartbeat = lambda context, request: refuse_later()
     answer = run_waiting(session.handle_frame(frame(HeartbeatRequest(), 4)))
-    assert body_of(answer, HEARTBEAT, 4, HeartbeatResponse).error_code == ErrorCode.not_controller
+    assert body_of(answer, HEARTBEAT, 4, HeartbeatResponse).error_code == ErrorCode.NOT_CONTROLLER
     assert caplog.records == []
 
 
@@ -174,7 +174,7 @@ def test_a_bug_is_logged_once_and_answered(
     calls.heartbeat = broken
     reply = session.handle_frame(frame(OffsetDeleteRequest(group_id="g"), 0))
     response = body_of(reply, OFFSET_DELETE, 0, OffsetDeleteResponse)
-    assert response.error_code == ErrorCode.unknown_server_error
+    assert response.error_code == ErrorCode.UNKNOWN_SERVER_ERROR
     assert [record.levelno for record in caplog.records] == [logging.ERROR]
     assert caplog.records[0].exc_info is not None
 
@@ -255,7 +255,7 @@ def test_a_newer_client_learns_our_api_versions(session: Session) -> None:
     whole[2:4] = b"\x00\x09"
     reply = session.handle_frame(whole)
     response = body_of(reply, 18, 0, ApiVersionsResponse)
-    assert response.error_code == ErrorCode.unsupported_version
+    assert response.error_code == ErrorCode.UNSUPPORTED_VERSION
     offered = [(each.api_key, each.min_version, each.max_version) for each in response.api_keys]
     assert offered == [(18, 0, 4)]
 

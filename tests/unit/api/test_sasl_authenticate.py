@@ -13,7 +13,7 @@ def test_the_answer_names_the_listener(version: int) -> None:
     async def scenario(bench: Bench) -> None:
         request = SaslAuthenticateRequest(auth_bytes=b"\0alice\0secret")
         response = await bench.ask(request, version, SaslAuthenticateResponse)
-        assert response.error_code == ErrorCode.illegal_sasl_state
+        assert response.error_code == ErrorCode.ILLEGAL_SASL_STATE
         assert "PLAINTEXT does not use SASL" in (response.error_message or "")
 
     run(scenario)

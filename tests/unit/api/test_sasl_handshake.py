@@ -11,7 +11,7 @@ def test_a_sasl_client_gets_an_answer_at_once(version: int, role: str) -> None:
     async def scenario(bench: Bench) -> None:
         request = SaslHandshakeRequest(mechanism="PLAIN")
         response = await bench.ask(request, version, SaslHandshakeResponse, role=role)
-        assert response.error_code == ErrorCode.illegal_sasl_state
+        assert response.error_code == ErrorCode.ILLEGAL_SASL_STATE
         assert response.mechanisms == []
 
     run(scenario)

@@ -34,9 +34,9 @@ def test_who_is_refused() -> None:
     async def scenario(bench: Bench) -> None:
         member = await member_of(bench)
         member.generation_id = 7
-        assert (await sync(bench, 5, member)).error_code == ErrorCode.illegal_generation
+        assert (await sync(bench, 5, member)).error_code == ErrorCode.ILLEGAL_GENERATION
         member.member_id = "stranger"
-        assert (await sync(bench, 5, member)).error_code == ErrorCode.unknown_member_id
+        assert (await sync(bench, 5, member)).error_code == ErrorCode.UNKNOWN_MEMBER_ID
 
     play(scenario)
 

@@ -67,7 +67,7 @@ def test_they_count_when_the_transaction_is_committed(version: int, committed: b
 
 def test_the_group_has_a_name() -> None:
     async def scenario(bench: Bench) -> None:
-        nameless = ErrorCode.invalid_group_id
+        nameless = ErrorCode.INVALID_GROUP_ID
         assert await commit_in_transaction(bench, 5, {0: 5}, group="") == {0: nameless}
 
     play(scenario)
@@ -78,7 +78,7 @@ def test_an_older_life_of_the_producer_is_fenced() -> None:
         await bench.create_topic("t", partitions=2)
         await find(bench)
         await end(bench, committed=False, epoch=4)
-        fenced = ErrorCode.invalid_producer_epoch
+        fenced = ErrorCode.INVALID_PRODUCER_EPOCH
         assert await commit_in_transaction(bench, 4, {0: 5}, epoch=3) == {0: fenced}
         assert await fetch_all(bench, 9) == {}
 
@@ -89,8 +89,8 @@ def test_an_older_life_of_the_producer_is_fenced() -> None:
 def test_nobody_coordinates_the_transaction(version: int) -> None:
     async def scenario(bench: Bench) -> None:
         codes = await commit_in_transaction(bench, version, {0: 5, 2: 1})
-        assert codes == dict.fromkeys((0, 2), ErrorCode.coordinator_not_available)
-        unknown = ErrorCode.unknown_topic_or_partition
+        assert codes == dict.fromkeys((0, 2), ErrorCode.COORDINATOR_NOT_AVAILABLE)
+        unknown = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
         assert await commit_in_transaction(bench, version, {0: 5}, topic="u") == {0: unknown}
 
     play(scenario)

@@ -138,7 +138,7 @@ def permission(words: str) -> Permission:
 
 
 def _snake(word: str) -> list[str]:
-    return [f"_{c.lower()}" if c.isupper() and i else c.lower() for i, c in enumerate(word)]
+    return [f"_{c}" if c.isupper() and i else c.upper() for i, c in enumerate(word)]
 
 
 def expected(name: str) -> set[Permission]:

@@ -9,7 +9,7 @@ from tests.unit.broker.bench import Bench, run
 def test_forgets_a_broker() -> None:
     async def scenario(bench: Bench) -> None:
         unknown = await bench.ask(UnregisterBrokerRequest(broker_id=9), 0, UnregisterBrokerResponse)
-        assert unknown.error_code == ErrorCode.broker_id_not_registered
+        assert unknown.error_code == ErrorCode.BROKER_ID_NOT_REGISTERED
         assert unknown.error_message
         known = await bench.ask(UnregisterBrokerRequest(broker_id=1), 0, UnregisterBrokerResponse)
         assert known.error_code == 0

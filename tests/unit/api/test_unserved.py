@@ -48,7 +48,7 @@ def test_every_version_of_every_api_gets_a_response(spec: ApiSpec, role: str) ->
                 minimal(spec), version, response_class(spec.key), role=role
             )
             if spec.key not in SERVED[role] and hasattr(response, "error_code"):
-                assert response.error_code == ErrorCode.unsupported_version
+                assert response.error_code == ErrorCode.UNSUPPORTED_VERSION
                 assert "does not support" in response.error_message
 
     run(scenario)
@@ -68,7 +68,7 @@ def test_every_group_of_a_request_has_the_error(request_: Message) -> None:
     async def scenario(bench: Bench) -> None:
         response: Any = await bench.ask(request_, 1, response_class(request_.KEY))
         assert [group.group_id for group in response.groups] == ["g", "h"]
-        assert {group.error_code for group in response.groups} == {ErrorCode.unsupported_version}
+        assert {group.error_code for group in response.groups} == {ErrorCode.UNSUPPORTED_VERSION}
 
     run(scenario)
 
@@ -87,8 +87,8 @@ def test_every_partition_of_a_request_has_the_error() -> None:
         (topic,) = response.results
         assert topic.topic_id == UUID(int=5)
         assert [(one.partition, one.error_code) for one in topic.partitions] == [
-            (0, ErrorCode.unsupported_version),
-            (1, ErrorCode.unsupported_version),
+            (0, ErrorCode.UNSUPPORTED_VERSION),
+            (1, ErrorCode.UNSUPPORTED_VERSION),
         ]
 
     run(scenario)

@@ -27,9 +27,9 @@ def test_levels_change_within_what_is_supported(version: int) -> None:
 
         assert await update("metadata.version", 30) == (0, [0] if version < 2 else [])
         code, results = await update("no.such.feature", 1)
-        assert (code, results) == (ErrorCode.invalid_update_version, [])
+        assert (code, results) == (ErrorCode.INVALID_UPDATE_VERSION, [])
         bench.controller.down = True
-        assert (await update("metadata.version", 30))[0] == ErrorCode.request_timed_out
+        assert (await update("metadata.version", 30))[0] == ErrorCode.REQUEST_TIMED_OUT
 
     run(scenario)
 
@@ -75,7 +75,7 @@ def test_the_quorum_is_not_asked_for_what_another_feature_rules_out() -> None:
         bench.quorum.quorum = STATIC
         request = upgrade(("no.such.feature", 1))
         response = await bench.ask(request, 2, UpdateFeaturesResponse)
-        assert response.error_code == ErrorCode.invalid_update_version
+        assert response.error_code == ErrorCode.INVALID_UPDATE_VERSION
         assert bench.quorum.asked is None
 
     run(scenario)
@@ -93,10 +93,10 @@ def test_nobody_is_asked_for_the_level_that_the_quorum_has() -> None:
 @pytest.mark.parametrize(
     ("error", "code"),
     [
-        (core.Error.VERSION_NOT_SUPPORTED, ErrorCode.invalid_update_version),
-        (core.Error.CHANGE_IN_PROGRESS, ErrorCode.request_timed_out),
-        (core.Error.TIMED_OUT, ErrorCode.request_timed_out),
-        (core.Error.NOT_LEADER, ErrorCode.request_timed_out),
+        (core.Error.VERSION_NOT_SUPPORTED, ErrorCode.INVALID_UPDATE_VERSION),
+        (core.Error.CHANGE_IN_PROGRESS, ErrorCode.REQUEST_TIMED_OUT),
+        (core.Error.TIMED_OUT, ErrorCode.REQUEST_TIMED_OUT),
+        (core.Error.NOT_LEADER, ErrorCode.REQUEST_TIMED_OUT),
     ],
 )
 def test_without_the_quorum_nothing_is_written(error: core.Error, code: ErrorCode) -> None:

@@ -44,7 +44,7 @@ def test_a_voter_has_moved() -> None:
 
 @pytest.mark.parametrize(
     ("epoch", "code"),
-    [(2, ErrorCode.fenced_leader_epoch), (4, ErrorCode.unknown_leader_epoch)],
+    [(2, ErrorCode.FENCED_LEADER_EPOCH), (4, ErrorCode.UNKNOWN_LEADER_EPOCH)],
 )
 def test_only_the_leader_of_that_epoch_is_asked(epoch: int, code: ErrorCode) -> None:
     async def scenario(bench: Bench) -> None:

@@ -56,9 +56,9 @@ def test_the_core_decides() -> None:
 @pytest.mark.parametrize(
     ("asked", "code"),
     [
-        (request(cluster_id="other"), ErrorCode.inconsistent_cluster_id),
-        (request(topic="another"), ErrorCode.invalid_request),
-        (VoteRequest(voter_id=1), ErrorCode.invalid_request),
+        (request(cluster_id="other"), ErrorCode.INCONSISTENT_CLUSTER_ID),
+        (request(topic="another"), ErrorCode.INVALID_REQUEST),
+        (VoteRequest(voter_id=1), ErrorCode.INVALID_REQUEST),
     ],
 )
 def test_what_is_not_meant_for_this_quorum_is_refused(asked: VoteRequest, code: ErrorCode) -> None:

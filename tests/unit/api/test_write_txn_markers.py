@@ -99,9 +99,9 @@ def test_replaced_coordinators_and_epochs_that_are_over_are_fenced() -> None:
         begin(partition, epoch=1)
         assert await write(bench, marker_of(("a", 0), epoch=2, version=2)) == [0]
         end = partition.leader_log().end_offset
-        fenced = ErrorCode.transaction_coordinator_fenced
+        fenced = ErrorCode.TRANSACTION_COORDINATOR_FENCED
         assert await write(bench, marker_of(("a", 0), epoch=2, coordinator_epoch=2)) == [fenced]
-        old = ErrorCode.invalid_producer_epoch
+        old = ErrorCode.INVALID_PRODUCER_EPOCH
         assert await write(bench, marker_of(("a", 0), epoch=1)) == [old]
         begin(partition, epoch=2)
         assert await write(bench, marker_of(("a", 0), epoch=2, version=2)) == [old]
@@ -145,14 +145,14 @@ def test_a_partition_that_cannot_take_it_now_says_so() -> None:
         begin(partition)
         set_leader(partition, 2, epoch=5)
         codes = await write(bench, marker_of(("a", 0), ("a", 1), ("nope", 0)))
-        unknown = ErrorCode.unknown_topic_or_partition
-        assert codes == [ErrorCode.not_leader_or_follower, unknown, unknown]
+        unknown = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+        assert codes == [ErrorCode.NOT_LEADER_OR_FOLLOWER, unknown, unknown]
         set_leader(partition, -1, epoch=6)
-        assert await write(bench, marker_of(("a", 0))) == [ErrorCode.not_leader_or_follower]
+        assert await write(bench, marker_of(("a", 0))) == [ErrorCode.NOT_LEADER_OR_FOLLOWER]
         # Back, but not ready to take anything yet, as a leader in raft mode may be.
         set_leader(partition, 1, epoch=7)
         partition.pause_appends()
-        assert await write(bench, marker_of(("a", 0))) == [ErrorCode.not_leader_or_follower]
+        assert await write(bench, marker_of(("a", 0))) == [ErrorCode.NOT_LEADER_OR_FOLLOWER]
         partition.on_ready()
         assert await write(bench, marker_of(("a", 0))) == [0]
 
@@ -166,7 +166,7 @@ def test_a_leader_that_goes_while_it_waits_promises_nothing() -> None:
         asked = asyncio.ensure_future(write(bench, marker_of(("a", 0))))
         await asyncio.sleep(0)
         set_leader(partition, 2, epoch=5)
-        assert await asked == [ErrorCode.not_leader_or_follower]
+        assert await asked == [ErrorCode.NOT_LEADER_OR_FOLLOWER]
 
     run(scenario)
 
@@ -196,7 +196,7 @@ def test_a_group_coordinator_hears_of_the_end() -> None:
         assert await write(bench, marker_of(("__consumer_offsets", index), epoch=1)) == [0]
         assert (await fetch_all(bench, 9))["t"][0][0] == 5
         late = marker_of(("__consumer_offsets", index))
-        assert await write(bench, late) == [ErrorCode.invalid_producer_epoch]
+        assert await write(bench, late) == [ErrorCode.INVALID_PRODUCER_EPOCH]
 
     play(scenario)
 
@@ -205,6 +205,6 @@ def test_a_group_coordinator_that_is_not_ready_is_no_leader() -> None:
     async def scenario(bench: Bench) -> None:
         set_leader(bench.partition("__consumer_offsets", 1), 2, epoch=5)
         codes = await write(bench, marker_of(("__consumer_offsets", 1)))
-        assert codes == [ErrorCode.not_leader_or_follower]
+        assert codes == [ErrorCode.NOT_LEADER_OR_FOLLOWER]
 
     play(scenario)

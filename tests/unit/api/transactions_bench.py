@@ -32,7 +32,7 @@ from tests.unit.broker.bench import LISTENER, Bench, Scenario, batch_of, run
 #: The first versions of transaction protocol v2.
 PRODUCE_V2, END_V2 = 12, 5
 BROKERS_SINCE = 4
-OK = ErrorCode.none
+OK = ErrorCode.NONE
 SETTINGS: dict[str, Any] = {
     "offsets_topic_num_partitions": "2",
     "offsets_topic_replication_factor": "1",
@@ -92,7 +92,7 @@ async def begin(bench: Bench, transactional_id: str = "x", **fields: int) -> Pro
     """As a producer does: again, while the one before is being aborted."""
     while True:
         reply = await init(bench, transactional_id, **fields)  # type: ignore[arg-type]
-        if reply.error_code != ErrorCode.concurrent_transactions:
+        if reply.error_code != ErrorCode.CONCURRENT_TRANSACTIONS:
             break
         await asyncio.sleep(0.02)
     assert reply.error_code == 0, reply

@@ -11,12 +11,12 @@ from lograft.broker.client_telemetry import (
 from lograft.metadata.types import ConfigResource, ResourceType
 from lograft.model.errors import ErrorCode
 
-ALL = ConfigResource(ResourceType.client_metrics, "all")
+ALL = ConfigResource(ResourceType.CLIENT_METRICS, "all")
 INTERVAL_MS = 10_000
 CONFIGS = {ALL: {"metrics": "*", "interval.ms": str(INTERVAL_MS)}}
 CLIENT = UUID(int=5)
 ATTRIBUTES = {"client_id": "c"}
-THROTTLED = ErrorCode.throttling_quota_exceeded
+THROTTLED = ErrorCode.THROTTLING_QUOTA_EXCEEDED
 
 
 def subscribed(**limits: int) -> ClientTelemetry:
@@ -73,13 +73,13 @@ def test_a_changed_subscription_is_told_at_once() -> None:
     telemetry = subscribed()
     before = telemetry.ask(CLIENT, ATTRIBUTES, 0).client.subscription_id
     telemetry.on_configs({ALL: {"metrics": "a."}}, [ALL])
-    assert check(telemetry, 1, subscription_id=before) == ErrorCode.unknown_subscription_id
+    assert check(telemetry, 1, subscription_id=before) == ErrorCode.UNKNOWN_SUBSCRIPTION_ID
     error, client = telemetry.ask(CLIENT, ATTRIBUTES, 2)
     assert error == 0
     assert client.selection.metrics == ("a.",)
     assert client.subscription_id != before
     # Other settings change nothing.
-    telemetry.on_configs(CONFIGS, [ConfigResource(ResourceType.topic, "t")])
+    telemetry.on_configs(CONFIGS, [ConfigResource(ResourceType.TOPIC, "t")])
     assert telemetry.ask(CLIENT, ATTRIBUTES, 3).error == THROTTLED
 
 
@@ -88,12 +88,12 @@ def test_after_a_terminating_push_none_is_taken() -> None:
     telemetry.ask(CLIENT, ATTRIBUTES, 0)
     assert check(telemetry, 1) == 0
     assert check(telemetry, 2, is_terminating=True) == 0  # also before the interval is over
-    assert check(telemetry, 2 * INTERVAL_MS, is_terminating=True) == ErrorCode.invalid_request
+    assert check(telemetry, 2 * INTERVAL_MS, is_terminating=True) == ErrorCode.INVALID_REQUEST
 
 
 def test_unusable_subscriptions_are_skipped_and_logged(caplog: pytest.LogCaptureFixture) -> None:
     telemetry = ClientTelemetry()
-    bad = ConfigResource(ResourceType.client_metrics, "bad")
+    bad = ConfigResource(ResourceType.CLIENT_METRICS, "bad")
     with caplog.at_level(logging.WARNING):
         telemetry.on_configs({bad: {"match": "client_id=(?=a)"}, **CONFIGS}, [bad])
     assert "ignoring client metrics subscription bad" in caplog.text

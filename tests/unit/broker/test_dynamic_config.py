@@ -138,7 +138,7 @@ def test_readers_of_a_setting_follow_it(name: str) -> None:
         before = read(node)
         await admin.alter_configs({broker_resource(1): [ConfigChange(name, text)]})
         await cluster.wait_for(lambda: read(node) != before)
-        change = ConfigChange(name, None, Operation.delete)
+        change = ConfigChange(name, None, Operation.DELETE)
         await admin.alter_configs({broker_resource(1): [change]})
         await cluster.wait_for(lambda: read(node) == before)
 
@@ -149,7 +149,7 @@ def test_an_invalid_stored_value_is_logged_once(caplog: pytest.LogCaptureFixture
     async def scenario(cluster: VirtualCluster, admin: Admin) -> None:
         broker = cluster.node(1).broker
         record = ConfigRecord(
-            resource_type=ResourceType.broker,
+            resource_type=ResourceType.BROKER,
             resource_name="1",
             name="message.max.bytes",
             value="rubbish",
@@ -179,7 +179,7 @@ def test_invalid_stored_values_and_listeners_that_stay_are_reported() -> None:
         }
         records = [
             ConfigRecord(
-                resource_type=ResourceType.broker, resource_name="1", name=name, value=value
+                resource_type=ResourceType.BROKER, resource_name="1", name=name, value=value
             )
             for name, value in values.items()
         ]

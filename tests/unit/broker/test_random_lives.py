@@ -18,11 +18,11 @@ from tests.unit.broker.bench import Bench, StandInController, batch_of, new_mach
 
 #: What a producer may hear while topics come and go.
 EXPECTED = (
-    ErrorCode.none,
-    ErrorCode.unknown_topic_or_partition,
-    ErrorCode.not_leader_or_follower,
-    ErrorCode.unknown_topic_id,
-    ErrorCode.request_timed_out,
+    ErrorCode.NONE,
+    ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
+    ErrorCode.NOT_LEADER_OR_FOLLOWER,
+    ErrorCode.UNKNOWN_TOPIC_ID,
+    ErrorCode.REQUEST_TIMED_OUT,
 )
 
 

@@ -111,7 +111,7 @@ class FakePartition:
 
     assignment: Assignment = field(
         default_factory=lambda: NO_ASSIGNMENT._replace(
-            replicas=(NodeId(1), NodeId(2), NodeId(3)), mode=ReplicationMode.isr
+            replicas=(NodeId(1), NodeId(2), NodeId(3)), mode=ReplicationMode.ISR
         )
     )
     config: Any = field(
@@ -426,7 +426,7 @@ def test_producers_are_compared_after_every_cut_and_switch(change: str) -> None:
     if change == "cut":
         log.truncations += 1
     else:
-        partition.assignment = partition.assignment._replace(mode=ReplicationMode.raft)
+        partition.assignment = partition.assignment._replace(mode=ReplicationMode.RAFT)
     world.watch.look()
     assert [invariant for invariant, _ in world.found] == ["D9"]
 

@@ -39,7 +39,7 @@ def test_brokers_and_features() -> None:
 
 def test_disks() -> None:
     held = {TopicPartition("t", 0): DirectoryReplica(1500, 0, False)}
-    broken = broker_error(ErrorCode.kafka_storage_error, "/b")
+    broken = broker_error(ErrorCode.KAFKA_STORAGE_ERROR, "/b")
     directories = [LogDirectory("/a", None, 9, 5, held), LogDirectory("/b", broken, -1, -1, {})]
     assert disk_lines({1: directories}) == [
         "BROKER  DIRECTORY  REPLICAS  HOLDS   FREE  PROBLEM",

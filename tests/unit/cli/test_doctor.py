@@ -143,7 +143,7 @@ def test_a_stored_setting_that_a_broker_cannot_apply() -> None:
     async def scenario(cluster: VirtualCluster, admin: Admin) -> None:
         broker = cluster.node(1).broker
         record = ConfigRecord(
-            resource_type=ResourceType.broker,
+            resource_type=ResourceType.BROKER,
             resource_name="",
             name="log.cleaner.dedupe.buffer.size",
             value="1000",

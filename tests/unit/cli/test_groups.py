@@ -115,7 +115,7 @@ def test_where_a_reset_goes() -> None:
 
 def test_plans_in_words() -> None:
     moves = (OffsetMove("t", 0, 50, 70), OffsetMove("t", 1, None, 70), OffsetMove("t", 2, 3, None))
-    plan = ResetPlan("c", ResetAction.reset, 1, moves)
+    plan = ResetPlan("c", ResetAction.RESET, 1, moves)
     assert plan_lines(plan, executed=False) == [
         "PARTITION  BEFORE  AFTER  DIFFERENCE",
         "t-0        50      70     +20",
@@ -130,7 +130,7 @@ def test_plans_in_words() -> None:
         "Its 1 member must join again and will begin there.",
         "`lograft groups undo c` takes it back.",
     ]
-    undone = plan_lines(ResetPlan("c", ResetAction.undo, 0, moves), executed=True)
+    undone = plan_lines(ResetPlan("c", ResetAction.UNDO, 0, moves), executed=True)
     assert undone[-1] == "The offsets of group c are back where they were."
 
 

@@ -81,10 +81,10 @@ def test_acls_quotas_and_settings() -> None:
 @pytest.mark.parametrize(
     ("mode", "life", "shown"),
     [
-        (ReplicationMode.isr, NO_EPOCH, "partitionEpoch=0)"),
-        (ReplicationMode.raft, 3, "partitionEpoch=0, replicationMode=RAFT, raftLife=3)"),
-        (ReplicationMode.leaving, 3, "partitionEpoch=0, replicationMode=LEAVING, raftLife=3)"),
-        (ReplicationMode.isr, 3, "partitionEpoch=0, replicationMode=ISR, raftLife=3)"),
+        (ReplicationMode.ISR, NO_EPOCH, "partitionEpoch=0)"),
+        (ReplicationMode.RAFT, 3, "partitionEpoch=0, replicationMode=RAFT, raftLife=3)"),
+        (ReplicationMode.LEAVING, 3, "partitionEpoch=0, replicationMode=LEAVING, raftLife=3)"),
+        (ReplicationMode.ISR, 3, "partitionEpoch=0, replicationMode=ISR, raftLife=3)"),
     ],
 )
 def test_the_replication_mode_of_a_partition(mode: ReplicationMode, life: int, shown: str) -> None:

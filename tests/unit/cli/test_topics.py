@@ -35,8 +35,8 @@ def test_describe_shows_mode_reason_and_replicas() -> None:
         7,
         (1, 2),
         (1,),
-        mode=ReplicationMode.entering,
-        wished_mode=ReplicationMode.raft,
+        mode=ReplicationMode.ENTERING,
+        wished_mode=ReplicationMode.RAFT,
         mode_reason="2 replicas are slow",
         high_watermark=90,
         states=(ReplicaState(1, 0, 100, 0, 0, 1500), ReplicaState(2, -1, -1, -1, -1, -1)),
@@ -126,7 +126,7 @@ def test_single_partitions_keep_the_others_exceptions() -> None:
                 while True:
                     topic = (await admin.describe_topics(["t"]))["t"]
                     if all(one.mode is one.wished_mode for one in topic.partitions):
-                        return [one.mode.name for one in topic.partitions]
+                        return [one.mode.text for one in topic.partitions]
                     await asyncio.sleep(0.1)
 
         async def change(

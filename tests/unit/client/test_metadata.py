@@ -85,13 +85,13 @@ def test_a_partial_answer_keeps_the_others_a_full_one_does_not() -> None:
 
 def test_a_topic_that_is_gone_is_forgotten_one_without_leaders_is_not() -> None:
     cache = knowing(described())
-    electing = MetadataResponseTopic(name="t", error_code=ErrorCode.leader_not_available)
+    electing = MetadataResponseTopic(name="t", error_code=ErrorCode.LEADER_NOT_AVAILABLE)
     cache.learn(answer(electing), covers_all=False)
     assert cache.topic("t") is not None
-    gone = MetadataResponseTopic(name="t", error_code=ErrorCode.unknown_topic_or_partition)
+    gone = MetadataResponseTopic(name="t", error_code=ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
     cache.learn(answer(gone), covers_all=False)
     assert cache.topic("t") is None
-    assert cache.error_of("t") == ErrorCode.unknown_topic_or_partition
+    assert cache.error_of("t") == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
 
 
 def test_a_leader_named_in_passing_counts_if_it_is_newer() -> None:

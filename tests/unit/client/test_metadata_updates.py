@@ -146,7 +146,7 @@ def test_a_new_topic_needs_a_partial_update_only() -> None:
 
 
 def test_a_new_topic_with_an_error_needs_a_full_update() -> None:
-    missing = failed("u", ErrorCode.unknown_topic_or_partition)
+    missing = failed("u", ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
     network = Scripted(described(1, 0), missing, described(1, 0, "u"))
 
     async def scenario(metadata: Metadata) -> None:

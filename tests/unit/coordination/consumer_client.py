@@ -56,7 +56,7 @@ class Shard(ShardDriver):
         self.apply(RemoveTopicRecord(topic_id=self.image.topic_ids[name]))
 
     def set_group(self, group_id: str, name: str, value: str) -> None:
-        resource = ConfigResource(ResourceType.group, group_id)
+        resource = ConfigResource(ResourceType.GROUP, group_id)
         self.apply(
             ConfigRecord(
                 resource_type=resource.type, resource_name=group_id, name=name, value=value

@@ -47,9 +47,9 @@ class Life(RuleBasedStateMachine):
     def beat(self, consumer: Consumer, **fields: object) -> None:
         answer = consumer.beat(**fields)  # type: ignore[arg-type]
         if answer.error_code in (
-            ErrorCode.unknown_member_id,
-            ErrorCode.fenced_member_epoch,
-            ErrorCode.group_id_not_found,
+            ErrorCode.UNKNOWN_MEMBER_ID,
+            ErrorCode.FENCED_MEMBER_EPOCH,
+            ErrorCode.GROUP_ID_NOT_FOUND,
         ):
             # A fenced member has lost its partitions and begins anew.
             consumer.join(consumer.topics, subscribed_topic_regex=consumer.regex)
@@ -128,7 +128,7 @@ class Life(RuleBasedStateMachine):
 
     @rule()
     def append_fails(self) -> None:
-        self.shard.failure = ErrorCode.coordinator_not_available
+        self.shard.failure = ErrorCode.COORDINATOR_NOT_AVAILABLE
 
     @invariant()
     def nobody_shares_a_partition(self) -> None:
@@ -171,7 +171,7 @@ class Life(RuleBasedStateMachine):
         assert group.state_name == "Stable"
         assert group.members.keys() >= {one.member_id for one in self.consumers}
         for member in group.members.values():
-            assert member.state is MemberState.stable
+            assert member.state is MemberState.STABLE
             assert {t: tuple(sorted(p)) for t, p in member.assigned.items()} == group.target(
                 member.member_id
             )

@@ -58,7 +58,7 @@ class Scenario:
             revoking = f" revoking {self.named(member.revoking)}" if member.revoking else ""
             kind = "" if member.classic is None else " classic"
             lines.append(
-                f"  {member_id}{kind} epoch={member.epoch} {member.state.name}"
+                f"  {member_id}{kind} epoch={member.epoch} {member.state.name.lower()}"
                 f" {self.named(member.assigned)}{revoking}"
             )
         return lines

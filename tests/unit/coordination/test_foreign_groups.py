@@ -37,7 +37,7 @@ def join_classic(shard: Shard, group_id: str, *topics: str) -> None:
     shard.ask("join", lambda at, ticket, now: at.classic.join(request, CLIENT, ticket, now))
     ((_, answer),) = shard.replies
     assert isinstance(answer, JoinGroupResponse)
-    assert answer.error_code == ErrorCode.none
+    assert answer.error_code == ErrorCode.NONE
 
 
 def users(shard: Shard, *topics: str, group_ids: tuple[str, ...] = ()) -> dict[str, list[str]]:
@@ -58,9 +58,9 @@ def test_a_consumer_group_is_fenced_when_another_has_its_topic() -> None:
         consumer.join([topic])
     claim(shard, "mine")
     assert empty(shard) == {"mine": False, "other": True, "free": False}
-    assert other.beat().error_code == ErrorCode.unknown_member_id
-    assert mine.beat().error_code == ErrorCode.none
-    assert free.beat().error_code == ErrorCode.none
+    assert other.beat().error_code == ErrorCode.UNKNOWN_MEMBER_ID
+    assert mine.beat().error_code == ErrorCode.NONE
+    assert free.beat().error_code == ErrorCode.NONE
 
 
 def test_a_classic_group_is_fenced_also_before_its_first_assignment() -> None:
@@ -76,13 +76,13 @@ def test_it_is_fenced_by_the_next_coordinator_and_after_a_failed_write() -> None
     shard = shard_with_topics()
     other = Consumer(shard, "m", "other")
     other.join(["t"])
-    shard.failure = ErrorCode.coordinator_not_available
+    shard.failure = ErrorCode.COORDINATOR_NOT_AVAILABLE
     claim(shard, "mine")
     assert empty(shard) == {"other": False}
     shard.fail_over()
     assert empty(shard) == {"other": True}
     other.join(["t"])
-    shard.failure = ErrorCode.coordinator_not_available
+    shard.failure = ErrorCode.COORDINATOR_NOT_AVAILABLE
     claim(shard, "mine")
     shard.pass_ms(1_000)
     assert empty(shard) == {"other": True}
@@ -94,7 +94,7 @@ def test_patterns_pass_by_what_the_group_has_not_claimed() -> None:
     other.join([], subscribed_topic_regex=".*")
     assert set(other.told) == set(shard.image.topics)
     claim(shard, "mine")
-    assert other.beat().error_code == ErrorCode.unknown_member_id
+    assert other.beat().error_code == ErrorCode.UNKNOWN_MEMBER_ID
     other.join([], subscribed_topic_regex=".*")
     assert set(other.told) == {shard.image.topic_ids["free"]}
     mine = Consumer(shard, "m", "mine")

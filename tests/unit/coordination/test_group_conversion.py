@@ -38,7 +38,7 @@ def test_what_the_clients_assignors_add_is_for_them_alone(protocol: str) -> None
 def test_what_an_unknown_assignor_adds_would_be_lost() -> None:
     shard, _ = classic_group("our-own", b"needed")
     answer = Consumer(shard, "new").join(["t"])
-    assert answer.error_code == ErrorCode.group_id_not_found
+    assert answer.error_code == ErrorCode.GROUP_ID_NOT_FOUND
     assert "custom assignor" in str(answer.error_message)
     assert not shard.written
     shard, _ = classic_group("our-own", None)

@@ -102,7 +102,7 @@ class Scenario:
                     f" {message.protocol_name} leader={message.leader}{skips} {' '.join(said)}"
                 ).rstrip()
             case JoinGroupResponse():
-                if message.error_code == ErrorCode.member_id_required:
+                if message.error_code == ErrorCode.MEMBER_ID_REQUIRED:
                     self.ids[name] = message.member_id
                 return f"{ErrorCode(message.error_code).name} {message.member_id}".rstrip()
             case SyncGroupResponse(error_code=0):

@@ -60,14 +60,14 @@ class Classic(ClassicConsumer):
 
     def _go_on(self, code: int, then: str) -> None:
         match code:
-            case ErrorCode.none:
+            case ErrorCode.NONE:
                 self.next = then
-            case ErrorCode.rebalance_in_progress | ErrorCode.member_id_required:
+            case ErrorCode.REBALANCE_IN_PROGRESS | ErrorCode.MEMBER_ID_REQUIRED:
                 self.next = "join"
             case _:
                 # It is out: all that it had is lost.
                 self.has, self.generation = {}, -1
-                if code != ErrorCode.illegal_generation:
+                if code != ErrorCode.ILLEGAL_GENERATION:
                     self.member_id = ""
                 self.next = "join"
 
@@ -216,7 +216,7 @@ class MixedLife:
                 classic.next = "join"
 
     def append_fails(self) -> None:
-        self.shard.failure = ErrorCode.coordinator_not_available
+        self.shard.failure = ErrorCode.COORDINATOR_NOT_AVAILABLE
 
     # What must hold.
 

@@ -51,7 +51,7 @@ class MixedScenario(Scenario):
     def _classic_answer(self, client: ClassicConsumer, answer: Message) -> str:
         if isinstance(answer, LeaveGroupResponse):
             code = ErrorCode(answer.error_code or answer.members[0].error_code)
-            return "left" if code is ErrorCode.none else code.name
+            return "left" if code is ErrorCode.NONE else code.name
         assert isinstance(answer, JoinGroupResponse | SyncGroupResponse | HeartbeatResponse)
         if isinstance(answer, JoinGroupResponse):
             client.joined(answer)
@@ -90,7 +90,7 @@ class MixedScenario(Scenario):
         session_ms, rebalance_ms = self._timeouts
         client.join(session_ms=session_ms, rebalance_ms=rebalance_ms)
         lines = self.told(name)
-        if lines == [f"{name}: member_id_required"]:
+        if lines == [f"{name}: MEMBER_ID_REQUIRED"]:
             client.join(session_ms=session_ms, rebalance_ms=rebalance_ms)
             lines = self.told(name)
         return lines

@@ -125,10 +125,10 @@ class Resets(Shard):
         )
 
     def reset(self, positions: dict[int, int]) -> None:
-        self.act(ResetAction.reset, positions)
+        self.act(ResetAction.RESET, positions)
 
     def undo(self, positions: dict[int, int]) -> None:
-        self.act(ResetAction.undo, positions)
+        self.act(ResetAction.UNDO, positions)
 
     def fetched(self) -> OffsetFetchResponseGroup:
         asked = OffsetFetchRequestGroup(group_id="g", topics=None)
@@ -234,15 +234,15 @@ def test_nothing_of_before_overwrites_the_reset(
     if fails_over:
         resets.fail_over()
     old_id, old_epoch = member.member_id, member.epoch
-    with refused(ErrorCode.unknown_member_id):
+    with refused(ErrorCode.UNKNOWN_MEMBER_ID):
         member.commit({0: 51})
-    assert member.beat() is ErrorCode.unknown_member_id
+    assert member.beat() is ErrorCode.UNKNOWN_MEMBER_ID
     member.join()
     assert member.epoch > old_epoch
     # One that was long on its way comes when the member is there again.
     with pytest.raises(Refused) as late:
         resets.commit({0: 52}, old_id, old_epoch)
-    assert late.value.code in (ErrorCode.unknown_member_id, ErrorCode.stale_member_epoch)
+    assert late.value.code in (ErrorCode.UNKNOWN_MEMBER_ID, ErrorCode.STALE_MEMBER_EPOCH)
     assert resets.offsets() == {0: 3, 1: 60}
     member.commit({0: 4})
     assert resets.offsets() == {0: 4, 1: 60}
@@ -258,7 +258,7 @@ def test_an_undo_restores_what_was_there(resets: Resets, member: Member, fails_o
         resets.fail_over()
     assert resets.before() == {0: 50, 1: 60, 2: -1}
     resets.undo({0: 50, 1: 60, 2: -1})
-    with refused(ErrorCode.unknown_member_id):
+    with refused(ErrorCode.UNKNOWN_MEMBER_ID):
         member.commit({0: 10})
     if fails_over:
         resets.fail_over()
@@ -266,7 +266,7 @@ def test_an_undo_restores_what_was_there(resets: Resets, member: Member, fails_o
     assert resets.before() == {}
     member.join()
     member.commit({0: 51})
-    with refused(ErrorCode.invalid_request):
+    with refused(ErrorCode.INVALID_REQUEST):
         resets.undo({0: 50})
     assert resets.offsets() == {0: 51, 1: 60}
 
@@ -305,15 +305,15 @@ def test_those_that_lost_their_membership_do_not_commit_as_nobody(
     for fails_over in (False, True):
         if fails_over:
             resets.fail_over()
-        with refused(ErrorCode.unknown_member_id):
+        with refused(ErrorCode.UNKNOWN_MEMBER_ID):
             resets.commit({0: 51})
-        with refused(ErrorCode.unknown_member_id):
+        with refused(ErrorCode.UNKNOWN_MEMBER_ID):
             if isinstance(resets.shard.groups["g"], ConsumerGroup):
                 resets.commit_in_transaction({0: 51}, epoch=-2)
             else:
                 resets.commit_in_transaction({0: 51})
     resets.pass_ms(QUIET_AFTER_FENCE_MS - 1)
-    with refused(ErrorCode.unknown_member_id):
+    with refused(ErrorCode.UNKNOWN_MEMBER_ID):
         resets.commit({0: 51})
     resets.pass_ms(1)
     resets.commit({0: 51})
@@ -333,7 +333,7 @@ def test_a_group_that_others_have_joined_since_is_empty_like_any_other(
 
 def test_what_cannot_be_written_is_not_done(resets: Resets, member: Member) -> None:
     member.commit({0: 50})
-    resets.failure = ErrorCode.coordinator_not_available
+    resets.failure = ErrorCode.COORDINATOR_NOT_AVAILABLE
     resets.reset({0: 3})
     assert resets.offsets() == {0: 50}
     assert resets.before() == {}
@@ -369,7 +369,7 @@ def test_each_partition_remembers_its_last_reset(resets: Resets) -> None:
         one.partition_index: (one.offset_before_reset, one.reset_timestamp - WALL_OFFSET_MS)
         for one in topic.partitions
     } == {0: (3, 1000), 1: (60, 0)}
-    with refused(ErrorCode.invalid_request):
+    with refused(ErrorCode.INVALID_REQUEST):
         resets.undo({0: 50, 1: 60})
     assert resets.offsets() == {0: 7, 1: 3}, "all or nothing"
     resets.undo({0: 3})
@@ -397,13 +397,13 @@ def test_a_commit_with_an_expiry_of_its_own_ends_the_memory(resets: Resets) -> N
     ],
 )
 def test_refusals(resets: Resets, positions: dict[int, int], fields: dict[str, object]) -> None:
-    with refused(ErrorCode.invalid_request):
-        resets.act(ResetAction.reset, positions, **fields)
+    with refused(ErrorCode.INVALID_REQUEST):
+        resets.act(ResetAction.RESET, positions, **fields)
     assert not resets.log
 
 
 def test_an_action_that_nobody_knows(resets: Resets) -> None:
-    with refused(ErrorCode.invalid_request):
+    with refused(ErrorCode.INVALID_REQUEST):
         resets.act(3, {0: 3})  # type: ignore[arg-type]
 
 
@@ -426,7 +426,7 @@ def test_classic_members_of_a_consumer_group_are_sent_away_too(resets: Resets) -
     resets.reset({0: 3})
     assert not resets.consumers().members
     for member_id, epoch in (("m", consumer.epoch), (classic.member_id, generation)):
-        with refused(ErrorCode.unknown_member_id):
+        with refused(ErrorCode.UNKNOWN_MEMBER_ID):
             resets.commit({0: 51}, member_id, epoch)
     resets.fail_over()
     assert (resets.offsets(), resets.before()) == ({0: 3}, {0: 50})

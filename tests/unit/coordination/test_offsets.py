@@ -150,7 +150,7 @@ def test_the_last_commit_counts_and_outlives_the_coordinator(offsets: Offsets) -
 def test_a_generation_of_a_group_that_is_not_there(offsets: Offsets) -> None:
     with pytest.raises(Refused) as caught:
         offsets.commit("t", {0: 1}, generation=4)
-    assert caught.value.code is ErrorCode.group_id_not_found
+    assert caught.value.code is ErrorCode.GROUP_ID_NOT_FOUND
     assert not offsets.log
 
 
@@ -190,7 +190,7 @@ def test_offsets_of_a_transaction_count_when_it_is_committed(
     if fails_over:
         offsets.fail_over()
     assert offsets.fetch({"t": [0, 1]}) == {"t": {0: 1, 1: -1}}
-    unstable = ErrorCode.unstable_offset_commit
+    unstable = ErrorCode.UNSTABLE_OFFSET_COMMIT
     assert offsets.fetch({"t": [0, 1, 2]}, stable=True) == {"t": {0: unstable, 1: unstable, 2: -1}}
     assert offsets.fetch(stable=True) == {"t": {0: unstable}}
     offsets.end_transaction(77, committed=committed)
@@ -211,7 +211,7 @@ def test_two_transactions_of_one_group(offsets: Offsets) -> None:
     offsets.commit_in_transaction(1, "t", {0: 5})
     offsets.commit_in_transaction(2, "t", {0: 6, 1: 7})
     offsets.end_transaction(1, committed=True)
-    assert offsets.fetch({"t": [0]}, stable=True) == {"t": {0: ErrorCode.unstable_offset_commit}}
+    assert offsets.fetch({"t": [0]}, stable=True) == {"t": {0: ErrorCode.UNSTABLE_OFFSET_COMMIT}}
     offsets.end_transaction(2, committed=True)
     assert offsets.fetch(stable=True) == {"t": {0: 6, 1: 7}}
     assert not offsets.shard.offsets.has_pending("g")
@@ -267,7 +267,7 @@ def test_many_offsets_expire_in_pieces(offsets: Offsets) -> None:
 
 def test_what_could_not_be_written_expires_later(offsets: Offsets) -> None:
     offsets.commit("t", {0: 5})
-    offsets.failure = ErrorCode.coordinator_not_available
+    offsets.failure = ErrorCode.COORDINATOR_NOT_AVAILABLE
     offsets.pass_ms(15 * MINUTE_MS)
     assert offsets.fetch() == {"t": {0: 5}}
     offsets.pass_ms(15 * MINUTE_MS)
@@ -297,7 +297,7 @@ def test_offsets_go_with_their_topic(offsets: Offsets) -> None:
 
 def test_offsets_of_a_deleted_topic_go_when_the_log_takes_it_again(offsets: Offsets) -> None:
     offsets.commit("t", {0: 5})
-    offsets.failure = ErrorCode.coordinator_not_available
+    offsets.failure = ErrorCode.COORDINATOR_NOT_AVAILABLE
     offsets.delete_topic("t")
     assert offsets.fetch() == {"t": {0: 5}}
     offsets.pass_ms(1_000)

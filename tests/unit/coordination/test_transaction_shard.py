@@ -12,10 +12,10 @@ from tests.unit.coordination.transaction_world import T1, V2, World
 
 A: dict[str, tuple[int, ...]] = {"a": (0, 1)}
 B: dict[str, tuple[int, ...]] = {"b": (0,)}
-FENCED = ErrorCode.producer_fenced
-CONCURRENT = ErrorCode.concurrent_transactions
-WRONG_STATE = ErrorCode.invalid_txn_state
-UNKNOWN = ErrorCode.invalid_producer_id_mapping
+FENCED = ErrorCode.PRODUCER_FENCED
+CONCURRENT = ErrorCode.CONCURRENT_TRANSACTIONS
+WRONG_STATE = ErrorCode.INVALID_TXN_STATE
+UNKNOWN = ErrorCode.INVALID_PRODUCER_ID_MAPPING
 
 
 class refused:
@@ -50,8 +50,8 @@ def test_the_table_leads_from_every_state_to_the_end_of_its_transaction() -> Non
     for state, after in PENDING.items():
         assert FOLLOWERS[state] == (after,)
     assert set(TransactionState) - FOLLOWERS.keys() == {
-        TransactionState.Dead,
-        TransactionState.PrepareEpochFence,
+        TransactionState.DEAD,
+        TransactionState.PREPARE_EPOCH_FENCE,
     }
 
 
@@ -222,8 +222,8 @@ def test_verification_knows_the_partitions_that_were_not_added() -> None:
     world.add(producer_id, epoch, B)
     assert world.verify(producer_id, epoch, B | A) == {
         ("b", 0): 0,
-        ("a", 0): ErrorCode.transaction_abortable,
-        ("a", 1): ErrorCode.transaction_abortable,
+        ("a", 0): ErrorCode.TRANSACTION_ABORTABLE,
+        ("a", 1): ErrorCode.TRANSACTION_ABORTABLE,
     }
 
 
@@ -275,7 +275,7 @@ def test_a_producer_can_be_shut_out_with_its_last_epoch() -> None:
 def test_without_producer_ids_the_client_comes_again() -> None:
     world = World()
     world.has_producer_ids = False
-    with refused(ErrorCode.coordinator_load_in_progress):
+    with refused(ErrorCode.COORDINATOR_LOAD_IN_PROGRESS):
         world.init()
     assert world.state() == "none"
 
@@ -323,14 +323,14 @@ def test_a_distributed_transaction_has_no_timeout() -> None:
 
 @pytest.mark.parametrize("timeout_ms", [0, -1, 900_001])
 def test_a_timeout_beyond_the_limit_is_refused(timeout_ms: int) -> None:
-    with refused(ErrorCode.invalid_transaction_timeout):
+    with refused(ErrorCode.INVALID_TRANSACTION_TIMEOUT):
         World().init(timeout_ms=timeout_ms)
 
 
 def test_what_two_phase_commit_needs_is_refused_without_it() -> None:
-    with refused(ErrorCode.transactional_id_authorization_failed):
+    with refused(ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED):
         World().init(enable2_pc=True)
-    with refused(ErrorCode.unsupported_version):
+    with refused(ErrorCode.UNSUPPORTED_VERSION):
         World().init(keep_prepared_txn=True)
 
 

@@ -174,7 +174,7 @@ def test_nobody_joins_under_such_an_id(group_id: str) -> None:
     shard.ask("join", lambda at, ticket, now: at.classic.join(request, CLIENT, ticket, now))
     joined = reply(shard)
     assert isinstance(joined, JoinGroupResponse)
-    assert joined.error_code == ErrorCode.inconsistent_group_protocol
+    assert joined.error_code == ErrorCode.INCONSISTENT_GROUP_PROTOCOL
     beat = ConsumerGroupHeartbeatRequest(
         group_id=group_id,
         member_id="m",
@@ -188,7 +188,7 @@ def test_nobody_joins_under_such_an_id(group_id: str) -> None:
         shard.ask("beat", lambda at, ticket, now: heartbeat(at.consumer, beat, CLIENT, ticket, now))
         beaten = reply(shard)
         assert isinstance(beaten, ConsumerGroupHeartbeatResponse)
-        assert beaten.error_code == ErrorCode.group_id_not_found
+        assert beaten.error_code == ErrorCode.GROUP_ID_NOT_FOUND
         assert beaten.error_message == f"Group {group_id} is not a consumer group."
 
 
@@ -199,17 +199,17 @@ def test_classic_members_are_unknown(group_id: str) -> None:
     shard.ask("sync", lambda at, ticket, now: at.classic.sync(sync, ticket, now))
     answer = reply(shard)
     assert isinstance(answer, SyncGroupResponse)
-    assert answer.error_code == ErrorCode.unknown_member_id
+    assert answer.error_code == ErrorCode.UNKNOWN_MEMBER_ID
     beat = HeartbeatRequest(group_id=group_id, generation_id=1, member_id="m")
     shard.ask("beat", lambda at, ticket, now: at.classic.heartbeat(beat, ticket, now))
     beaten = reply(shard)
     assert isinstance(beaten, HeartbeatResponse)
-    assert beaten.error_code == ErrorCode.unknown_member_id
+    assert beaten.error_code == ErrorCode.UNKNOWN_MEMBER_ID
     leave = LeaveGroupRequest(group_id=group_id, members=[MemberIdentity(member_id="m")])
     shard.ask("leave", lambda at, ticket, now: at.classic.leave(leave, ticket, now))
     left = reply(shard)
     assert isinstance(left, LeaveGroupResponse)
-    assert [member.error_code for member in left.members] == [ErrorCode.unknown_member_id]
+    assert [member.error_code for member in left.members] == [ErrorCode.UNKNOWN_MEMBER_ID]
 
 
 @pytest.mark.parametrize("group_id", UNSERVED)
@@ -221,7 +221,7 @@ def test_nothing_is_committed_reset_or_deleted_under_such_an_id(group_id: str) -
     reset = OffsetCommitRequest(
         group_id=group_id,
         generation_id_or_member_epoch=RESET_GENERATION,
-        reset_action=ResetAction.reset,
+        reset_action=ResetAction.RESET,
     )
     in_transaction = TxnOffsetCommitRequest(group_id=group_id, generation_id=-1)
     deletion = OffsetDeleteRequest(group_id=group_id)
@@ -235,12 +235,12 @@ def test_nothing_is_committed_reset_or_deleted_under_such_an_id(group_id: str) -
     ):
         with pytest.raises(Refused) as refused:
             shard.ask("change", decide)
-        assert refused.value.code is ErrorCode.group_id_not_found
+        assert refused.value.code is ErrorCode.GROUP_ID_NOT_FOUND
         assert not shard.written
     with pytest.raises(Refused) as refused:
         shard.ask("delete", lambda at, ticket, now: delete_group(at, ticket, group_id))
     assert refused.value.code is (
-        ErrorCode.unsupported_version if group_id.endswith("empty") else ErrorCode.non_empty_group
+        ErrorCode.UNSUPPORTED_VERSION if group_id.endswith("empty") else ErrorCode.NON_EMPTY_GROUP
     )
 
 
@@ -249,12 +249,12 @@ def test_describing_says_that_they_have_another_type() -> None:
     shard.ask("describe", lambda at, ticket, _: describe_group(at, ticket, "share"))
     classic = reply(shard)
     assert isinstance(classic, DescribedGroup)
-    assert classic.error_code == ErrorCode.group_id_not_found
+    assert classic.error_code == ErrorCode.GROUP_ID_NOT_FOUND
     assert classic.error_message == "Group share is not a classic group."
     shard.ask("describe", lambda at, ticket, _: describe(at.consumer, "share", ticket))
     consumer = reply(shard)
     assert isinstance(consumer, ConsumerDescription)
-    assert consumer.error_code == ErrorCode.group_id_not_found
+    assert consumer.error_code == ErrorCode.GROUP_ID_NOT_FOUND
     assert consumer.error_message == "Group share is not a consumer group."
 
 
@@ -284,7 +284,7 @@ def test_kafkas_tombstones_free_the_id() -> None:
     assert listed(shard)["streams"] == ("classic", "Empty", "")  # its offsets may expire now
     for group_id in ("share", "streams"):
         consumer = Consumer(shard, "n", group_id)
-        assert consumer.join(["t"]).error_code == ErrorCode.none
+        assert consumer.join(["t"]).error_code == ErrorCode.NONE
     assert {listed(shard)[group_id][0] for group_id in ("share", "streams")} == {"consumer"}
     shard.fail_over()
     assert {listed(shard)[group_id][0] for group_id in ("share", "streams")} == {"consumer"}

@@ -68,7 +68,7 @@ class World:
 
     def _new_producer_id(self) -> int:
         if not self.has_producer_ids:
-            raise Refused(ErrorCode.coordinator_load_in_progress, "None at hand.")
+            raise Refused(ErrorCode.COORDINATOR_LOAD_IN_PROGRESS, "None at hand.")
         self.next_producer_id += 1
         return self.next_producer_id
 
@@ -203,7 +203,7 @@ class World:
         found = self.shard.transactions.get(name)
         if found is None:
             return "none"
-        return f"{found.state.name} {found.producer_id}/{found.epoch}"
+        return f"{found.state.text} {found.producer_id}/{found.epoch}"
 
 
 def _decoded(key_bytes: bytes, value_bytes: bytes | None) -> Record:

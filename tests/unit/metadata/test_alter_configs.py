@@ -14,12 +14,12 @@ from lograft.wire.records.config_record import ConfigRecord
 from lograft.wire.records.topic_record import TopicRecord
 
 TOPIC, BROKER, LOGGER, GROUP = (
-    ResourceType.topic,
-    ResourceType.broker,
-    ResourceType.broker_logger,
-    ResourceType.group,
+    ResourceType.TOPIC,
+    ResourceType.BROKER,
+    ResourceType.BROKER_LOGGER,
+    ResourceType.GROUP,
 )
-METRICS = ResourceType.client_metrics
+METRICS = ResourceType.CLIENT_METRICS
 SET, DELETE, APPEND, SUBTRACT = range(4)
 Change = tuple[str, int, str | None]
 
@@ -67,16 +67,16 @@ def test_a_topics_settings_change_one_by_one(image: MetadataImage, config: Broke
         ("flush.ms", SET, "10"),
         ("cleanup.policy", APPEND, "compact"),
     )
-    assert code == ErrorCode.none
+    assert code == ErrorCode.NONE
     assert written == {"retention.ms": None, "flush.ms": "10", "cleanup.policy": "delete,compact"}
 
 
 def test_what_is_so_already_is_not_written(image: MetadataImage, config: BrokerConfig) -> None:
-    assert alter(image, config, TOPIC, "t", ("retention.ms", SET, "5")) == (ErrorCode.none, {})
-    assert alter(image, config, TOPIC, "t", ("flush.ms", DELETE, None)) == (ErrorCode.none, {})
+    assert alter(image, config, TOPIC, "t", ("retention.ms", SET, "5")) == (ErrorCode.NONE, {})
+    assert alter(image, config, TOPIC, "t", ("flush.ms", DELETE, None)) == (ErrorCode.NONE, {})
     # A broker reads its files again when its setting is set again.
     again = alter(image, config, BROKER, "1", ("log.cleaner.threads", SET, "2"))
-    assert again == (ErrorCode.none, {"log.cleaner.threads": "2"})
+    assert again == (ErrorCode.NONE, {"log.cleaner.threads": "2"})
 
 
 def test_subtract_takes_words_away(image: MetadataImage, config: BrokerConfig) -> None:
@@ -90,34 +90,34 @@ def test_subtract_takes_words_away(image: MetadataImage, config: BrokerConfig) -
 @pytest.mark.parametrize(
     ("kind", "name", "changes", "code"),
     [
-        (TOPIC, "nope", [("flush.ms", SET, "1")], ErrorCode.unknown_topic_or_partition),
-        (TOPIC, "t", [("nope", SET, "1")], ErrorCode.invalid_config),
-        (TOPIC, "t", [("flush.ms", SET, "x")], ErrorCode.invalid_config),
-        (TOPIC, "t", [("flush.ms", APPEND, "1")], ErrorCode.invalid_config),
-        (TOPIC, "t", [("flush.ms", SET, None)], ErrorCode.invalid_request),
-        (TOPIC, "t", [("flush.ms", 9, "1")], ErrorCode.invalid_request),
-        (TOPIC, "t", [("flush.ms", SET, "1")] * 2, ErrorCode.invalid_request),
-        (BROKER, "7", [("log.cleaner.threads", SET, "1")], ErrorCode.broker_id_not_registered),
-        (BROKER, "x", [("log.cleaner.threads", SET, "1")], ErrorCode.invalid_request),
-        (BROKER, "1", [("process.roles", SET, "broker")], ErrorCode.invalid_request),
-        (BROKER, "", [("listeners", SET, "PLAINTEXT://:1")], ErrorCode.invalid_request),
-        (BROKER, "1", [("log.cleaner.threads", SET, "x")], ErrorCode.invalid_request),
-        (TOPIC, "", [("flush.ms", SET, "1")], ErrorCode.invalid_request),
-        (TOPIC, "no name", [("flush.ms", SET, "1")], ErrorCode.invalid_topic_exception),
-        (GROUP, "g", [("nope", SET, "1")], ErrorCode.invalid_config),
-        (GROUP, "g", [("consumer.session.timeout.ms", SET, "1")], ErrorCode.invalid_config),
-        (GROUP, "g", [("consumer.session.timeout.ms", SET, "x")], ErrorCode.invalid_config),
-        (GROUP, "g", [("consumer.heartbeat.interval.ms", SET, "99999")], ErrorCode.invalid_config),
-        (GROUP, "g", [("streams.num.standby.replicas", SET, "9")], ErrorCode.invalid_config),
-        (GROUP, "g", [("share.auto.offset.reset", SET, "foo")], ErrorCode.invalid_config),
-        (METRICS, "m", [("nope", SET, "1")], ErrorCode.invalid_request),
-        (METRICS, "m", [("interval.ms", SET, "1")], ErrorCode.invalid_request),
-        (METRICS, "m", [("interval.ms", SET, "x")], ErrorCode.invalid_config),
-        (METRICS, "m", [("match", SET, "foo")], ErrorCode.invalid_config),
-        (METRICS, "m", [("match", SET, "client_id=a[")], ErrorCode.invalid_config),
-        (LOGGER, "1", [("root", SET, "INFO")], ErrorCode.invalid_request),
-        (GROUP, "", [("x", SET, "1")], ErrorCode.invalid_request),
-        (99, "x", [("x", SET, "1")], ErrorCode.invalid_request),
+        (TOPIC, "nope", [("flush.ms", SET, "1")], ErrorCode.UNKNOWN_TOPIC_OR_PARTITION),
+        (TOPIC, "t", [("nope", SET, "1")], ErrorCode.INVALID_CONFIG),
+        (TOPIC, "t", [("flush.ms", SET, "x")], ErrorCode.INVALID_CONFIG),
+        (TOPIC, "t", [("flush.ms", APPEND, "1")], ErrorCode.INVALID_CONFIG),
+        (TOPIC, "t", [("flush.ms", SET, None)], ErrorCode.INVALID_REQUEST),
+        (TOPIC, "t", [("flush.ms", 9, "1")], ErrorCode.INVALID_REQUEST),
+        (TOPIC, "t", [("flush.ms", SET, "1")] * 2, ErrorCode.INVALID_REQUEST),
+        (BROKER, "7", [("log.cleaner.threads", SET, "1")], ErrorCode.BROKER_ID_NOT_REGISTERED),
+        (BROKER, "x", [("log.cleaner.threads", SET, "1")], ErrorCode.INVALID_REQUEST),
+        (BROKER, "1", [("process.roles", SET, "broker")], ErrorCode.INVALID_REQUEST),
+        (BROKER, "", [("listeners", SET, "PLAINTEXT://:1")], ErrorCode.INVALID_REQUEST),
+        (BROKER, "1", [("log.cleaner.threads", SET, "x")], ErrorCode.INVALID_REQUEST),
+        (TOPIC, "", [("flush.ms", SET, "1")], ErrorCode.INVALID_REQUEST),
+        (TOPIC, "no name", [("flush.ms", SET, "1")], ErrorCode.INVALID_TOPIC_EXCEPTION),
+        (GROUP, "g", [("nope", SET, "1")], ErrorCode.INVALID_CONFIG),
+        (GROUP, "g", [("consumer.session.timeout.ms", SET, "1")], ErrorCode.INVALID_CONFIG),
+        (GROUP, "g", [("consumer.session.timeout.ms", SET, "x")], ErrorCode.INVALID_CONFIG),
+        (GROUP, "g", [("consumer.heartbeat.interval.ms", SET, "99999")], ErrorCode.INVALID_CONFIG),
+        (GROUP, "g", [("streams.num.standby.replicas", SET, "9")], ErrorCode.INVALID_CONFIG),
+        (GROUP, "g", [("share.auto.offset.reset", SET, "foo")], ErrorCode.INVALID_CONFIG),
+        (METRICS, "m", [("nope", SET, "1")], ErrorCode.INVALID_REQUEST),
+        (METRICS, "m", [("interval.ms", SET, "1")], ErrorCode.INVALID_REQUEST),
+        (METRICS, "m", [("interval.ms", SET, "x")], ErrorCode.INVALID_CONFIG),
+        (METRICS, "m", [("match", SET, "foo")], ErrorCode.INVALID_CONFIG),
+        (METRICS, "m", [("match", SET, "client_id=a[")], ErrorCode.INVALID_CONFIG),
+        (LOGGER, "1", [("root", SET, "INFO")], ErrorCode.INVALID_REQUEST),
+        (GROUP, "", [("x", SET, "1")], ErrorCode.INVALID_REQUEST),
+        (99, "x", [("x", SET, "1")], ErrorCode.INVALID_REQUEST),
     ],
 )
 def test_what_cannot_be_is_refused(
@@ -136,7 +136,7 @@ def test_all_brokers_and_one_broker_have_settings(
 ) -> None:
     for name in ("", "1"):
         assert alter(image, config, BROKER, name, ("log.retention.ms", SET, "9")) == (
-            ErrorCode.none,
+            ErrorCode.NONE,
             {"log.retention.ms": "9"},
         )
     for kind, name, text in (
@@ -145,7 +145,7 @@ def test_all_brokers_and_one_broker_have_settings(
         (METRICS, "match", "client_id=a.*,client_source_port=1"),
         (METRICS, "interval.ms", "100"),
     ):
-        assert alter(image, config, kind, "x", (name, SET, text)) == (ErrorCode.none, {name: text})
+        assert alter(image, config, kind, "x", (name, SET, text)) == (ErrorCode.NONE, {name: text})
 
 
 def test_alter_configs_replaces_what_was_set(image: MetadataImage, config: BrokerConfig) -> None:
@@ -168,5 +168,5 @@ def test_a_resource_named_twice_is_refused(image: MetadataImage, config: BrokerC
     resource = replacing.AlterConfigsResource(resource_type=TOPIC, resource_name="t")
     request = replacing.AlterConfigsRequest(resources=[resource, resource])
     outcome = alter_configs(image, request, config=config)
-    assert [r.error_code for r in outcome.reply.responses] == [ErrorCode.invalid_request] * 2
+    assert [r.error_code for r in outcome.reply.responses] == [ErrorCode.INVALID_REQUEST] * 2
     assert outcome.records == ()

@@ -107,23 +107,23 @@ def test_what_is_so_already_is_granted_without_a_record(image: MetadataImage) ->
 @pytest.mark.parametrize(
     ("isr", "more", "code"),
     [
-        ([1], {"topic_id": UUID(int=8)}, ErrorCode.unknown_topic_id),
-        ([1], {"partition_index": 1}, ErrorCode.unknown_topic_or_partition),
-        ([1], {"leader_epoch": 6}, ErrorCode.not_controller),
-        ([1], {"partition_epoch": 10}, ErrorCode.not_controller),
-        ([1], {"leader_epoch": 4}, ErrorCode.fenced_leader_epoch),
-        ([1], {"leader_epoch": 4, "partition_epoch": 8}, ErrorCode.fenced_leader_epoch),
-        ([2], {"sender": 2}, ErrorCode.invalid_request),
-        ([1], {"partition_epoch": 8}, ErrorCode.invalid_update_version),
-        ([], {}, ErrorCode.invalid_request),
-        ([2], {}, ErrorCode.invalid_request),
-        ([1, 2, 2], {}, ErrorCode.invalid_request),
-        ([1, 4], {}, ErrorCode.invalid_request),
-        ([1, 2], {"leader_recovery_state": 7}, ErrorCode.invalid_request),
-        ([1], {"leader_recovery_state": 1}, ErrorCode.invalid_request),
-        ([1, 5], {}, ErrorCode.ineligible_replica),
-        ([1, 2, 3], {"epochs": {3: 999}}, ErrorCode.ineligible_replica),
-        ([1, 2, 3], {"epochs": {2: 0}}, ErrorCode.ineligible_replica),
+        ([1], {"topic_id": UUID(int=8)}, ErrorCode.UNKNOWN_TOPIC_ID),
+        ([1], {"partition_index": 1}, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION),
+        ([1], {"leader_epoch": 6}, ErrorCode.NOT_CONTROLLER),
+        ([1], {"partition_epoch": 10}, ErrorCode.NOT_CONTROLLER),
+        ([1], {"leader_epoch": 4}, ErrorCode.FENCED_LEADER_EPOCH),
+        ([1], {"leader_epoch": 4, "partition_epoch": 8}, ErrorCode.FENCED_LEADER_EPOCH),
+        ([2], {"sender": 2}, ErrorCode.INVALID_REQUEST),
+        ([1], {"partition_epoch": 8}, ErrorCode.INVALID_UPDATE_VERSION),
+        ([], {}, ErrorCode.INVALID_REQUEST),
+        ([2], {}, ErrorCode.INVALID_REQUEST),
+        ([1, 2, 2], {}, ErrorCode.INVALID_REQUEST),
+        ([1, 4], {}, ErrorCode.INVALID_REQUEST),
+        ([1, 2], {"leader_recovery_state": 7}, ErrorCode.INVALID_REQUEST),
+        ([1], {"leader_recovery_state": 1}, ErrorCode.INVALID_REQUEST),
+        ([1, 5], {}, ErrorCode.INELIGIBLE_REPLICA),
+        ([1, 2, 3], {"epochs": {3: 999}}, ErrorCode.INELIGIBLE_REPLICA),
+        ([1, 2, 3], {"epochs": {2: 0}}, ErrorCode.INELIGIBLE_REPLICA),
     ],
 )
 def test_proposals_that_are_refused(
@@ -139,13 +139,13 @@ def test_who_shuts_down_cannot_join(image: MetadataImage) -> None:
         broker_id=3, broker_epoch=image.brokers[3].epoch, in_controlled_shutdown=1
     )
     append(image, [change])
-    assert only(propose(image, [1, 2, 3])).error_code == ErrorCode.ineligible_replica
+    assert only(propose(image, [1, 2, 3])).error_code == ErrorCode.INELIGIBLE_REPLICA
 
 
 def test_a_former_registration_is_not_heard(image: MetadataImage) -> None:
     with pytest.raises(Refused) as refusal:
         propose(image, [1], broker_epoch=0)
-    assert refusal.value.code == ErrorCode.stale_broker_epoch
+    assert refusal.value.code == ErrorCode.STALE_BROKER_EPOCH
 
 
 def test_a_leader_that_has_recovered_says_so(cluster: Cluster) -> None:
@@ -167,7 +167,7 @@ def test_a_leader_that_has_recovered_says_so(cluster: Cluster) -> None:
         ],
     )
     early = propose(image, [1, 2], leader_recovery_state=1)
-    assert only(early).error_code == ErrorCode.invalid_request
+    assert only(early).error_code == ErrorCode.INVALID_REQUEST
     outcome = propose(image, [1], leader_recovery_state=0)
     append(image, outcome.records)
     assert only(outcome).leader_recovery_state == 0
@@ -195,7 +195,7 @@ def test_the_end_of_a_reassignment_may_bring_a_new_leader(cluster: Cluster) -> N
         ],
     )
     outcome = propose(image, [1, 2, 3])
-    assert only(outcome).error_code == ErrorCode.new_leader_elected
+    assert only(outcome).error_code == ErrorCode.NEW_LEADER_ELECTED
     append(image, outcome.records)
     state = image.topics[T].partitions[0]
     assert (state.replicas, state.isr, state.leader) == ((3, 2), (2, 3), 3)
@@ -219,4 +219,4 @@ def test_a_partition_named_twice_is_changed_once(image: MetadataImage) -> None:
     outcome = alter_partition(image, request, 3, config=CONFIG)
     assert len(outcome.records) == 1
     codes = [answer.error_code for answer in outcome.reply.topics[0].partitions]
-    assert codes == [0, ErrorCode.invalid_update_version]
+    assert codes == [0, ErrorCode.INVALID_UPDATE_VERSION]

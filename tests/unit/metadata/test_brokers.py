@@ -147,7 +147,7 @@ def test_a_brokers_life(cluster: Cluster, apply: Apply) -> None:
     apply(image, beat(image).records)
     assert state(image) == "active"
     assert leader_and_isr(image) == (1, 2, (1,))
-    assert image.topics[T].partitions[0].leader_recovery == LeaderRecovery.recovered
+    assert image.topics[T].partitions[0].leader_recovery == LeaderRecovery.RECOVERED
 
 
 def test_a_new_incarnation_leads_nothing_at_first(cluster: Cluster, apply: Apply) -> None:
@@ -185,7 +185,7 @@ def test_who_crashed_is_not_relied_on(cluster: Cluster, apply: Apply, fenced_bef
     assert leader_and_isr(image) == (1, 2, (1,))
     partition = image.topics[T].partitions[0]
     assert (partition.elr, partition.last_known_elr) == ((), ())
-    assert partition.leader_recovery == LeaderRecovery.recovering
+    assert partition.leader_recovery == LeaderRecovery.RECOVERING
 
 
 def test_without_elr_the_last_member_stays_in_sync(cluster: Cluster, apply: Apply) -> None:
@@ -212,32 +212,32 @@ def test_the_same_incarnation_keeps_its_epoch(cluster: Cluster, apply: Apply) ->
 @pytest.mark.parametrize(
     ("request_", "alive", "code"),
     [
-        (registration(cluster_id="other"), False, ErrorCode.inconsistent_cluster_id),
-        (registration(), True, ErrorCode.duplicate_broker_registration),
-        (registration(is_migrating_zk_broker=True), False, ErrorCode.invalid_request),
+        (registration(cluster_id="other"), False, ErrorCode.INCONSISTENT_CLUSTER_ID),
+        (registration(), True, ErrorCode.DUPLICATE_BROKER_REGISTRATION),
+        (registration(is_migrating_zk_broker=True), False, ErrorCode.INVALID_REQUEST),
         (
             registration(features=[Feature(name="metadata.version", max_supported_version=29)]),
             False,
-            ErrorCode.unsupported_version,
+            ErrorCode.UNSUPPORTED_VERSION,
         ),
         (
             registration(listeners=[Listener(name="A", host="h", security_protocol=99)]),
             False,
-            ErrorCode.invalid_request,
+            ErrorCode.INVALID_REQUEST,
         ),
         (
             registration(listeners=[Listener(name="A", host="h")] * 2),
             False,
-            ErrorCode.invalid_request,
+            ErrorCode.INVALID_REQUEST,
         ),
         (
             registration(features=[Feature(name="x"), Feature(name="x")]),
             False,
-            ErrorCode.invalid_request,
+            ErrorCode.INVALID_REQUEST,
         ),
-        (registration(log_dirs=[UUID(int=1)]), False, ErrorCode.invalid_request),
-        (registration(log_dirs=[T, T, T]), False, ErrorCode.invalid_request),
-        (registration(log_dirs=[UUID(int=5002)]), False, ErrorCode.invalid_registration),
+        (registration(log_dirs=[UUID(int=1)]), False, ErrorCode.INVALID_REQUEST),
+        (registration(log_dirs=[T, T, T]), False, ErrorCode.INVALID_REQUEST),
+        (registration(log_dirs=[UUID(int=5002)]), False, ErrorCode.INVALID_REGISTRATION),
     ],
 )
 def test_registrations_that_cannot_be(
@@ -254,10 +254,10 @@ def test_heartbeats_of_strangers_are_refused(cluster: Cluster) -> None:
     image = cluster(1)
     with pytest.raises(Refused) as refusal:
         heartbeat(image, BrokerHeartbeatRequest(broker_id=2, broker_epoch=1), config=CONFIG)
-    assert refusal.value.code == ErrorCode.broker_id_not_registered
+    assert refusal.value.code == ErrorCode.BROKER_ID_NOT_REGISTERED
     with pytest.raises(Refused) as refusal:
         beat(image, broker_epoch=999)
-    assert refusal.value.code == ErrorCode.stale_broker_epoch
+    assert refusal.value.code == ErrorCode.STALE_BROKER_EPOCH
 
 
 def test_fencing_moves_leaders_within_the_isr(cluster: Cluster, apply: Apply) -> None:
@@ -276,7 +276,7 @@ def test_fencing_moves_leaders_within_the_isr(cluster: Cluster, apply: Apply) ->
 
 
 def test_what_the_replicas_decide_keeps_no_broker(cluster: Cluster, apply: Apply) -> None:
-    image = with_partition(cluster(1), apply, [1], replication_mode=ReplicationMode.raft)
+    image = with_partition(cluster(1), apply, [1], replication_mode=ReplicationMode.RAFT)
     assert beat(image, want_shut_down=True).reply.should_shut_down
 
 
@@ -346,9 +346,9 @@ def test_replicas_are_told_apart_by_directory(cluster: Cluster, apply: Apply) ->
     here, elsewhere = TopicIdPartition(T, 0), TopicIdPartition(T, 5)
     nowhere = TopicIdPartition(UUID(int=8), 0)
     assert assign(666, here, here, elsewhere, nowhere) == {
-        here: ErrorCode.invalid_request,
-        elsewhere: ErrorCode.unknown_topic_or_partition,
-        nowhere: ErrorCode.unknown_topic_id,
+        here: ErrorCode.INVALID_REQUEST,
+        elsewhere: ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
+        nowhere: ErrorCode.UNKNOWN_TOPIC_ID,
     }
     assert image.topics[T].partitions[0].directories == (UUID(int=666),)
     before = image.topics[T].partitions[0]
@@ -372,7 +372,7 @@ def test_an_unregistered_broker_is_gone(cluster: Cluster, apply: Apply) -> None:
     assert leader_and_isr(image) == (2, 1, (2,))
     with pytest.raises(Refused) as refusal:
         unregister_broker(image, UnregisterBrokerRequest(broker_id=1), config=CONFIG)
-    assert refusal.value.code == ErrorCode.broker_id_not_registered
+    assert refusal.value.code == ErrorCode.BROKER_ID_NOT_REGISTERED
 
 
 def test_controllers_register(cluster: Cluster, apply: Apply) -> None:
@@ -441,7 +441,7 @@ def test_cordoned_log_dirs_are_noted_and_new_replicas_go_elsewhere(
     apply(image, beat(image, 2, cordoned_log_dirs=list(image.brokers[2].log_dirs)).records)
     with pytest.raises(Refused, match="cordoned") as refusal:
         placed(image, "t", range(1), replication_factor=1)
-    assert refusal.value.code == ErrorCode.invalid_replication_factor
+    assert refusal.value.code == ErrorCode.INVALID_REPLICATION_FACTOR
     apply(image, beat(image, cordoned_log_dirs=[]).records)
     assert image.brokers[1].takes_replicas
 

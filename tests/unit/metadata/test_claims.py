@@ -36,7 +36,7 @@ def image(cluster: Callable[..., MetadataImage], apply: Callable[..., None]) -> 
 
 def settings(**values: str | None) -> list[Message]:
     return [
-        ConfigRecord(resource_type=ResourceType.topic, resource_name="t", name=name, value=value)
+        ConfigRecord(resource_type=ResourceType.TOPIC, resource_name="t", name=name, value=value)
         for name, value in values.items()
     ]
 
@@ -61,7 +61,7 @@ class Controller:
             for name, value in values.items()
         ]
         resource = incremental.AlterConfigsResource(
-            resource_type=ResourceType.topic, resource_name="t", configs=configs
+            resource_type=ResourceType.TOPIC, resource_name="t", configs=configs
         )
         request = incremental.IncrementalAlterConfigsRequest(resources=[resource])
         assert topics_with_new_subscriptions(request) == ["t"]
@@ -73,7 +73,7 @@ class Controller:
     def replace(self, **values: str) -> ErrorCode:
         configs = [replacing.AlterableConfig(name=n, value=v) for n, v in values.items()]
         resource = replacing.AlterConfigsResource(
-            resource_type=ResourceType.topic, resource_name="t", configs=configs
+            resource_type=ResourceType.TOPIC, resource_name="t", configs=configs
         )
         request = replacing.AlterConfigsRequest(resources=[resource])
         outcome = alter_configs(self.image, request, config=self.config)
@@ -92,7 +92,7 @@ class Controller:
 
     @property
     def set(self) -> dict[str, str]:
-        return self.image.config_of(ResourceType.topic, "t")
+        return self.image.config_of(ResourceType.TOPIC, "t")
 
 
 @pytest.fixture
@@ -102,37 +102,37 @@ def controller(image: MetadataImage, config: BrokerConfig) -> Controller:
 
 def test_the_first_group_gets_the_topic(controller: Controller) -> None:
     assert unclaimed(controller.image, "a", ["t", "other"]) == ["t"]
-    assert controller.claim("a") is ErrorCode.none
+    assert controller.claim("a") is ErrorCode.NONE
     assert controller.set == {MODE: "ptp", GROUP: "a"}
     assert unclaimed(controller.image, "a", ["t"]) == []
     assert unclaimed(controller.image, "b", ["t"]) == ["t"]
-    assert controller.claim("b") is ErrorCode.policy_violation
+    assert controller.claim("b") is ErrorCode.POLICY_VIOLATION
     assert "by group 'a': group 'b' may not" in controller.sentence
-    assert controller.claim("a") is ErrorCode.none, "asked twice"
+    assert controller.claim("a") is ErrorCode.NONE, "asked twice"
 
 
 def test_a_claim_is_taken_only_from_the_one_that_was_looked_at(controller: Controller) -> None:
     controller.claim("a")
-    assert controller.claim("b", held_before="a") is ErrorCode.none
-    assert controller.claim("c", held_before="a") is ErrorCode.policy_violation
+    assert controller.claim("b", held_before="a") is ErrorCode.NONE
+    assert controller.claim("c", held_before="a") is ErrorCode.POLICY_VIOLATION
     assert controller.set[GROUP] == "b"
     controller.alter([], **{GROUP: None})
-    assert controller.claim("c", held_before="b") is ErrorCode.none, "nobody had it any more"
+    assert controller.claim("c", held_before="b") is ErrorCode.NONE, "nobody had it any more"
 
 
 def test_what_cannot_be_claimed(controller: Controller) -> None:
-    assert controller.claim("a", "nowhere") is ErrorCode.unknown_topic_or_partition
-    assert controller.claim("") is ErrorCode.invalid_group_id
+    assert controller.claim("a", "nowhere") is ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+    assert controller.claim("") is ErrorCode.INVALID_GROUP_ID
     request = claim_request("a", "t", held_before="")
     request.resources[0].configs[0].name = "retention.ms"
     outcome = claim_topics(controller.image, request)
-    assert outcome.reply.responses[0].error_code == ErrorCode.invalid_request
+    assert outcome.reply.responses[0].error_code == ErrorCode.INVALID_REQUEST
     assert outcome.records == ()
 
 
 def test_a_topic_for_all_needs_no_claim(controller: Controller) -> None:
-    assert controller.alter(["a", "b"], **{MODE: "psb"}) is ErrorCode.none
-    assert controller.claim("a") is ErrorCode.none
+    assert controller.alter(["a", "b"], **{MODE: "psb"}) is ErrorCode.NONE
+    assert controller.claim("a") is ErrorCode.NONE
     assert controller.set == {MODE: "psb"}
     assert unclaimed(controller.image, "a", ["t"]) == []
 
@@ -140,35 +140,35 @@ def test_a_topic_for_all_needs_no_claim(controller: Controller) -> None:
 def test_a_mode_that_fits_those_who_read(controller: Controller) -> None:
     controller.alter(["a"], **{MODE: None})
     assert controller.set == {}
-    assert controller.alter([], **{MODE: "ptp"}) is ErrorCode.none
+    assert controller.alter([], **{MODE: "ptp"}) is ErrorCode.NONE
     assert controller.set == {MODE: "ptp"}, "the first one that comes"
     controller.alter([], **{MODE: None})
-    assert controller.alter(["a"], **{MODE: "ptp"}) is ErrorCode.none
+    assert controller.alter(["a"], **{MODE: "ptp"}) is ErrorCode.NONE
     assert controller.set == {MODE: "ptp", GROUP: "a"}, "the one that is there"
     controller.alter(["a"], **{MODE: "psb"})
     assert controller.set == {MODE: "psb"}, "the claim goes with the mode"
-    assert controller.alter(["b", "a"], **{MODE: "ptp"}) is ErrorCode.invalid_config
+    assert controller.alter(["b", "a"], **{MODE: "ptp"}) is ErrorCode.INVALID_CONFIG
     assert "'a' and 'b' subscribe to it or hold positions" in controller.sentence
     assert controller.set == {MODE: "psb"}
 
 
 def test_an_operator_names_the_group(controller: Controller) -> None:
-    assert controller.alter([], **{GROUP: "a"}) is ErrorCode.none
-    assert controller.alter(["a"], **{GROUP: "b"}) is ErrorCode.invalid_config
+    assert controller.alter([], **{GROUP: "a"}) is ErrorCode.NONE
+    assert controller.alter(["a"], **{GROUP: "b"}) is ErrorCode.INVALID_CONFIG
     assert "by group 'b' alone: 'a' subscribe" in controller.sentence
-    assert controller.alter(["a"], **{GROUP: None}) is ErrorCode.none
+    assert controller.alter(["a"], **{GROUP: None}) is ErrorCode.NONE
     assert controller.set[GROUP] == "a", "it is in use, so it stays"
-    assert controller.alter([], **{GROUP: None}) is ErrorCode.none
+    assert controller.alter([], **{GROUP: None}) is ErrorCode.NONE
     assert controller.set == {MODE: "ptp"}
-    assert controller.alter([], **{GROUP: "b"}) is ErrorCode.none
-    assert controller.alter([], **{MODE: "psb", GROUP: "c"}) is ErrorCode.invalid_config
+    assert controller.alter([], **{GROUP: "b"}) is ErrorCode.NONE
+    assert controller.alter([], **{MODE: "psb", GROUP: "c"}) is ErrorCode.INVALID_CONFIG
 
 
 def test_whoever_replaces_all_settings_keeps_the_claim(controller: Controller) -> None:
     controller.claim("a")
-    assert controller.replace(**{MODE: "ptp", "retention.ms": "5"}) is ErrorCode.none
+    assert controller.replace(**{MODE: "ptp", "retention.ms": "5"}) is ErrorCode.NONE
     assert controller.set == {MODE: "ptp", GROUP: "a", "retention.ms": "5"}
-    assert controller.replace(**{"retention.ms": "5"}) is ErrorCode.none
+    assert controller.replace(**{"retention.ms": "5"}) is ErrorCode.NONE
     assert controller.set == {"retention.ms": "5"}
 
 

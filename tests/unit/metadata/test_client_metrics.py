@@ -55,15 +55,15 @@ def test_a_client_without_an_id_and_long_values_match_nothing() -> None:
 @pytest.mark.parametrize(
     ("values", "code"),
     [
-        ({"interval.ms": "99"}, ErrorCode.invalid_request),
-        ({"interval.ms": "3600001"}, ErrorCode.invalid_request),
-        ({"interval.ms": "soon"}, ErrorCode.invalid_config),
-        ({"other": "1"}, ErrorCode.invalid_request),
-        ({"match": "client_id"}, ErrorCode.invalid_config),
-        ({"match": "client_id=a=b"}, ErrorCode.invalid_config),
-        ({"match": "rack=a"}, ErrorCode.invalid_config),
-        ({"match": "client_id=("}, ErrorCode.invalid_config),
-        ({"match": "client_id=(?=a)a"}, ErrorCode.invalid_config),
+        ({"interval.ms": "99"}, ErrorCode.INVALID_REQUEST),
+        ({"interval.ms": "3600001"}, ErrorCode.INVALID_REQUEST),
+        ({"interval.ms": "soon"}, ErrorCode.INVALID_CONFIG),
+        ({"other": "1"}, ErrorCode.INVALID_REQUEST),
+        ({"match": "client_id"}, ErrorCode.INVALID_CONFIG),
+        ({"match": "client_id=a=b"}, ErrorCode.INVALID_CONFIG),
+        ({"match": "rack=a"}, ErrorCode.INVALID_CONFIG),
+        ({"match": "client_id=("}, ErrorCode.INVALID_CONFIG),
+        ({"match": "client_id=(?=a)a"}, ErrorCode.INVALID_CONFIG),
     ],
 )
 def test_bad_settings(values: dict[str, str], code: ErrorCode) -> None:

@@ -63,9 +63,9 @@ def test_the_clusters_minimum_reaches_topics_without_their_own(cluster: Cluster)
 def test_one_minimum_for_all_brokers(cluster: Cluster) -> None:
     image = cluster(1)
     Case(image, "1/1 1")
-    assert set_(image, MIN_ISR, "2", kind=4, of="1")[0] == ErrorCode.invalid_config
+    assert set_(image, MIN_ISR, "2", kind=4, of="1")[0] == ErrorCode.INVALID_CONFIG
     assert set_(image, MIN_ISR, "2", kind=4, of="")[0] == 0
-    assert set_(image, MIN_ISR, None, kind=4, of="")[0] == ErrorCode.invalid_config
+    assert set_(image, MIN_ISR, None, kind=4, of="")[0] == ErrorCode.INVALID_CONFIG
     old = cluster(1, elr=False)
     Case(old, "1/1 1")
     assert set_(old, MIN_ISR, "2", kind=4, of="")[0] == 0

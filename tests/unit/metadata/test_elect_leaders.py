@@ -42,7 +42,7 @@ def image(cluster: Cluster) -> MetadataImage:
             partition(2, [3, 1], leader=1, isr=[1]),
             partition(3, [3, 2], leader=-1, isr=[], eligible_leader_replicas=[3]),
             partition(4, [3], leader=-1, isr=[], eligible_leader_replicas=[3]),
-            partition(5, [1, 2], leader=2, replication_mode=ReplicationMode.raft),
+            partition(5, [1, 2], leader=2, replication_mode=ReplicationMode.RAFT),
         ],
     )
     return image
@@ -74,38 +74,38 @@ def leaders(image: MetadataImage) -> list[int]:
 
 def test_preferred_elections_by_name(image: MetadataImage) -> None:
     assert elect(image, PREFERRED, 0, 1, 2, 3, 5, 9) == {
-        0: ErrorCode.election_not_needed,
+        0: ErrorCode.ELECTION_NOT_NEEDED,
         1: 0,
-        2: ErrorCode.preferred_leader_not_available,
-        3: ErrorCode.preferred_leader_not_available,
-        5: ErrorCode.invalid_request,
-        9: ErrorCode.unknown_topic_or_partition,
+        2: ErrorCode.PREFERRED_LEADER_NOT_AVAILABLE,
+        3: ErrorCode.PREFERRED_LEADER_NOT_AVAILABLE,
+        5: ErrorCode.INVALID_REQUEST,
+        9: ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
     }
     assert leaders(image) == [1, 1, 1, -1, -1, 2]
     nowhere = elect(image, PREFERRED, 0, topic="nope")
-    assert nowhere == {0: ErrorCode.unknown_topic_or_partition}
+    assert nowhere == {0: ErrorCode.UNKNOWN_TOPIC_OR_PARTITION}
 
 
 def test_a_certain_broker_is_elected_if_it_is_in_sync_and_alive(image: MetadataImage) -> None:
     assert elect(image, PREFERRED, 0, 1, 2, 3, 5, 9, leader=2) == {
         0: 0,
-        1: ErrorCode.election_not_needed,
-        2: ErrorCode.invalid_replica_assignment,
-        3: ErrorCode.preferred_leader_not_available,
-        5: ErrorCode.election_not_needed,
-        9: ErrorCode.unknown_topic_or_partition,
+        1: ErrorCode.ELECTION_NOT_NEEDED,
+        2: ErrorCode.INVALID_REPLICA_ASSIGNMENT,
+        3: ErrorCode.PREFERRED_LEADER_NOT_AVAILABLE,
+        5: ErrorCode.ELECTION_NOT_NEEDED,
+        9: ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
     }
     assert leaders(image) == [2, 2, 1, -1, -1, 2]
     assert image.topics[T].partitions[0].leader_epoch == 1
     # Down; a replica of a raft partition that its leader can be asked to hand over to.
-    assert elect(image, PREFERRED, 2, leader=3) == {2: ErrorCode.preferred_leader_not_available}
-    assert elect(image, PREFERRED, 5, leader=1) == {5: ErrorCode.invalid_request}
+    assert elect(image, PREFERRED, 2, leader=3) == {2: ErrorCode.PREFERRED_LEADER_NOT_AVAILABLE}
+    assert elect(image, PREFERRED, 5, leader=1) == {5: ErrorCode.INVALID_REQUEST}
     assert leaders(image) == [2, 2, 1, -1, -1, 2]
 
 
 def test_a_broker_that_is_not_in_sync_is_not_elected_by_name(image: MetadataImage) -> None:
     append(image, [partition(6, [1, 2], leader=1, isr=[1])])
-    assert elect(image, PREFERRED, 6, leader=2) == {6: ErrorCode.preferred_leader_not_available}
+    assert elect(image, PREFERRED, 6, leader=2) == {6: ErrorCode.PREFERRED_LEADER_NOT_AVAILABLE}
     assert leaders(image)[6] == 1
 
 
@@ -113,23 +113,23 @@ def test_a_certain_broker_needs_partitions_and_no_unclean_election(image: Metada
     for kind, indexes in ((PREFERRED, []), (UNCLEAN, [0])):
         with pytest.raises(Refused) as refusal:
             elect(image, kind, *indexes, leader=2)
-        assert refusal.value.code == ErrorCode.invalid_request
+        assert refusal.value.code == ErrorCode.INVALID_REQUEST
 
 
 def test_preferred_elections_for_all(image: MetadataImage) -> None:
     """Those that need none are not mentioned; one in raft mode is, so that its leader is asked."""
     answers = elect(image, PREFERRED)
     assert sorted(answers) == [1, 2, 3, 4, 5]
-    assert answers[5] == ErrorCode.invalid_request
+    assert answers[5] == ErrorCode.INVALID_REQUEST
     assert leaders(image) == [1, 1, 1, -1, -1, 2]
 
 
 def test_unclean_elections_by_name(image: MetadataImage) -> None:
     assert elect(image, UNCLEAN, 0, 1, 3, 3, 4) == {
-        0: ErrorCode.election_not_needed,
-        1: ErrorCode.election_not_needed,
+        0: ErrorCode.ELECTION_NOT_NEEDED,
+        1: ErrorCode.ELECTION_NOT_NEEDED,
         3: 0,
-        4: ErrorCode.eligible_leaders_not_available,
+        4: ErrorCode.ELIGIBLE_LEADERS_NOT_AVAILABLE,
     }
     state = image.topics[T].partitions[3]
     assert (state.leader, state.isr, state.elr, state.leader_recovery) == (2, (2,), (), 1)
@@ -138,7 +138,7 @@ def test_unclean_elections_by_name(image: MetadataImage) -> None:
 def test_other_kinds_of_elections_are_refused(image: MetadataImage) -> None:
     with pytest.raises(Refused) as refusal:
         elect(image, 2, 0)
-    assert refusal.value.code == ErrorCode.invalid_request
+    assert refusal.value.code == ErrorCode.INVALID_REQUEST
 
 
 def test_leaders_go_home_by_themselves(

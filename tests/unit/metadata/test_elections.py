@@ -42,7 +42,7 @@ def written(state: PartitionState) -> str:
     while len(texts) > 2 and not texts[-1]:
         texts.pop()
     leader = "-" if state.leader < 0 else str(state.leader)
-    recovering = " recovering" if state.leader_recovery == LeaderRecovery.recovering else ""
+    recovering = " recovering" if state.leader_recovery == LeaderRecovery.RECOVERING else ""
     return f"{'/'.join(texts)} {leader}{recovering}"
 
 
@@ -339,7 +339,7 @@ def test_without_the_feature_nobody_is_eligible(cluster: Cluster) -> None:
     assert case.built(change) == "123/1//1 - +epoch"
 
 
-@pytest.mark.parametrize("mode", [ReplicationMode.raft, ReplicationMode.leaving])
+@pytest.mark.parametrize("mode", [ReplicationMode.RAFT, ReplicationMode.LEAVING])
 def test_nobody_is_elected_where_the_replicas_decide(
     cluster: Cluster, mode: ReplicationMode
 ) -> None:

@@ -16,14 +16,14 @@ def record(resource_type: ResourceType, owner: str, name: str, value: str | None
 def test_settings_without_effect_are_named_with_their_owner() -> None:
     records = [
         NoOpRecord(),
-        record(ResourceType.topic, "a", "local.retention.ms", "5"),
-        record(ResourceType.topic, "a", "retention.ms", "5"),
-        record(ResourceType.topic, "b", "local.retention.ms", "-2"),
-        record(ResourceType.topic, "b", "remote.log.copy.disable", None),
-        record(ResourceType.group, "g", "share.session.timeout.ms", "50000"),
-        record(ResourceType.group, "g", "consumer.session.timeout.ms", "50000"),
+        record(ResourceType.TOPIC, "a", "local.retention.ms", "5"),
+        record(ResourceType.TOPIC, "a", "retention.ms", "5"),
+        record(ResourceType.TOPIC, "b", "local.retention.ms", "-2"),
+        record(ResourceType.TOPIC, "b", "remote.log.copy.disable", None),
+        record(ResourceType.GROUP, "g", "share.session.timeout.ms", "50000"),
+        record(ResourceType.GROUP, "g", "consumer.session.timeout.ms", "50000"),
         # The broker reports its own settings.
-        record(ResourceType.broker, "1", "num.io.threads", "16"),
+        record(ResourceType.BROKER, "1", "num.io.threads", "16"),
     ]
     assert find_ignored_settings(records) == [
         "local.retention.ms of topic a",
@@ -33,11 +33,11 @@ def test_settings_without_effect_are_named_with_their_owner() -> None:
 
 def test_stored_settings_without_effect_are_counted_by_name() -> None:
     records = [
-        *(record(ResourceType.topic, f"t{n}", "local.retention.ms", "5") for n in range(7)),
-        record(ResourceType.topic, "t0", "retention.ms", "5"),
-        record(ResourceType.topic, "t0", "unknown.of.a.later.version", "5"),
-        record(ResourceType.group, "g", "share.session.timeout.ms", "50000"),
-        record(ResourceType.broker, "1", "num.io.threads", "16"),
+        *(record(ResourceType.TOPIC, f"t{n}", "local.retention.ms", "5") for n in range(7)),
+        record(ResourceType.TOPIC, "t0", "retention.ms", "5"),
+        record(ResourceType.TOPIC, "t0", "unknown.of.a.later.version", "5"),
+        record(ResourceType.GROUP, "g", "share.session.timeout.ms", "50000"),
+        record(ResourceType.BROKER, "1", "num.io.threads", "16"),
     ]
     image = MetadataImage()
     image.apply(records, offset=Offset(len(records) - 1), epoch=Epoch(1))

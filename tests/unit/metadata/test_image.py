@@ -156,13 +156,13 @@ def test_the_mode_of_replication_stays_until_a_record_names_another() -> None:
     image.replay(PartitionChangeRecord(partition_id=0, topic_id=A, isr=[1]))
     state = image.partition(A, 0)
     assert state is not None
-    assert (state.mode, state.life) == (ReplicationMode.raft, 7)
+    assert (state.mode, state.life) == (ReplicationMode.RAFT, 7)
     again = image_of(*image.records())
     assert again.partition(A, 0) == state
     image.replay(PartitionChangeRecord(partition_id=0, topic_id=A, replication_mode=0))
     state = image.partition(A, 0)
     assert state is not None
-    assert (state.mode, state.life) == (ReplicationMode.isr, 7)
+    assert (state.mode, state.life) == (ReplicationMode.ISR, 7)
 
 
 def test_elr_is_kept_and_cleared() -> None:

@@ -45,8 +45,8 @@ from lograft.wire.records.partition_record import PartitionRecord
 from lograft.wire.records.topic_record import TopicRecord
 
 A = UUID(int=0xA)
-ISR, ENTERING = ReplicationMode.isr, ReplicationMode.entering
-RAFT, LEAVING = ReplicationMode.raft, ReplicationMode.leaving
+ISR, ENTERING = ReplicationMode.ISR, ReplicationMode.ENTERING
+RAFT, LEAVING = ReplicationMode.RAFT, ReplicationMode.LEAVING
 Apply = Callable[[MetadataImage, Iterable[Message]], None]
 
 
@@ -153,13 +153,13 @@ def test_raft_is_named_by_its_entering_epoch(image: MetadataImage) -> None:
 @pytest.mark.parametrize(
     ("changes", "asked", "code"),
     [
-        ({"mode": ISR}, {}, ErrorCode.invalid_request),
-        ({}, {"leader_epoch": 4}, ErrorCode.fenced_leader_epoch),
-        ({}, {"leader": 2}, ErrorCode.fenced_leader_epoch),
-        ({}, {"partition_epoch": 0}, ErrorCode.invalid_update_version),
-        ({}, {"isr": (1, 2)}, ErrorCode.invalid_update_version),
-        ({"isr": (1,)}, {}, ErrorCode.operation_not_attempted),
-        ({"leader_recovery": 1}, {}, ErrorCode.operation_not_attempted),
+        ({"mode": ISR}, {}, ErrorCode.INVALID_REQUEST),
+        ({}, {"leader_epoch": 4}, ErrorCode.FENCED_LEADER_EPOCH),
+        ({}, {"leader": 2}, ErrorCode.FENCED_LEADER_EPOCH),
+        ({}, {"partition_epoch": 0}, ErrorCode.INVALID_UPDATE_VERSION),
+        ({}, {"isr": (1, 2)}, ErrorCode.INVALID_UPDATE_VERSION),
+        ({"isr": (1,)}, {}, ErrorCode.OPERATION_NOT_ATTEMPTED),
+        ({"leader_recovery": 1}, {}, ErrorCode.OPERATION_NOT_ATTEMPTED),
     ],
 )
 def test_evidence_that_does_not_count(
@@ -331,4 +331,4 @@ def test_mode_and_number_of_replicas_change_in_one_step(
     request.replication_factor = 5
     outcome = incremental_alter_configs(image, request, config=config)
     assert outcome.records == ()
-    assert outcome.reply.responses[0].error_code == ErrorCode.invalid_replication_factor
+    assert outcome.reply.responses[0].error_code == ErrorCode.INVALID_REPLICATION_FACTOR

@@ -35,7 +35,7 @@ def test_topics_on_demand_have_the_defaults(
     request = creation_request(["a", "b c"], config=config, timeout_ms=100)
     assert request.timeout_ms == 100
     outcome = create_topics(cluster(1), request, config=config, new_id=new_id)
-    assert [r.error_code for r in outcome.reply.topics] == [0, ErrorCode.invalid_topic_exception]
+    assert [r.error_code for r in outcome.reply.topics] == [0, ErrorCode.INVALID_TOPIC_EXCEPTION]
     assert [type(record) for record in outcome.records] == [TopicRecord] + [PartitionRecord] * 3
 
 
@@ -56,7 +56,7 @@ def test_a_topic_on_demand_grows_on_demand_up_to_its_limit(
         assert growth_request(image, "t", 2, timeout_ms=100) is None
     with pytest.raises(Refused, match=r"limit of 10 .*auto\.create\.partitions\.max") as refusal:
         growth_request(image, "t", 10, timeout_ms=100)
-    assert refusal.value.code == ErrorCode.invalid_partitions
+    assert refusal.value.code == ErrorCode.INVALID_PARTITIONS
 
 
 def test_the_setting_can_be_changed_on_an_existing_topic(cluster: Cluster, apply: Apply) -> None:
@@ -90,7 +90,7 @@ def test_the_setting_can_be_changed_on_an_existing_topic(cluster: Cluster, apply
     set_limit("__consumer_offsets", "9")
     with pytest.raises(Refused) as refusal:
         growth_request(image, "__consumer_offsets", 1, timeout_ms=100)
-    assert refusal.value.code == ErrorCode.unknown_topic_or_partition
+    assert refusal.value.code == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
 
 
 def test_internal_topics_do_not_take_the_setting(
@@ -102,7 +102,7 @@ def test_internal_topics_do_not_take_the_setting(
     assert internal.topics[0].configs == []
     internal.topics[0].configs = [CreatableTopicConfig(name=ON_DEMAND_MAX, value="9")]
     refused = create_topics(image, internal, config=config, new_id=new_id).reply.topics[0]
-    assert refused.error_code == ErrorCode.invalid_config
+    assert refused.error_code == ErrorCode.INVALID_CONFIG
     assert "has a fixed number of partitions" in (refused.error_message or "")
     internal.topics[0].configs = []
     apply(image, create_topics(image, internal, config=config, new_id=new_id).records)
@@ -117,7 +117,7 @@ def test_internal_topics_do_not_take_the_setting(
         outcome = incremental_alter_configs(image, request, config=config)
         return outcome.reply.responses[0].error_code
 
-    assert alter(ON_DEMAND_MAX, "9") == ErrorCode.invalid_config
+    assert alter(ON_DEMAND_MAX, "9") == ErrorCode.INVALID_CONFIG
     # A value from before this rule does not stand in the way of other changes.
     apply(
         image,
@@ -127,7 +127,7 @@ def test_internal_topics_do_not_take_the_setting(
             )
         ],
     )
-    assert alter("retention.ms", "1000") == ErrorCode.none
+    assert alter("retention.ms", "1000") == ErrorCode.NONE
 
 
 @pytest.mark.parametrize(("value", "is_valid"), [("10000", True), ("10001", False), ("0", False)])
@@ -138,7 +138,7 @@ def test_the_setting_is_at_most_what_one_request_creates(
     request = creation_request(["t"], config=config, timeout_ms=100)
     request.topics[0].configs = [CreatableTopicConfig(name=ON_DEMAND_MAX, value=value)]
     created = create_topics(cluster(1), request, config=config, new_id=new_id).reply.topics[0]
-    assert created.error_code == (ErrorCode.none if is_valid else ErrorCode.invalid_config)
+    assert created.error_code == (ErrorCode.NONE if is_valid else ErrorCode.INVALID_CONFIG)
     assert int(value) <= PARTITIONS_PER_REQUEST_MAX or not is_valid
 
 
@@ -154,4 +154,4 @@ def test_other_topics_do_not_grow_on_demand(cluster: Cluster, apply: Apply) -> N
     for name, index in (("t", 1), ("t", -1), ("nope", 0)):
         with pytest.raises(Refused) as refusal:
             growth_request(image, name, index, timeout_ms=100)
-        assert refusal.value.code == ErrorCode.unknown_topic_or_partition
+        assert refusal.value.code == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION

@@ -45,7 +45,7 @@ def grow(
 
 def test_new_partitions_follow_the_old_ones(image: MetadataImage) -> None:
     code, records = grow(image, 3)
-    assert code == ErrorCode.none
+    assert code == ErrorCode.NONE
     assert [record.partition_id for record in records] == [1, 2]
     assert all(len(record.replicas) == 1 for record in records)
     # The topic's leaders are spread: broker 1 leads one already.
@@ -54,21 +54,21 @@ def test_new_partitions_follow_the_old_ones(image: MetadataImage) -> None:
 
 def test_replicas_may_be_given(image: MetadataImage) -> None:
     code, records = grow(image, 3, [2], [1])
-    assert code == ErrorCode.none
+    assert code == ErrorCode.NONE
     assert [record.replicas for record in records] == [[2], [1]]
 
 
 @pytest.mark.parametrize(
     ("count", "assignments", "name", "code"),
     [
-        (1, [], "t", ErrorCode.invalid_partitions),
-        (0, [], "t", ErrorCode.invalid_partitions),
-        (-5, [], "t", ErrorCode.invalid_partitions),
-        (20_000, [], "t", ErrorCode.invalid_partitions),
-        (2, [], "nope", ErrorCode.unknown_topic_or_partition),
-        (3, [[1]], "t", ErrorCode.invalid_replica_assignment),
-        (2, [[1, 2]], "t", ErrorCode.invalid_replica_assignment),
-        (2, [[9]], "t", ErrorCode.invalid_replica_assignment),
+        (1, [], "t", ErrorCode.INVALID_PARTITIONS),
+        (0, [], "t", ErrorCode.INVALID_PARTITIONS),
+        (-5, [], "t", ErrorCode.INVALID_PARTITIONS),
+        (20_000, [], "t", ErrorCode.INVALID_PARTITIONS),
+        (2, [], "nope", ErrorCode.UNKNOWN_TOPIC_OR_PARTITION),
+        (3, [[1]], "t", ErrorCode.INVALID_REPLICA_ASSIGNMENT),
+        (2, [[1, 2]], "t", ErrorCode.INVALID_REPLICA_ASSIGNMENT),
+        (2, [[9]], "t", ErrorCode.INVALID_REPLICA_ASSIGNMENT),
     ],
 )
 def test_what_cannot_be_is_refused(
@@ -82,5 +82,5 @@ def test_validate_only_and_repeated_names(image: MetadataImage) -> None:
     request = CreatePartitionsRequest(topics=topics, validate_only=True)
     assert create_partitions(image, request).records == ()
     outcome = create_partitions(image, CreatePartitionsRequest(topics=topics * 2))
-    assert [result.error_code for result in outcome.reply.results] == [ErrorCode.invalid_request]
+    assert [result.error_code for result in outcome.reply.results] == [ErrorCode.INVALID_REQUEST]
     assert outcome.records == ()

@@ -150,7 +150,7 @@ class Lives:
             )
         trusted = (*old.isr, *old.elr, *self.joining)
         if new.leader >= 0 and new.leader not in trusted and new.leader != old.leader:
-            assert new.leader_recovery == LeaderRecovery.recovering, where
+            assert new.leader_recovery == LeaderRecovery.RECOVERING, where
             assert self.unclean or old.last_known_elr == (new.leader,), where
             assert self.unclean or {*old.isr, *old.elr} <= {self.lost}, where
             self.complete[key] = {new.leader}
@@ -223,7 +223,7 @@ class Lives:
             return
         others = [replica for replica in state.replicas if replica != state.leader]
         isr = [state.leader, *self.chance.sample(others, self.chance.randrange(len(others) + 1))]
-        alone = state.leader_recovery == LeaderRecovery.recovering
+        alone = state.leader_recovery == LeaderRecovery.RECOVERING
         proposal = AlterPartitionRequestPartitionData(
             partition_index=key.partition,
             leader_epoch=state.leader_epoch,

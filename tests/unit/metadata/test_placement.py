@@ -98,7 +98,7 @@ def test_what_cannot_be_placed_is_refused(
 ) -> None:
     with pytest.raises(Refused, match=words) as refusal:
         place_partitions("t", range(1), replication_factor=factor, candidates=candidates)
-    assert refusal.value.code == ErrorCode.invalid_replication_factor
+    assert refusal.value.code == ErrorCode.INVALID_REPLICATION_FACTOR
 
 
 def test_partitions_added_later_go_where_the_topic_leads_least() -> None:

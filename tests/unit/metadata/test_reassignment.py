@@ -111,7 +111,7 @@ def test_a_reassignment_is_cancelled(cluster: Cluster, isr: list[int], after: st
     assert shown(image) == after
     # Replicas went away: what they fetch from now on is refused.
     assert case.topic.partitions[0].leader_epoch > epoch
-    assert reassign(image, None) == ErrorCode.no_reassignment_in_progress
+    assert reassign(image, None) == ErrorCode.NO_REASSIGNMENT_IN_PROGRESS
 
 
 @pytest.mark.parametrize("unclean", [False, True])
@@ -124,7 +124,7 @@ def test_no_way_back_to_replicas_that_lack_records(cluster: Cluster, unclean: bo
         assert code == 0
         assert shown(image) == "1/1 1 recovering"
     else:
-        assert code == ErrorCode.invalid_replica_assignment
+        assert code == ErrorCode.INVALID_REPLICA_ASSIGNMENT
         assert shown(image) == "21/2 2 +2 -1"
 
 
@@ -144,17 +144,17 @@ def test_a_way_back_to_an_eligible_replica(cluster: Cluster) -> None:
 def test_without_elr_no_replica_is_in_sync_that_is_none(cluster: Cluster) -> None:
     image = cluster(1, 2, elr=False)
     Case(image, "21/2 2", adding_replicas=[2], removing_replicas=[1])
-    assert reassign(image, None) == ErrorCode.invalid_replica_assignment
+    assert reassign(image, None) == ErrorCode.INVALID_REPLICA_ASSIGNMENT
 
 
 @pytest.mark.parametrize(
     ("target", "code"),
     [
-        ("", ErrorCode.invalid_replica_assignment),
-        ("122", ErrorCode.invalid_replica_assignment),
-        ("129", ErrorCode.invalid_replica_assignment),
-        ("12", ErrorCode.invalid_replication_factor),
-        (None, ErrorCode.no_reassignment_in_progress),
+        ("", ErrorCode.INVALID_REPLICA_ASSIGNMENT),
+        ("122", ErrorCode.INVALID_REPLICA_ASSIGNMENT),
+        ("129", ErrorCode.INVALID_REPLICA_ASSIGNMENT),
+        ("12", ErrorCode.INVALID_REPLICATION_FACTOR),
+        (None, ErrorCode.NO_REASSIGNMENT_IN_PROGRESS),
     ],
 )
 def test_assignments_that_cannot_be(cluster: Cluster, target: str | None, code: int) -> None:
@@ -169,26 +169,26 @@ def test_the_factor_is_that_of_the_end(cluster: Cluster) -> None:
     image = cluster(1, 2, 3, 4)
     Case(image, "123/123 1")
     assert reassign(image, "124", fixed=True) == 0
-    assert reassign(image, "1234", fixed=True) == ErrorCode.invalid_replication_factor
+    assert reassign(image, "1234", fixed=True) == ErrorCode.INVALID_REPLICATION_FACTOR
     assert reassign(image, "134", fixed=True) == 0
 
 
 def test_partitions_that_are_not_there(cluster: Cluster) -> None:
     image = cluster(1)
     Case(image, "1/1 1")
-    assert reassign(image, "1", topic="u") == ErrorCode.unknown_topic_or_partition
-    assert reassign(image, "1", index=1) == ErrorCode.unknown_topic_or_partition
+    assert reassign(image, "1", topic="u") == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+    assert reassign(image, "1", index=1) == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
 
 
 def test_a_partition_that_changes_its_mode_has_to_finish(cluster: Cluster) -> None:
     image = cluster(1, 2)
-    Case(image, "1/1 1", replication_mode=ReplicationMode.entering)
-    assert reassign(image, "2") == ErrorCode.reassignment_in_progress
+    Case(image, "1/1 1", replication_mode=ReplicationMode.ENTERING)
+    assert reassign(image, "2") == ErrorCode.REASSIGNMENT_IN_PROGRESS
 
 
 def test_in_raft_mode_the_voters_complete_it(cluster: Cluster) -> None:
     image = cluster(1, 2, 3, 4)
-    Case(image, "123/123 1", replication_mode=ReplicationMode.raft)
+    Case(image, "123/123 1", replication_mode=ReplicationMode.RAFT)
     assert reassign(image, "12") == 0
     assert shown(image) == "123/123 1 -3"
     assert reassign(image, "124") == 0
@@ -211,7 +211,7 @@ def test_a_partition_named_twice(cluster: Cluster) -> None:
     )
     outcome = alter_reassignments(image, request, config=make_config())
     codes = [answer.error_code for answer in outcome.reply.responses[0].partitions]
-    assert codes == [0, ErrorCode.invalid_request]
+    assert codes == [0, ErrorCode.INVALID_REQUEST]
     assert len(outcome.records) == 1
 
 

@@ -105,7 +105,7 @@ def test_a_lone_rack_takes_more_rather_than_both_replicas() -> None:
 def test_too_few_brokers() -> None:
     with pytest.raises(Refused) as refusal:
         plan_moves([Holding("t", 0, (1, 2))], {1: None})
-    assert refusal.value.code == ErrorCode.invalid_replication_factor
+    assert refusal.value.code == ErrorCode.INVALID_REPLICATION_FACTOR
 
 
 @settings(max_examples=60, deadline=None)

@@ -68,7 +68,7 @@ def test_metadata_version_goes_down_only_where_the_records_did_not_change(
 ) -> None:
     image = cluster(1)
     assert update(image, "metadata.version", 30) == (0, 1, ())
-    bad = int(ErrorCode.invalid_update_version)
+    bad = int(ErrorCode.INVALID_UPDATE_VERSION)
     for level in (29, 7):
         for kind in (1, 2, 3):
             assert update(image, "metadata.version", level, kind) == (bad, 0, ())
@@ -93,7 +93,7 @@ def test_levels_of_unbuilt_features_are_stored_and_not_finalised(
         apply(image, records)
         assert image.features[name] == 1
         assert name not in effective_levels(image)
-        assert update(image, name, 2)[0] == ErrorCode.invalid_update_version
+        assert update(image, name, 2)[0] == ErrorCode.INVALID_UPDATE_VERSION
         code, _, records = update(image, name, 0, 2)
         assert (code, records) == (0, (FeatureLevelRecord(name=name, feature_level=0),))
 
@@ -107,7 +107,7 @@ def test_kafka_brokers_must_support_a_feature_that_is_only_stored(
         name: levels for name, levels in broker.features.items() if name != REPLICATION_VERSION
     }
     apply(image, [broker_record(replace(broker, features=kafka))])
-    assert update(image, "share.version", 1)[0] == ErrorCode.invalid_update_version
+    assert update(image, "share.version", 1)[0] == ErrorCode.INVALID_UPDATE_VERSION
     newer = kafka | {"share.version": VersionRange(0, 1)}
     apply(image, [broker_record(replace(broker, features=newer))])
     assert update(image, "share.version", 1)[0] == 0
@@ -124,7 +124,7 @@ def test_dependencies_count_as_proposed(cluster: Cluster, apply: Apply) -> None:
             for name, level in ((ELR_VERSION, 1), ("metadata.version", 23))
         ]
     )
-    assert update(image, ELR_VERSION, 1)[0] == ErrorCode.invalid_update_version
+    assert update(image, ELR_VERSION, 1)[0] == ErrorCode.INVALID_UPDATE_VERSION
     assert update_features(image, request, version=2, controller=Controller()).reply.error_code == 0
 
 
@@ -132,10 +132,10 @@ def test_kraft_version_never_goes_down(cluster: Cluster, apply: Apply) -> None:
     image = cluster(1)
     register_lograft(image, apply)
     for level, kind, code in (
-        (1, 1, ErrorCode.none),
-        (0, 2, ErrorCode.invalid_update_version),
-        (0, 3, ErrorCode.invalid_update_version),
-        (2, 1, ErrorCode.invalid_update_version),
+        (1, 1, ErrorCode.NONE),
+        (0, 2, ErrorCode.INVALID_UPDATE_VERSION),
+        (0, 3, ErrorCode.INVALID_UPDATE_VERSION),
+        (2, 1, ErrorCode.INVALID_UPDATE_VERSION),
     ):
         key = FeatureUpdateKey(feature="kraft.version", max_version_level=level, upgrade_type=kind)
         request = UpdateFeaturesRequest(feature_updates=[key])
@@ -174,7 +174,7 @@ def test_raising_kraft_version_has_no_record_here(cluster: Cluster, apply: Apply
     ],
 )
 def test_levels_that_cannot_be(cluster: Cluster, name: str, level: int, kind: int) -> None:
-    bad = int(ErrorCode.invalid_update_version)
+    bad = int(ErrorCode.INVALID_UPDATE_VERSION)
     for version in (1, 2):
         assert update(cluster(1), name, level, kind, version=version) == (bad, 0, ())
 
@@ -219,7 +219,7 @@ def test_with_elr_all_brokers_have_one_minimum(cluster: Cluster, apply: Apply) -
     ]
     apply(image, topic)
     refusal = raised(0, 2)
-    assert refusal.error_code == ErrorCode.invalid_update_version
+    assert refusal.error_code == ErrorCode.INVALID_UPDATE_VERSION
     assert "t-0" in str(refusal.error_message)
     apply(image, [RemoveTopicRecord(topic_id=UUID(int=7))])
     assert raised(0, 2).error_code == 0
@@ -229,7 +229,7 @@ def test_with_elr_all_brokers_have_one_minimum(cluster: Cluster, apply: Apply) -
 def test_elr_needs_a_metadata_version(cluster: Cluster, apply: Apply) -> None:
     image = cluster(elr=False)
     apply(image, [FeatureLevelRecord(name="metadata.version", feature_level=22)])
-    assert update(image, ELR_VERSION, 1, 1, version=2)[0] == ErrorCode.invalid_update_version
+    assert update(image, ELR_VERSION, 1, 1, version=2)[0] == ErrorCode.INVALID_UPDATE_VERSION
 
 
 def test_producer_ids_come_in_blocks(cluster: Cluster, apply: Apply) -> None:
@@ -246,8 +246,8 @@ def test_producer_ids_come_in_blocks(cluster: Cluster, apply: Apply) -> None:
 def test_producer_ids_are_for_registered_brokers(cluster: Cluster) -> None:
     image = cluster(1)
     for broker_id, epoch, code in (
-        (2, 0, ErrorCode.broker_id_not_registered),
-        (1, 99, ErrorCode.stale_broker_epoch),
+        (2, 0, ErrorCode.BROKER_ID_NOT_REGISTERED),
+        (1, 99, ErrorCode.STALE_BROKER_EPOCH),
     ):
         with pytest.raises(Refused) as refusal:
             allocate_producer_ids(

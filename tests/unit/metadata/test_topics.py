@@ -148,37 +148,37 @@ def test_defaults_come_from_the_settings(
 
 
 BAD_TOPICS = [
-    (topic("bad name"), ErrorCode.invalid_topic_exception),
-    (topic(""), ErrorCode.invalid_topic_exception),
-    (topic(".."), ErrorCode.invalid_topic_exception),
-    (topic("x" * 250), ErrorCode.invalid_topic_exception),
-    (topic("a_b"), ErrorCode.invalid_topic_exception),
-    (topic("__cluster_metadata"), ErrorCode.invalid_request),
-    (topic("a.b"), ErrorCode.topic_already_exists),
-    (topic("t", 0), ErrorCode.invalid_partitions),
-    (topic("t", -2), ErrorCode.invalid_partitions),
-    (topic("t", 1, 0), ErrorCode.invalid_replication_factor),
-    (topic("t", 1, -2), ErrorCode.invalid_replication_factor),
-    (topic("t", 1, 4), ErrorCode.invalid_replication_factor),
+    (topic("bad name"), ErrorCode.INVALID_TOPIC_EXCEPTION),
+    (topic(""), ErrorCode.INVALID_TOPIC_EXCEPTION),
+    (topic(".."), ErrorCode.INVALID_TOPIC_EXCEPTION),
+    (topic("x" * 250), ErrorCode.INVALID_TOPIC_EXCEPTION),
+    (topic("a_b"), ErrorCode.INVALID_TOPIC_EXCEPTION),
+    (topic("__cluster_metadata"), ErrorCode.INVALID_REQUEST),
+    (topic("a.b"), ErrorCode.TOPIC_ALREADY_EXISTS),
+    (topic("t", 0), ErrorCode.INVALID_PARTITIONS),
+    (topic("t", -2), ErrorCode.INVALID_PARTITIONS),
+    (topic("t", 1, 0), ErrorCode.INVALID_REPLICATION_FACTOR),
+    (topic("t", 1, -2), ErrorCode.INVALID_REPLICATION_FACTOR),
+    (topic("t", 1, 4), ErrorCode.INVALID_REPLICATION_FACTOR),
     (
         topic("t", configs=[CreatableTopicConfig(name="nope", value="1")]),
-        ErrorCode.invalid_config,
+        ErrorCode.INVALID_CONFIG,
     ),
     (
         topic("t", configs=[CreatableTopicConfig(name="retention.ms", value="x")]),
-        ErrorCode.invalid_config,
+        ErrorCode.INVALID_CONFIG,
     ),
     (
         topic("t", configs=[CreatableTopicConfig(name="retention.ms", value=None)]),
-        ErrorCode.invalid_config,
+        ErrorCode.INVALID_CONFIG,
     ),
-    (assigned("t", [1], partitions=1), ErrorCode.invalid_request),
-    (assigned("t", [1], factor=1), ErrorCode.invalid_request),
-    (assigned("t", []), ErrorCode.invalid_replica_assignment),
-    (assigned("t", [1, 1]), ErrorCode.invalid_replica_assignment),
-    (assigned("t", [9]), ErrorCode.invalid_replica_assignment),
-    (assigned("t", [1], [1, 2]), ErrorCode.invalid_replica_assignment),
-    (assigned("t", [3]), ErrorCode.invalid_replica_assignment),
+    (assigned("t", [1], partitions=1), ErrorCode.INVALID_REQUEST),
+    (assigned("t", [1], factor=1), ErrorCode.INVALID_REQUEST),
+    (assigned("t", []), ErrorCode.INVALID_REPLICA_ASSIGNMENT),
+    (assigned("t", [1, 1]), ErrorCode.INVALID_REPLICA_ASSIGNMENT),
+    (assigned("t", [9]), ErrorCode.INVALID_REPLICA_ASSIGNMENT),
+    (assigned("t", [1], [1, 2]), ErrorCode.INVALID_REPLICA_ASSIGNMENT),
+    (assigned("t", [3]), ErrorCode.INVALID_REPLICA_ASSIGNMENT),
     (
         CreatableTopic(
             name="t",
@@ -186,7 +186,7 @@ BAD_TOPICS = [
             replication_factor=-1,
             assignments=[CreatableReplicaAssignment(partition_index=1, broker_ids=[1])],
         ),
-        ErrorCode.invalid_replica_assignment,
+        ErrorCode.INVALID_REPLICA_ASSIGNMENT,
     ),
     (
         CreatableTopic(
@@ -195,7 +195,7 @@ BAD_TOPICS = [
             replication_factor=-1,
             assignments=[CreatableReplicaAssignment(partition_index=0, broker_ids=[1])] * 2,
         ),
-        ErrorCode.invalid_replica_assignment,
+        ErrorCode.INVALID_REPLICA_ASSIGNMENT,
     ),
 ]
 
@@ -217,7 +217,7 @@ def test_what_cannot_be_is_refused_and_the_others_are_made(
     apply(image, create(image, config, new_id, topic("a.b")).records)
     outcome = create(image, config, new_id, wanted, topic("good"))
     bad, good = outcome.reply.topics
-    assert (bad.error_code, good.error_code) == (code, ErrorCode.none)
+    assert (bad.error_code, good.error_code) == (code, ErrorCode.NONE)
     assert bad.error_message
     assert [r.name for r in outcome.records if isinstance(r, TopicRecord)] == ["good"]
 
@@ -247,15 +247,15 @@ def test_a_name_given_twice_is_refused_once(
 ) -> None:
     outcome = create(cluster(1), config, new_id, topic("t"), topic("u"), topic("t"))
     assert [(r.name, r.error_code) for r in outcome.reply.topics] == [
-        ("t", ErrorCode.invalid_request),
-        ("u", ErrorCode.none),
+        ("t", ErrorCode.INVALID_REQUEST),
+        ("u", ErrorCode.NONE),
     ]
 
 
 def test_one_request_has_a_limit(cluster: Cluster, config: BrokerConfig, new_id: NewId) -> None:
     with pytest.raises(Refused, match="at most 10000 partitions") as refusal:
         create(cluster(1), config, new_id, topic("t", 9_000), topic("u", 1_001))
-    assert refusal.value.code == ErrorCode.policy_violation
+    assert refusal.value.code == ErrorCode.POLICY_VIOLATION
 
 
 def test_ids_that_mean_something_are_not_given(cluster: Cluster, config: BrokerConfig) -> None:
@@ -283,20 +283,20 @@ def test_topics_go_by_name_or_by_id(
     )
     outcome = delete_topics(image, request, config=config)
     assert [(r.name, r.error_code) for r in outcome.reply.responses] == [
-        ("a", ErrorCode.none),
-        ("b", ErrorCode.none),
-        ("nope", ErrorCode.unknown_topic_or_partition),
-        (None, ErrorCode.unknown_topic_id),
-        (None, ErrorCode.invalid_request),
-        ("c", ErrorCode.invalid_request),
+        ("a", ErrorCode.NONE),
+        ("b", ErrorCode.NONE),
+        ("nope", ErrorCode.UNKNOWN_TOPIC_OR_PARTITION),
+        (None, ErrorCode.UNKNOWN_TOPIC_ID),
+        (None, ErrorCode.INVALID_REQUEST),
+        ("c", ErrorCode.INVALID_REQUEST),
     ]
     apply(image, outcome.records)
     assert list(image.topic_ids) == ["c"]
     twice = [DeleteTopicState(name="c"), DeleteTopicState(topic_id=ids["c"])]
     outcome = delete_topics(image, DeleteTopicsRequest(topics=twice), config=config)
-    assert [r.error_code for r in outcome.reply.responses] == [0, ErrorCode.invalid_request]
+    assert [r.error_code for r in outcome.reply.responses] == [0, ErrorCode.INVALID_REQUEST]
     outcome = delete_topics(image, DeleteTopicsRequest(topic_names=["c", "c"]), config=config)
-    assert [r.error_code for r in outcome.reply.responses] == [ErrorCode.invalid_request]
+    assert [r.error_code for r in outcome.reply.responses] == [ErrorCode.INVALID_REQUEST]
     assert outcome.records == ()
     outcome = delete_topics(image, DeleteTopicsRequest(topic_names=["c"]), config=config)
     apply(image, outcome.records)
@@ -309,7 +309,7 @@ def test_deletion_may_be_switched_off(
     config = configured(delete_topic_enable="false")
     with pytest.raises(Refused) as refusal:
         delete_topics(cluster(1), DeleteTopicsRequest(topic_names=["a"]), config=config)
-    assert refusal.value.code == ErrorCode.topic_deletion_disabled
+    assert refusal.value.code == ErrorCode.TOPIC_DELETION_DISABLED
 
 
 @pytest.mark.parametrize("knows_raft", [True, False])
@@ -323,7 +323,7 @@ def test_the_first_topic_in_raft_mode_enables_it_if_all_nodes_can(
     raft = [CreatableTopicConfig(name="replication.mode", value="raft")]
     first = create(image, config, new_id, topic("first", 1, 3, configs=raft))
     if not knows_raft:
-        assert first.reply.topics[0].error_code == ErrorCode.invalid_config
+        assert first.reply.topics[0].error_code == ErrorCode.INVALID_CONFIG
         assert not first.records
         return
     assert first.records[-1] == FeatureLevelRecord(name=REPLICATION_VERSION, feature_level=1)

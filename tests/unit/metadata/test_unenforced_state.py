@@ -10,7 +10,7 @@ def image_of(**settings: str) -> MetadataImage:
     image = MetadataImage()
     records = [
         ConfigRecord(
-            resource_type=ResourceType.topic,
+            resource_type=ResourceType.TOPIC,
             resource_name=topic,
             name="remote.storage.enable",
             value=value,

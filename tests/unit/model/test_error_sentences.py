@@ -16,6 +16,6 @@ def test_sentence_fits_into_every_response() -> None:
 
 
 def test_refusal_has_the_same_bound() -> None:
-    refusal = Refused(ErrorCode.invalid_request, "x" * 40_000)
+    refusal = Refused(ErrorCode.INVALID_REQUEST, "x" * 40_000)
     assert refusal.message == str(refusal)
     assert len(refusal.message) == SENTENCE_CHARACTERS_MAX + 1

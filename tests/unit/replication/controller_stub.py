@@ -95,11 +95,11 @@ class ControllerStub:
         image = self.image
         now = image.assignment
         if image.brokers[node].epoch != epoch:
-            return ErrorCode.stale_broker_epoch
+            return ErrorCode.STALE_BROKER_EPOCH
         if proposal.leader_epoch < now.leader_epoch:
-            return ErrorCode.fenced_leader_epoch
+            return ErrorCode.FENCED_LEADER_EPOCH
         if proposal.partition_epoch != now.partition_epoch:
-            return ErrorCode.invalid_update_version
+            return ErrorCode.INVALID_UPDATE_VERSION
         assert now.leader == node, (now, node)
         for member in proposal.isr:
             registered = image.brokers[member.node_id]
@@ -107,13 +107,13 @@ class ControllerStub:
             if registered.fenced or (
                 self.checks_broker_epochs and member.broker_epoch not in (NO_BROKER_EPOCH, known)
             ):
-                return ErrorCode.ineligible_replica
+                return ErrorCode.INELIGIBLE_REPLICA
         isr = tuple(member.node_id for member in proposal.isr)
         if isr != now.isr or proposal.recovering != now.recovering:
             self._write(isr, recovering=proposal.recovering)
         now = self.image.assignment
         if now.leader != node:
-            return ErrorCode.new_leader_elected
+            return ErrorCode.NEW_LEADER_ELECTED
         return IsrGranted(now.leader_epoch, now.partition_epoch, now.isr, now.recovering)
 
     def _set_broker(self, node: NodeId, registration: Registration) -> None:

@@ -129,7 +129,7 @@ class IsrCluster:
     def produce(self, node: Node) -> None:
         """One record with acks=all to whoever believes to lead."""
         leader = node.replica.leader if node.replica is not None else None
-        if leader is None or leader.check_append(acks_all=True) is not ErrorCode.none:
+        if leader is None or leader.check_append(acks_all=True) is not ErrorCode.NONE:
             return
         self.records += 1
         entry = Entry(leader.leader_epoch, self.records)
@@ -267,7 +267,7 @@ class IsrCluster:
     def _answer(self, at: Node, fetch: FollowerFetch) -> tuple[LeaderAnswer, list[Entry]]:
         leader = at.replica.leader if at.replica is not None else None
         if leader is None:
-            return LeaderAnswer(ErrorCode.not_leader_or_follower), []
+            return LeaderAnswer(ErrorCode.NOT_LEADER_OR_FOLLOWER), []
         verdict = leader.on_follower_fetch(
             fetch,
             log_start=at.log.log_start_offset,
@@ -275,7 +275,7 @@ class IsrCluster:
             now_ms=self.now_ms,
         )
         self._do(at, verdict.effects)
-        if verdict.error is not ErrorCode.none:
+        if verdict.error is not ErrorCode.NONE:
             return LeaderAnswer(verdict.error), []
         entries = (
             at.log.read(fetch.offset, fetch.offset + RECORDS_PER_FETCH_MAX)
@@ -283,7 +283,7 @@ class IsrCluster:
             else []
         )
         answer = LeaderAnswer(
-            ErrorCode.none,
+            ErrorCode.NONE,
             leader.high_watermark,
             at.log.log_start_offset,
             verdict.diverging,
@@ -320,10 +320,10 @@ class IsrCluster:
         elif effects.ask_bounds:
             leader = self.nodes[follower.leader]
             replica = leader.replica
-            error = ErrorCode.not_leader_or_follower
+            error = ErrorCode.NOT_LEADER_OR_FOLLOWER
             if replica is not None and replica.leader is not None:
                 same = replica.leader.leader_epoch == follower.leader_epoch
-                error = ErrorCode.none if same else ErrorCode.unknown_leader_epoch
+                error = ErrorCode.NONE if same else ErrorCode.UNKNOWN_LEADER_EPOCH
             self._do_follower(
                 node,
                 follower.on_leader_bounds(
@@ -341,7 +341,7 @@ class IsrCluster:
 
     def _do(self, node: Node, effects: Effects) -> None:
         if effects.high_watermark is not None:
-            assert effects.acks is ErrorCode.none, effects
+            assert effects.acks is ErrorCode.NONE, effects
             self._release(node)
         if effects.propose is not None:
             self._propose(node, effects.propose)
@@ -361,7 +361,7 @@ class IsrCluster:
                 f"granted {node.node_id}" if not isinstance(reply, ErrorCode) else "refused",
                 node,
                 lambda: tell(reply),
-                lambda: refused(ErrorCode.network_exception),
+                lambda: refused(ErrorCode.NETWORK_EXCEPTION),
             )
 
         def tell(reply: IsrGranted | ErrorCode) -> None:
@@ -375,7 +375,7 @@ class IsrCluster:
             f"alter {node.node_id}",
             node,
             granted,
-            lambda: refused(ErrorCode.network_exception),
+            lambda: refused(ErrorCode.NETWORK_EXCEPTION),
         )
 
     # Inside a node.
@@ -420,7 +420,7 @@ class IsrCluster:
             code = leader.ack_of(wait.end)
             if code is None:
                 waiting.append(wait)
-            elif code is ErrorCode.none:
+            elif code is ErrorCode.NONE:
                 assert wait.epoch == leader.leader_epoch, (wait, leader.leader_epoch)
                 self._check_evidence(wait)
                 if wait.end - 1 in self.acked and not self.settings.unclean_elections:

@@ -57,7 +57,7 @@ class ShrinksAtOnce(IsrLeader):
 
 class ForgetsUnknownOutcomes(IsrLeader):
     def on_refused(self, proposal: IsrProposal, error: ErrorCode) -> Effects:
-        return super().on_refused(proposal, ErrorCode.operation_not_attempted)
+        return super().on_refused(proposal, ErrorCode.OPERATION_NOT_ATTEMPTED)
 
 
 class CommitsBelowMin(IsrLeader):

@@ -49,8 +49,8 @@ RAFT_SETTINGS = RaftSettings(
     request_timeout_ms=300,
     retry_backoff_ms=5,
 )
-ISR, ENTERING = ReplicationMode.isr, ReplicationMode.entering
-RAFT, LEAVING = ReplicationMode.raft, ReplicationMode.leaving
+ISR, ENTERING = ReplicationMode.ISR, ReplicationMode.ENTERING
+RAFT, LEAVING = ReplicationMode.RAFT, ReplicationMode.LEAVING
 
 
 class Violation(AssertionError):
@@ -192,7 +192,7 @@ class ModeCluster:
 
     def produce(self, node: Node) -> None:
         leader = node.replica.leader if node.replica is not None else None
-        if leader is None or leader.check_append(acks_all=True) is not ErrorCode.none:
+        if leader is None or leader.check_append(acks_all=True) is not ErrorCode.NONE:
             return
         self.records += 1
         entry = Entry(leader.leader_epoch, self.records)
@@ -486,7 +486,7 @@ class ModeCluster:
     def _answer(self, at: Node, fetch: FollowerFetch) -> tuple[LeaderAnswer, list[Entry]]:
         leader = at.replica.leader if at.replica is not None else None
         if leader is None:
-            return LeaderAnswer(ErrorCode.not_leader_or_follower), []
+            return LeaderAnswer(ErrorCode.NOT_LEADER_OR_FOLLOWER), []
         raft = at.replica.raft if at.replica is not None else None
         if not self.checks_life and raft is not None:
             fetch = fetch._replace(life=raft.core.life)
@@ -497,7 +497,7 @@ class ModeCluster:
             now_ms=self.now_ms,
         )
         self._do(at, verdict.effects)
-        if verdict.error is not ErrorCode.none:
+        if verdict.error is not ErrorCode.NONE:
             return LeaderAnswer(verdict.error), []
         entries = (
             at.log.read(fetch.offset, fetch.offset + RECORDS_PER_FETCH_MAX)
@@ -506,7 +506,7 @@ class ModeCluster:
         )
         high_watermark = leader.high_watermark
         answer = LeaderAnswer(
-            ErrorCode.none,
+            ErrorCode.NONE,
             high_watermark,
             at.log.log_start_offset,
             verdict.diverging,
@@ -537,7 +537,7 @@ class ModeCluster:
         elif effects.ask_bounds:
             leader = self.nodes[follower.leader]
             bounds = follower.on_leader_bounds(
-                ErrorCode.none,
+                ErrorCode.NONE,
                 log_start=leader.log.log_start_offset,
                 end=leader.log.end_offset,
                 now_ms=self.now_ms,
@@ -578,10 +578,10 @@ class ModeCluster:
                 f"granted {node.node_id}",
                 node,
                 lambda: tell(reply),
-                lambda: tell(ErrorCode.network_exception),
+                lambda: tell(ErrorCode.NETWORK_EXCEPTION),
             )
 
-        self._send(f"alter {node.node_id}", node, arrive, lambda: tell(ErrorCode.network_exception))
+        self._send(f"alter {node.node_id}", node, arrive, lambda: tell(ErrorCode.NETWORK_EXCEPTION))
 
     # Inside a node.
 
@@ -626,7 +626,7 @@ class ModeCluster:
             code = leader.ack_of(wait.end)
             if code is None:
                 waiting.append(wait)
-            elif code is ErrorCode.none:
+            elif code is ErrorCode.NONE:
                 at = wait.end - 1
                 if at in self.acked:
                     raise Violation(f"two records acknowledged at {at}")
@@ -693,7 +693,7 @@ class ModeCluster:
     def check_settled(self, wish: ReplicationMode) -> None:
         state = self.controller.state
         if state.mode is not wish:
-            raise Violation(f"{wish.name} was wished for, but the mode stays {state}")
+            raise Violation(f"{wish.text} was wished for, but the mode stays {state}")
         leaders = [
             node
             for node in self.nodes.values()

@@ -141,7 +141,7 @@ class ModeController:
         self.write(
             [
                 ConfigRecord(
-                    resource_type=2, resource_name="a", name=mode_switch.MODE, value=mode.name
+                    resource_type=2, resource_name="a", name=mode_switch.MODE, value=mode.text
                 )
             ]
         )
@@ -153,7 +153,7 @@ class ModeController:
 
     @property
     def is_collecting(self) -> bool:
-        return self.state.mode is ReplicationMode.leaving and self.state.leader < 0
+        return self.state.mode is ReplicationMode.LEAVING and self.state.leader < 0
 
     def on_answer(self, node: NodeId, epoch: int, answer: LogTail | int) -> None:
         """What a replica said to the question that ends the life with `epoch`."""

@@ -116,13 +116,13 @@ class AnswersBeforeItIsBound(ModeReplica):
 def any_isr(image: object, topic: object, index: int, **asked: object) -> PartitionRecord:
     """Raft whatever the ISR is, and however old the evidence."""
     state = topic.partitions[index]  # type: ignore[attr-defined]
-    if state.mode is not ReplicationMode.entering or is_reassigning(state):
-        raise Refused(ErrorCode.invalid_request, "")
+    if state.mode is not ReplicationMode.ENTERING or is_reassigning(state):
+        raise Refused(ErrorCode.INVALID_REQUEST, "")
     return mode_switch._written(
         topic,  # type: ignore[arg-type]
         index,
         state,
-        mode=ReplicationMode.raft,
+        mode=ReplicationMode.RAFT,
         life=state.leader_epoch,
         elr=(),
         last_known_elr=(),

@@ -63,13 +63,13 @@ class Schedule:
                 cluster.deliver(number)
         elif kind < 0.48:
             cluster.controller.step()
-            self.trace.append(f"controller steps: {cluster.controller.state.mode.name}")
+            self.trace.append(f"controller steps: {cluster.controller.state.mode.text}")
         elif kind < 0.487:
             mode = cluster.controller.state.mode
             rolls_back = mode is ENTERING and chance.random() < 0.15
             wish = ISR if mode is RAFT or rolls_back else RAFT
             cluster.controller.wish(wish)
-            self.trace.append(f"wish {wish.name}")
+            self.trace.append(f"wish {wish.text}")
         else:
             node = chance.choice(list(cluster.nodes.values()))
             name = chance.choices(self._names, self._weights)[0]

@@ -24,11 +24,11 @@ from lograft.storage.log import Log
 from tests.unit.replication.list_log import Entry, ListLog
 
 ERRORS = [
-    ErrorCode.offset_out_of_range,
-    ErrorCode.unknown_leader_epoch,
-    ErrorCode.not_leader_or_follower,
-    ErrorCode.corrupt_message,
-    ErrorCode.unknown_topic_id,
+    ErrorCode.OFFSET_OUT_OF_RANGE,
+    ErrorCode.UNKNOWN_LEADER_EPOCH,
+    ErrorCode.NOT_LEADER_OR_FOLLOWER,
+    ErrorCode.CORRUPT_MESSAGE,
+    ErrorCode.UNKNOWN_TOPIC_ID,
 ]
 COMMANDS = st.tuples(
     st.sampled_from(
@@ -84,7 +84,7 @@ def test_watermark_and_log_stay_in_order(
                 log.flush()
             elif name == "bounds":
                 effects = follower.on_leader_bounds(
-                    ErrorCode.none, log_start=Offset(number), end=Offset(other), now_ms=now_ms
+                    ErrorCode.NONE, log_start=Offset(number), end=Offset(other), now_ms=now_ms
                 )
                 apply(follower, log, effects)
             elif asked is not None:

@@ -20,11 +20,11 @@ from tests.unit.replication.list_log import Entry, ListLog
 ME = NodeId(1)
 REPLICAS = (ME, NodeId(2), NodeId(3))
 CODES = [
-    ErrorCode.ineligible_replica,
-    ErrorCode.operation_not_attempted,
-    ErrorCode.invalid_update_version,
-    ErrorCode.network_exception,
-    ErrorCode.not_controller,
+    ErrorCode.INELIGIBLE_REPLICA,
+    ErrorCode.OPERATION_NOT_ATTEMPTED,
+    ErrorCode.INVALID_UPDATE_VERSION,
+    ErrorCode.NETWORK_EXCEPTION,
+    ErrorCode.NOT_CONTROLLER,
 ]
 
 
@@ -122,7 +122,7 @@ class Story:
             epoch_end=EpochEnd(*self.log.epoch_end(0)),
             now_ms=self.now_ms,
         )
-        assert verdict.error is ErrorCode.none
+        assert verdict.error is ErrorCode.NONE
         assert verdict.diverging is None
         self.take(verdict.effects)
 

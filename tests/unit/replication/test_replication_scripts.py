@@ -161,7 +161,7 @@ class Scenario:
 
     def do_append(self, count: str) -> list[str]:
         code = self.leader.check_append(acks_all=True)
-        if code is not ErrorCode.none:
+        if code is not ErrorCode.NONE:
             return [code.name]
         entries = [Entry(self.leader.leader_epoch, 0)] * int(count)
         self.log.append(self.log.end_offset, entries)
@@ -198,7 +198,7 @@ class Scenario:
             epoch_end=EpochEnd(*self.log.epoch_end(fetch.last_fetched_epoch)),
             now_ms=self.now_ms,
         )
-        lines = [] if verdict.error is ErrorCode.none else [verdict.error.name]
+        lines = [] if verdict.error is ErrorCode.NONE else [verdict.error.name]
         if verdict.diverging is not None:
             lines.append(f"diverging {verdict.diverging.epoch} ends {verdict.diverging.end_offset}")
         return lines + self.describe(verdict.effects)
@@ -226,7 +226,7 @@ class Scenario:
 
     def do_latest(self) -> list[str]:
         known = self.leader.knows_latest
-        return [str(self.leader.high_watermark) if known else "offset_not_available"]
+        return [str(self.leader.high_watermark) if known else "OFFSET_NOT_AVAILABLE"]
 
     def do_delete(self, to: str) -> list[str]:
         self.log.advance_start(int(to))
@@ -270,7 +270,7 @@ class Scenario:
 
     def do_answer(
         self,
-        error: str = "none",
+        error: str = "NONE",
         hw: str = "-1",
         start: str = "0",
         records: str = "",
@@ -302,7 +302,7 @@ class Scenario:
     def do_bounds(self, start: str, end: str) -> list[str]:
         return self.act(
             self.follower.on_leader_bounds(
-                ErrorCode.none,
+                ErrorCode.NONE,
                 log_start=Offset(int(start)),
                 end=Offset(int(end)),
                 now_ms=self.now_ms,

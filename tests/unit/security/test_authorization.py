@@ -5,27 +5,27 @@ from lograft.security.authorization import CLUSTER_NAME, Operation, Permission, 
 def test_the_numbers_are_kafkas() -> None:
     """Those of ACLs in requests and records."""
     assert [(each.name, each.value) for each in Operation] == [
-        ("read", 3),
-        ("write", 4),
-        ("create", 5),
-        ("delete", 6),
-        ("alter", 7),
-        ("describe", 8),
-        ("cluster_action", 9),
-        ("describe_configs", 10),
-        ("alter_configs", 11),
-        ("idempotent_write", 12),
-        ("create_tokens", 13),
-        ("describe_tokens", 14),
-        ("two_phase_commit", 15),
+        ("READ", 3),
+        ("WRITE", 4),
+        ("CREATE", 5),
+        ("DELETE", 6),
+        ("ALTER", 7),
+        ("DESCRIBE", 8),
+        ("CLUSTER_ACTION", 9),
+        ("DESCRIBE_CONFIGS", 10),
+        ("ALTER_CONFIGS", 11),
+        ("IDEMPOTENT_WRITE", 12),
+        ("CREATE_TOKENS", 13),
+        ("DESCRIBE_TOKENS", 14),
+        ("TWO_PHASE_COMMIT", 15),
     ]
     assert [(each.name, each.value) for each in ResourceType] == [
-        ("topic", 2),
-        ("group", 3),
-        ("cluster", 4),
-        ("transactional_id", 5),
-        ("delegation_token", 6),
-        ("user", 7),
+        ("TOPIC", 2),
+        ("GROUP", 3),
+        ("CLUSTER", 4),
+        ("TRANSACTIONAL_ID", 5),
+        ("DELEGATION_TOKEN", 6),
+        ("USER", 7),
     ]
     assert CLUSTER_NAME == "kafka-cluster"
 
@@ -34,8 +34,8 @@ def test_a_permission_is_named_after_what_it_is() -> None:
     found = {
         name: value for name, value in vars(authorization).items() if isinstance(value, Permission)
     }
-    assert found["CLUSTER_ACTION"] == (Operation.cluster_action, ResourceType.cluster)
+    assert found["CLUSTER_ACTION"] == (Operation.CLUSTER_ACTION, ResourceType.CLUSTER)
     for name, (operation, resource_type) in found.items():
         if name != "CLUSTER_ACTION":
-            assert name == f"{resource_type.name}_{operation.name}".upper()
+            assert name == f"{resource_type.name}_{operation.name}"
     assert len(set(found.values())) == len(found)

@@ -32,7 +32,7 @@ from tests.unit.storage.logs import make_batch, open_log, read_all
 NOW_MS = 1_767_225_600_000
 COMPACTED = AppendRules(FixedLogConfig(cleanup_compact=True, cleanup_delete=False))
 RECOMPRESSED = AppendRules(FixedLogConfig(compression_type="zstd"))
-PACKED = [Codec.gzip, Codec.snappy, Codec.lz4, Codec.zstd]
+PACKED = [Codec.GZIP, Codec.SNAPPY, Codec.LZ4, Codec.ZSTD]
 #: A record of no key, no value and no headers.
 SMALLEST = bytes([12, 0, 0, 0, 1, 1, 0])
 
@@ -75,7 +75,7 @@ def test_a_bomb_stops_at_the_cap(codec: Codec) -> None:
         check_records(batch_around(payload, codec, 1), COMPACTED, Origin.CLIENT, NOW_MS)
 
 
-@pytest.mark.parametrize("codec", [Codec.none, *PACKED[:3]])
+@pytest.mark.parametrize("codec", [Codec.NONE, *PACKED[:3]])
 def test_another_codec_keeps_everything_else(codec: Codec) -> None:
     records = [Record(index, NOW_MS + index, b"k", b"v" * index) for index in range(50)]
     sent = build_batch(records, compression=codec, producer_id=7, producer_epoch=1, base_sequence=9)
@@ -83,7 +83,7 @@ def test_another_codec_keeps_everything_else(codec: Codec) -> None:
     assert changed is not None
     assert check_crc(changed, 0, len(changed))
     before, after = read_header(sent), read_header(changed)
-    assert after.compression == Codec.zstd
+    assert after.compression == Codec.ZSTD
     assert after.size_bytes == len(changed)
     assert (
         after._replace(size_bytes=before.size_bytes, crc=before.crc, attributes=before.attributes)
@@ -118,7 +118,7 @@ def test_what_takes_long_is_looked_at_by_a_worker() -> None:
     with pytest.raises(NeedsWorker):
         log.append_as_leader(batch, leader_epoch=0, now_ms=NOW_MS)
     checked = log.batch_check(batch, NOW_MS)()
-    assert read_header(checked.batch).compression == Codec.zstd
+    assert read_header(checked.batch).compression == Codec.ZSTD
     # Meanwhile the topic got other settings: what was checked is not what they ask for.
     log.config = FixedLogConfig(compression_type="gzip")
     with pytest.raises(NeedsWorker):
@@ -143,7 +143,7 @@ def test_many_records_are_looked_at_by_a_worker() -> None:
     log.append_as_leader(batch, leader_epoch=0, now_ms=NOW_MS, origin=Origin.COORDINATOR)
 
 
-@pytest.mark.parametrize("codec", [Codec.none, *PACKED])
+@pytest.mark.parametrize("codec", [Codec.NONE, *PACKED])
 def test_all_records_without_a_key_are_named(codec: Codec) -> None:
     keys = [b"k", None, b"k", None]
     records = [Record(index, NOW_MS, key, b"v") for index, key in enumerate(keys)]
@@ -186,7 +186,7 @@ def test_one_bad_timestamp_decides_the_error_of_the_batch() -> None:
 def test_every_rejected_record_is_named() -> None:
     count = RECORD_MESSAGES_MAX + 5
     records = [Record(index, NOW_MS, None, None) for index in range(count)]
-    batch = memoryview(build_batch(records, compression=Codec.zstd))
+    batch = memoryview(build_batch(records, compression=Codec.ZSTD))
     with pytest.raises(InvalidRecord, match=f"rejected {count} of") as found:
         check_records(batch, COMPACTED, Origin.CLIENT, NOW_MS)
     errors = found.value.record_errors

@@ -24,7 +24,7 @@ def garbage() -> memoryview:
 
 def multitude() -> memoryview:
     """Claims more records than anyone looks at; that it has fewer is never found out."""
-    batch = bytearray(make_batch(timestamp=NOW_MS + 5, compression=Codec.zstd))
+    batch = bytearray(make_batch(timestamp=NOW_MS + 5, compression=Codec.ZSTD))
     struct.pack_into(">i", batch, 23, LOOKED_AT_MAX)
     struct.pack_into(">i", batch, 57, LOOKED_AT_MAX + 1)
     return sealed(batch)

@@ -145,12 +145,12 @@ def test_a_power_loss_takes_what_nobody_fsynced() -> None:
 
 def test_requests_fail_by_api_and_partition() -> None:
     async def scenario(cluster: Cluster, producer: Producer) -> None:
-        fault = cluster.fail("Produce", ErrorCode.invalid_record, topic="t", partition=1)
+        fault = cluster.fail("Produce", ErrorCode.INVALID_RECORD, topic="t", partition=1)
         sent = [producer.send("t", b"v", partition=i) for i in (0, 1)]
         good, bad = await asyncio.gather(*sent, return_exceptions=True)
         assert not isinstance(good, BaseException)
         assert isinstance(bad, BrokerError)
-        assert bad.code == ErrorCode.invalid_record
+        assert bad.code == ErrorCode.INVALID_RECORD
         assert fault.hits == 1
         assert (await producer.send("t", b"v", partition=1)).offset == 0
 
@@ -159,7 +159,7 @@ def test_requests_fail_by_api_and_partition() -> None:
 
 def test_an_error_that_passes_is_tried_again() -> None:
     async def scenario(cluster: Cluster, producer: Producer) -> None:
-        fault = cluster.fail("Produce", ErrorCode.not_enough_replicas, times=3)
+        fault = cluster.fail("Produce", ErrorCode.NOT_ENOUGH_REPLICAS, times=3)
         assert (await producer.send("t", b"v", partition=0)).offset == 0
         assert fault.hits == 3
         assert producer.statistics()["retries"] == 3
@@ -169,7 +169,7 @@ def test_an_error_that_passes_is_tried_again() -> None:
 
 def test_an_error_of_a_whole_request() -> None:
     async def scenario(cluster: Cluster, producer: Producer) -> None:
-        fault = cluster.fail("InitProducerId", ErrorCode.cluster_authorization_failed)
+        fault = cluster.fail("InitProducerId", ErrorCode.CLUSTER_AUTHORIZATION_FAILED)
         with pytest.raises(BrokerError, match="CLUSTER_AUTHORIZATION_FAILED"):
             await producer.send("t", b"v", partition=0)
         assert fault.hits == 1
@@ -287,7 +287,7 @@ def test_settings_that_cannot_be_are_told_at_once() -> None:
 def test_faults_that_cannot_be_are_refused(api: str, topic: str | None, problem: str) -> None:
     cluster = Cluster()
     with pytest.raises(ValueError, match=problem):
-        cluster.fail(api, ErrorCode.unknown_server_error, topic=topic)
+        cluster.fail(api, ErrorCode.UNKNOWN_SERVER_ERROR, topic=topic)
 
 
 def test_the_outcome_is_unknown_when_nobody_tries_again() -> None:

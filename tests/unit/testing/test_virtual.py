@@ -44,7 +44,7 @@ def test_requests_fail_in_virtual_time_too() -> None:
         servers = ",".join(map(str, cluster.bootstrap()))
         async with Producer(bootstrap_servers=servers, runtime=cluster.client_runtime()) as one:
             await one.send("t", b"v")
-            cluster.fail("Produce", ErrorCode.invalid_record, topic="t")
+            cluster.fail("Produce", ErrorCode.INVALID_RECORD, topic="t")
             with pytest.raises(BrokerError, match="INVALID_RECORD"):
                 await one.send("t", b"v")
             fault = cluster.delay("Produce", 20, topic="t", partition=0)

@@ -162,7 +162,7 @@ def test_record_count_must_match_the_records() -> None:
 
 
 def test_unpacked_size_is_capped() -> None:
-    batch = build_batch([Record(0, TIMESTAMP, None, bytes(1 << 20))], compression=Codec.zstd)
+    batch = build_batch([Record(0, TIMESTAMP, None, bytes(1 << 20))], compression=Codec.ZSTD)
     assert len(batch) < 1000
     with pytest.raises(MalformedMessage, match="more than 1000 bytes"):
         read_records(batch, bytes_max=1000)

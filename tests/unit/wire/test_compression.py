@@ -16,7 +16,7 @@ from lograft.wire.compression import (
 )
 
 CODECS = list(Codec)
-PACKERS = [codec for codec in Codec if codec != Codec.none]
+PACKERS = [codec for codec in Codec if codec != Codec.NONE]
 
 
 @given(st.sampled_from(CODECS), st.binary(max_size=500), st.integers(1, 300))
@@ -63,23 +63,23 @@ def test_garbage_is_refused_or_read(codec: Codec, garbage: bytes) -> None:
 
 def test_snappy_with_and_without_javas_frames() -> None:
     data = b"abc" * 50_000
-    framed = compress(Codec.snappy, data)
+    framed = compress(Codec.SNAPPY, data)
     assert framed.startswith(SNAPPY_FRAME_MARK)
-    assert decompress(Codec.snappy, framed, len(data)) == data
+    assert decompress(Codec.SNAPPY, framed, len(data)) == data
     raw = bytes(cramjam.snappy.compress_raw(data))
-    assert decompress(Codec.snappy, raw, len(data)) == data
+    assert decompress(Codec.SNAPPY, raw, len(data)) == data
 
 
 def test_lz4_blocks_do_not_refer_to_each_other() -> None:
     """Kafka's reader refuses frames without this flag."""
-    assert compress(Codec.lz4, b"x" * 100)[4] & 0x20
+    assert compress(Codec.LZ4, b"x" * 100)[4] & 0x20
 
 
 def test_gzip_of_several_members() -> None:
     packed = gzip.compress(b"one") + gzip.compress(b"two")
-    assert decompress(Codec.gzip, packed, 6) == b"onetwo"
+    assert decompress(Codec.GZIP, packed, 6) == b"onetwo"
     with pytest.raises(DecompressedTooLarge):
-        decompress(Codec.gzip, packed, 5)
+        decompress(Codec.GZIP, packed, 5)
 
 
 def test_unknown_codecs() -> None:

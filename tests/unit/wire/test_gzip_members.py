@@ -10,7 +10,7 @@ from lograft.wire.compression import Codec, DecompressedTooLarge, DecompressionF
 
 def test_members_follow_each_other() -> None:
     data = gzip.compress(b"one ") + gzip.compress(b"") + gzip.compress(b"two" * 10_000)
-    assert decompress(Codec.gzip, data, 100_000) == b"one " + b"two" * 10_000
+    assert decompress(Codec.GZIP, data, 100_000) == b"one " + b"two" * 10_000
 
 
 def test_many_members_are_not_copied_for_each() -> None:
@@ -18,7 +18,7 @@ def test_many_members_are_not_copied_for_each() -> None:
     data = gzip.compress(b"") * 3_000
     tracemalloc.start()
     try:
-        assert decompress(Codec.gzip, data, 1_000) == b""
+        assert decompress(Codec.GZIP, data, 1_000) == b""
         _, peak = tracemalloc.get_traced_memory()
     finally:
         tracemalloc.stop()
@@ -27,11 +27,11 @@ def test_many_members_are_not_copied_for_each() -> None:
 
 def test_members_share_one_cap() -> None:
     with pytest.raises(DecompressedTooLarge):
-        decompress(Codec.gzip, gzip.compress(bytes(600)) * 2, 1_000)
+        decompress(Codec.GZIP, gzip.compress(bytes(600)) * 2, 1_000)
 
 
 @pytest.mark.parametrize("cut", [1, 7, 15])
 def test_cut_stream_is_refused(cut: int) -> None:
     data = gzip.compress(b"one") * 2
     with pytest.raises(DecompressionFailed):
-        decompress(Codec.gzip, data[:-cut], 1_000)
+        decompress(Codec.GZIP, data[:-cut], 1_000)

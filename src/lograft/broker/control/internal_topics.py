@@ -100,5 +100,5 @@ class InternalTopics:
         except ControllerUnreachable as error:
             raise CoordinatorNotAvailable(f"{topic} cannot be created: {error}") from None
         result = reply.topics[0]
-        if result.error_code not in (ErrorCode.none, ErrorCode.topic_already_exists):
+        if result.error_code not in (ErrorCode.NONE, ErrorCode.TOPIC_ALREADY_EXISTS):
             raise CoordinatorNotAvailable(f"{topic} cannot be created: {result.error_message}")

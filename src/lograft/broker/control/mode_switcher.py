@@ -103,10 +103,10 @@ class ModeSwitcher:
         topic = None if image is None else image.topics.get(key.topic_id)
         state = None if topic is None else topic.partitions.get(key.partition)
         if image is None or topic is None or state is None:
-            return ErrorCode.unknown_topic_or_partition
+            return ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
         address = self._address_of(image, state.leader)
         if address is None or successor not in state.replicas:
-            return ErrorCode.preferred_leader_not_available
+            return ErrorCode.PREFERRED_LEADER_NOT_AVAILABLE
         chosen = ends.ReplicaInfo(
             candidate_id=successor,
             candidate_directory_id=state.directories[state.replicas.index(successor)],
@@ -137,9 +137,9 @@ class ModeSwitcher:
                 lograft_only=True,
             )
         except (PeerUnreachable, PeerLost):
-            return ErrorCode.preferred_leader_not_available
+            return ErrorCode.PREFERRED_LEADER_NOT_AVAILABLE
         code = response.topics[0].partitions[0].error_code
-        return ErrorCode.none if not code else ErrorCode.preferred_leader_not_available
+        return ErrorCode.NONE if not code else ErrorCode.PREFERRED_LEADER_NOT_AVAILABLE
 
     # ── ending a life ────────────────────────────────────────────────────────────────────────
 
@@ -148,7 +148,7 @@ class ModeSwitcher:
         collections: dict[TopicIdPartition, Collection] = {}
         for key in image.switching:
             state = image.topics[key.topic_id].partitions[key.partition]
-            if state.mode is not ReplicationMode.leaving or state.leader != NO_NODE:
+            if state.mode is not ReplicationMode.LEAVING or state.leader != NO_NODE:
                 continue
             known = self._collections.get(key)
             if known is None or known.epoch != state.leader_epoch:
@@ -215,7 +215,7 @@ class ModeSwitcher:
                 if key.partition not in topic.partitions:
                     continue
                 record: Message | None = None
-                if answer.error_code == ErrorCode.fenced_leader_epoch:
+                if answer.error_code == ErrorCode.FENCED_LEADER_EPOCH:
                     record = on_fenced(topic, key.partition, collection, epoch=answer.leader_epoch)
                 elif not answer.error_code:
                     record = on_tail(
@@ -259,11 +259,11 @@ def _candidates(image: MetadataImage) -> Iterator[TopicIdPartition]:
     """Partitions that may not be in the mode that is wished for."""
     yield from image.not_isr
     for resource, values in image.configs.items():
-        if resource.type == ResourceType.topic and (MODE in values or MODE_OF_PARTITIONS in values):
+        if resource.type == ResourceType.TOPIC and (MODE in values or MODE_OF_PARTITIONS in values):
             topic = image.topic(resource.name)
             if topic is not None:
                 for index, state in topic.partitions.items():
-                    if state.mode is ReplicationMode.isr:
+                    if state.mode is ReplicationMode.ISR:
                         yield TopicIdPartition(topic.topic_id, index)
 
 
@@ -283,7 +283,7 @@ def _deciding(keys: list[TopicIdPartition]) -> Callable[[MetadataImage], Outcome
             if record is not None:
                 before = topic.partitions[key.partition].mode
                 after = ReplicationMode(record.replication_mode)
-                moves[f"of {topic.name} from {before.name} to {after.name}"] += 1
+                moves[f"of {topic.name} from {before.text} to {after.text}"] += 1
                 records.append(record)
         for move, count in moves.items():
             LOGGER.info("switching %d partitions %s", count, move)

@@ -44,7 +44,7 @@ SHUT_DOWN_PAUSE_MS: Final = 20
 SHUT_DOWN_SEARCH_MS: Final = 2_000
 #: The controller does not know this registration: it takes a new one.
 UNKNOWN_TO_CONTROLLER: Final = frozenset(
-    {ErrorCode.broker_id_not_registered, ErrorCode.stale_broker_epoch}
+    {ErrorCode.BROKER_ID_NOT_REGISTERED, ErrorCode.STALE_BROKER_EPOCH}
 )
 
 
@@ -153,7 +153,7 @@ class BrokerRegistration:
                 return self.broker_epoch
             code = ErrorCode(reply.error_code)
             # The predecessor's session may still be open: its time runs out.
-            if code != ErrorCode.duplicate_broker_registration:
+            if code != ErrorCode.DUPLICATE_BROKER_REGISTRATION:
                 raise Refused(
                     code,
                     f"The controller rejected the registration of broker {self._config.node_id}:"

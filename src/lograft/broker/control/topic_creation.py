@@ -36,12 +36,12 @@ async def create_on_demand(
             lane=LANE,
         )
     except ControllerUnreachable:
-        return dict.fromkeys(names, ErrorCode.leader_not_available)
+        return dict.fromkeys(names, ErrorCode.LEADER_NOT_AVAILABLE)
     refused = {
         topic.name: topic.error_code
         for topic in reply.topics
         # Another client was faster: the topic is as good as ours.
-        if topic.error_code not in (ErrorCode.none, ErrorCode.topic_already_exists)
+        if topic.error_code not in (ErrorCode.NONE, ErrorCode.TOPIC_ALREADY_EXISTS)
     }
     wanted = [name for name in names if name not in refused]
     await metadata.wait_image(
@@ -68,7 +68,7 @@ async def grow_on_demand(
     )
     result = reply.results[0]
     # INVALID_PARTITIONS: it has as many already, another client was faster.
-    if result.error_code not in (ErrorCode.none, ErrorCode.invalid_partitions):
+    if result.error_code not in (ErrorCode.NONE, ErrorCode.INVALID_PARTITIONS):
         raise Refused(ErrorCode(result.error_code), result.error_message or "no reason given")
 
     def has_grown(image: MetadataImage) -> bool:

@@ -337,7 +337,7 @@ def as_told(error: LograftError) -> LograftError:
         return CoordinatorNotAvailable(str(error))
     if isinstance(error, TOO_LARGE):
         # As Kafka: MESSAGE_TOO_LARGE is what producers are told, who can send less.
-        return Refused(ErrorCode.unknown_server_error, str(error))
+        return Refused(ErrorCode.UNKNOWN_SERVER_ERROR, str(error))
     return error
 
 
@@ -345,12 +345,12 @@ def code_told(error: LograftError) -> ErrorCode:
     if isinstance(error, Refused):
         return error.code
     if isinstance(error, NotCoordinator):
-        return ErrorCode.not_coordinator
+        return ErrorCode.NOT_COORDINATOR
     if isinstance(error, CoordinatorLoading):
-        return ErrorCode.coordinator_load_in_progress
+        return ErrorCode.COORDINATOR_LOAD_IN_PROGRESS
     if isinstance(error, CoordinatorNotAvailable):
-        return ErrorCode.coordinator_not_available
-    return ErrorCode.unknown_server_error
+        return ErrorCode.COORDINATOR_NOT_AVAILABLE
+    return ErrorCode.UNKNOWN_SERVER_ERROR
 
 
 def _answer(replies: Sequence[Reply]) -> None:

@@ -50,7 +50,7 @@ RETRY_MS: Final = 100
 #: The partition has heard of a later epoch of the producer, so nothing of this one is open there;
 #: or it cannot hold transactions.
 OVER: Final = frozenset(
-    {ErrorCode.invalid_producer_epoch, ErrorCode.unsupported_for_message_format}
+    {ErrorCode.INVALID_PRODUCER_EPOCH, ErrorCode.UNSUPPORTED_FOR_MESSAGE_FORMAT}
 )
 
 
@@ -206,7 +206,7 @@ class MarkerSender:
                 try:
                     partition, end_offset = self._append_here(each, end)
                 except ProducerFenced:
-                    self._on_answer(unended, each, ErrorCode.invalid_producer_epoch)
+                    self._on_answer(unended, each, ErrorCode.INVALID_PRODUCER_EPOCH)
                 except LograftError as error:
                     LOGGER.debug("%s cannot append a transaction marker now: %s", each, error)
                     self._try_later(unended, each)
@@ -260,12 +260,12 @@ class MarkerSender:
             producer_id = unended.effect.producer_id
             for each in partitions:
                 # What was not answered was not written.
-                code = codes.get((producer_id, each), ErrorCode.network_exception)
+                code = codes.get((producer_id, each), ErrorCode.NETWORK_EXCEPTION)
                 self._on_answer(unended, each, code)
         self._set_turn()
 
     def _on_answer(self, unended: Unended, partition: TopicPartition, code: int) -> None:
-        if code == ErrorCode.none:
+        if code == ErrorCode.NONE:
             self._on_told(unended, partition)
         elif code in OVER:
             LOGGER.warning(

@@ -51,7 +51,7 @@ class ProducerIds:
         """For decisions, which cannot wait. Raises Refused if there is none at hand."""
         if self._next >= self._end:
             raise Refused(
-                ErrorCode.coordinator_load_in_progress, "No producer id is available yet."
+                ErrorCode.COORDINATOR_LOAD_IN_PROGRESS, "No producer id is available yet."
             )
         producer_id = ProducerId(self._next)
         self._next += 1

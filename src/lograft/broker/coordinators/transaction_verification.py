@@ -40,9 +40,9 @@ VERSIONS: Final = Versions(4, 5)
 LANE: Final = "transactions"
 #: What a producer's batch may meet has other names than what its coordinator may.
 RENAMED: Final = {
-    ErrorCode.producer_fenced: ErrorCode.invalid_producer_epoch,
+    ErrorCode.PRODUCER_FENCED: ErrorCode.INVALID_PRODUCER_EPOCH,
     # This broker may not ask: its clients cannot mend that.
-    ErrorCode.cluster_authorization_failed: ErrorCode.invalid_txn_state,
+    ErrorCode.CLUSTER_AUTHORIZATION_FAILED: ErrorCode.INVALID_TXN_STATE,
 }
 
 
@@ -117,7 +117,7 @@ class TransactionVerification:
         while True:
             coordinator = self._coordinator_of(transactional_id)
             if coordinator is None:
-                return dict.fromkeys(partitions, ErrorCode.coordinator_not_available)
+                return dict.fromkeys(partitions, ErrorCode.COORDINATOR_NOT_AVAILABLE)
             if coordinator == self._link.me and self.coordinators_here is not None:
                 found = await self._ask_here(
                     self.coordinators_here, transactional_id, producer, partitions, adds=adds
@@ -127,7 +127,7 @@ class TransactionVerification:
                 found = await self._ask(coordinator, request, partitions)
             if (
                 not adds
-                or ErrorCode.concurrent_transactions not in found.values()
+                or ErrorCode.CONCURRENT_TRANSACTIONS not in found.values()
                 or self._clock.mono_ms() >= deadline_ms
             ):
                 return found
@@ -168,12 +168,12 @@ class TransactionVerification:
                 lane=LANE,
             )
         except (PeerUnreachable, PeerLost):
-            return dict.fromkeys(partitions, ErrorCode.network_exception)
+            return dict.fromkeys(partitions, ErrorCode.NETWORK_EXCEPTION)
         if response.error_code:
             return dict.fromkeys(partitions, _renamed(response.error_code))
         found = _codes_of(response.results_by_transaction)
         # What was not answered was not allowed.
-        return {each: found.get(each, ErrorCode.invalid_txn_state) for each in partitions}
+        return {each: found.get(each, ErrorCode.INVALID_TXN_STATE) for each in partitions}
 
     def statistics(self) -> dict[str, int]:
         return {

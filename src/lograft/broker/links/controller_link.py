@@ -255,7 +255,7 @@ class ControllerLink:
 
 
 def _checked(reply: R, where: Address | _Here) -> R:
-    if has_error(reply, ErrorCode.not_controller):
+    if has_error(reply, ErrorCode.NOT_CONTROLLER):
         raise NotController(f"{where} is not the active controller")
     return reply
 

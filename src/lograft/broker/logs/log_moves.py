@@ -348,7 +348,7 @@ class LogMoves:
 
 def _may_go_on(partition: Partition) -> bool:
     """While its mode is being switched its log is evidence: it stays where it is."""
-    modes = ReplicationMode.isr, ReplicationMode.raft
+    modes = ReplicationMode.ISR, ReplicationMode.RAFT
     return partition.is_usable and partition.assignment.mode in modes
 
 

@@ -95,7 +95,7 @@ class RetentionHolds:
             LOGGER.info("what group %s holds is not known now: %s", group, error)
             return unknown
         (told,) = answer.groups
-        if told.error_code == ErrorCode.group_id_not_found:
+        if told.error_code == ErrorCode.GROUP_ID_NOT_FOUND:
             return {}
         if told.error_code:
             name = ErrorCode(told.error_code).name

@@ -38,7 +38,7 @@ class FlushPolicy:
     def set(self, config: TopicConfig, mode: ReplicationMode) -> None:
         messages, period_ms = config.flush_messages, config.flush_ms
         self._messages = messages if messages < NEVER else 0
-        if mode is not ReplicationMode.isr:
+        if mode is not ReplicationMode.ISR:
             # Only what is on disk counts, so fetches and answers wait for it.
             self._messages = 1
         self._period_ms = period_ms if period_ms < NEVER else -1

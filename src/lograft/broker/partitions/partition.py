@@ -58,7 +58,7 @@ from lograft.storage.types import AppendResult, Origin, TransactionEnd
 from lograft.storage.validation import AppendRules
 
 #: Looked up once: acknowledgements are many.
-NO_ERROR: Final = ErrorCode.none
+NO_ERROR: Final = ErrorCode.NONE
 #: Likewise, for every append and read.
 ONLINE: Final = PartitionState.ONLINE
 OFFLINE: Final = PartitionState.OFFLINE
@@ -317,7 +317,7 @@ class Partition:
             or not self._host.acts
         ):
             return
-        if self.assignment.mode is not ReplicationMode.isr and not self.is_switchable:
+        if self.assignment.mode is not ReplicationMode.ISR and not self.is_switchable:
             replica = self.replica = self._host.make_switchable(self, replica)
             self.is_switchable = True
         self.flushing.set(self.config, self.assignment.mode)
@@ -763,12 +763,12 @@ class Partition:
             raise NotLeader(f"{self.topic_partition} has a new leader")
 
     def _check_ack(self, code: ErrorCode) -> None:
-        if code is not ErrorCode.none:
+        if code is not ErrorCode.NONE:
             raise self.ack_error(code)
 
     def ack_error(self, code: ErrorCode) -> LograftError:
         """What acks=all is told where the role's verdict is not `none`."""
-        assert code is ErrorCode.not_enough_replicas_after_append, code
+        assert code is ErrorCode.NOT_ENOUGH_REPLICAS_AFTER_APPEND, code
         return NotEnoughReplicasAfterAppend(
             f"{self.topic_partition} lost in-sync replicas while the records were written"
         )

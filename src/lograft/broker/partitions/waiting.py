@@ -89,7 +89,7 @@ class OffsetWaits:
     def remove(self, waiter: OffsetWaiter) -> None:
         self.waits = [wait for wait in self.waits if wait[1] is not waiter]
 
-    def release(self, reached: Offset, code: ErrorCode = ErrorCode.none) -> None:
+    def release(self, reached: Offset, code: ErrorCode = ErrorCode.NONE) -> None:
         waiting = []
         released = []
         for entry in self.waits:

@@ -28,23 +28,23 @@ E = TypeVar("E")
 P = TypeVar("P")
 
 CODE_OF: Final[Mapping[core.Error, ErrorCode]] = {
-    core.Error.NONE: ErrorCode.none,
-    core.Error.FENCED_EPOCH: ErrorCode.fenced_leader_epoch,
-    core.Error.UNKNOWN_EPOCH: ErrorCode.unknown_leader_epoch,
-    core.Error.NOT_LEADER: ErrorCode.not_leader_or_follower,
-    core.Error.WRONG_VOTER: ErrorCode.invalid_voter_key,
+    core.Error.NONE: ErrorCode.NONE,
+    core.Error.FENCED_EPOCH: ErrorCode.FENCED_LEADER_EPOCH,
+    core.Error.UNKNOWN_EPOCH: ErrorCode.UNKNOWN_LEADER_EPOCH,
+    core.Error.NOT_LEADER: ErrorCode.NOT_LEADER_OR_FOLLOWER,
+    core.Error.WRONG_VOTER: ErrorCode.INVALID_VOTER_KEY,
     # The metadata quorum has one life.
-    core.Error.WRONG_LIFE: ErrorCode.invalid_request,
-    core.Error.INVALID: ErrorCode.invalid_request,
-    core.Error.SNAPSHOT_NOT_FOUND: ErrorCode.snapshot_not_found,
-    core.Error.POSITION_OUT_OF_RANGE: ErrorCode.position_out_of_range,
-    core.Error.DUPLICATE_VOTER: ErrorCode.duplicate_voter,
-    core.Error.VOTER_NOT_FOUND: ErrorCode.voter_not_found,
-    core.Error.CHANGE_IN_PROGRESS: ErrorCode.request_timed_out,
-    core.Error.LAST_VOTER: ErrorCode.invalid_request,
-    core.Error.STATIC_VOTERS: ErrorCode.unsupported_version,
-    core.Error.VERSION_NOT_SUPPORTED: ErrorCode.invalid_update_version,
-    core.Error.TIMED_OUT: ErrorCode.request_timed_out,
+    core.Error.WRONG_LIFE: ErrorCode.INVALID_REQUEST,
+    core.Error.INVALID: ErrorCode.INVALID_REQUEST,
+    core.Error.SNAPSHOT_NOT_FOUND: ErrorCode.SNAPSHOT_NOT_FOUND,
+    core.Error.POSITION_OUT_OF_RANGE: ErrorCode.POSITION_OUT_OF_RANGE,
+    core.Error.DUPLICATE_VOTER: ErrorCode.DUPLICATE_VOTER,
+    core.Error.VOTER_NOT_FOUND: ErrorCode.VOTER_NOT_FOUND,
+    core.Error.CHANGE_IN_PROGRESS: ErrorCode.REQUEST_TIMED_OUT,
+    core.Error.LAST_VOTER: ErrorCode.INVALID_REQUEST,
+    core.Error.STATIC_VOTERS: ErrorCode.UNSUPPORTED_VERSION,
+    core.Error.VERSION_NOT_SUPPORTED: ErrorCode.INVALID_UPDATE_VERSION,
+    core.Error.TIMED_OUT: ErrorCode.REQUEST_TIMED_OUT,
 }
 
 

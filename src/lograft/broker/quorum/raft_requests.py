@@ -33,13 +33,13 @@ FETCH_VERSIONS: Final = Versions(17, 18)
 FETCH_SNAPSHOT_VERSIONS: Final = Versions(1, 1)
 
 _ERROR_OF: Final = {
-    ErrorCode.none: core.Error.NONE,
-    ErrorCode.fenced_leader_epoch: core.Error.FENCED_EPOCH,
-    ErrorCode.unknown_leader_epoch: core.Error.UNKNOWN_EPOCH,
-    ErrorCode.not_leader_or_follower: core.Error.NOT_LEADER,
-    ErrorCode.invalid_voter_key: core.Error.WRONG_VOTER,
-    ErrorCode.snapshot_not_found: core.Error.SNAPSHOT_NOT_FOUND,
-    ErrorCode.position_out_of_range: core.Error.POSITION_OUT_OF_RANGE,
+    ErrorCode.NONE: core.Error.NONE,
+    ErrorCode.FENCED_LEADER_EPOCH: core.Error.FENCED_EPOCH,
+    ErrorCode.UNKNOWN_LEADER_EPOCH: core.Error.UNKNOWN_EPOCH,
+    ErrorCode.NOT_LEADER_OR_FOLLOWER: core.Error.NOT_LEADER,
+    ErrorCode.INVALID_VOTER_KEY: core.Error.WRONG_VOTER,
+    ErrorCode.SNAPSHOT_NOT_FOUND: core.Error.SNAPSHOT_NOT_FOUND,
+    ErrorCode.POSITION_OUT_OF_RANGE: core.Error.POSITION_OUT_OF_RANGE,
 }
 
 
@@ -306,14 +306,14 @@ def _error_of(code: int) -> core.Error:
         name = ErrorCode(code)
     except ValueError:
         raise UnusableAnswer(f"the answer has the unknown error {code}") from None
-    if name is ErrorCode.inconsistent_cluster_id:
+    if name is ErrorCode.INCONSISTENT_CLUSTER_ID:
         raise ForeignCluster(
             "it belongs to another cluster than this node's folders (INCONSISTENT_CLUSTER_ID):"
             " one of them was formatted with another id, or controller.quorum.* names a stranger"
         )
     known = _ERROR_OF.get(name)
     if known is None:
-        raise UnusableAnswer(f"the answer has the error {name.name.upper()}")
+        raise UnusableAnswer(f"the answer has the error {name.name}")
     return known
 
 

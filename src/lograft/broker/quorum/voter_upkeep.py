@@ -80,7 +80,7 @@ class VoterUpkeep:
             return
         code = await self._send_update(driver.describe_me(), leader)
         # A leader that cannot raise kraft.version has no use for it.
-        if code in (ErrorCode.none, ErrorCode.unsupported_version):
+        if code in (ErrorCode.NONE, ErrorCode.UNSUPPORTED_VERSION):
             self._described_in = epoch
         else:
             self._say("described itself to the leader", code)
@@ -90,7 +90,7 @@ class VoterUpkeep:
         moved = mine._replace(endpoints=driver.endpoints)
         if driver.is_leader:
             answer = await driver.ask(UpdateVoterRequest(voter=moved))
-            self._say("moved", ErrorCode.none if answer.error is Error.NONE else -1)
+            self._say("moved", ErrorCode.NONE if answer.error is Error.NONE else -1)
             return
         self._say("moved", await self._send_update(moved, leader))
 

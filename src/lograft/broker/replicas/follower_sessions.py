@@ -370,7 +370,7 @@ class FollowerSession:
         )
         partition.apply(verdict.effects)
         entry.leader = leader
-        if verdict.error is not ErrorCode.none:
+        if verdict.error is not ErrorCode.NONE:
             entry.is_answered = True
             poll.is_urgent = True
             return refused(entry.wanted, verdict.error)

@@ -269,4 +269,4 @@ def _code(number: int) -> ErrorCode:
     try:
         return ErrorCode(number)
     except ValueError:
-        return ErrorCode.unknown_server_error
+        return ErrorCode.UNKNOWN_SERVER_ERROR

@@ -89,7 +89,7 @@ class IsrChanges:
                     settled = self._on_response(batch, response)
                 except LograftError as error:
                     LOGGER.info("changes of the ISR wait: %s", error)
-                    settled = self._refuse_all(batch, ErrorCode.network_exception)
+                    settled = self._refuse_all(batch, ErrorCode.NETWORK_EXCEPTION)
                 self._requests += 1
                 if not settled:
                     await asyncio.sleep(RETRY_MS / 1000)
@@ -129,8 +129,8 @@ class IsrChanges:
         leader, proposal = proposed
         if partition.leader is not leader:
             return
-        code = ErrorCode.network_exception if data is None else _known(data.error_code)
-        if data is None or code is not ErrorCode.none:
+        code = ErrorCode.NETWORK_EXCEPTION if data is None else _known(data.error_code)
+        if data is None or code is not ErrorCode.NONE:
             LOGGER.info("%s: ISR not changed: %s", partition.topic_partition, code.name)
             partition.apply(leader.on_refused(proposal, code))
             return
@@ -184,4 +184,4 @@ def _known(number: int) -> ErrorCode:
     try:
         return ErrorCode(number)
     except ValueError:
-        return ErrorCode.unknown_server_error
+        return ErrorCode.UNKNOWN_SERVER_ERROR

@@ -44,7 +44,7 @@ CHANGING_MS: Final = 200
 #: After an answer that settled nothing.
 RETRY_MS: Final = 100
 
-ENTERING, RAFT = ReplicationMode.entering, ReplicationMode.raft
+ENTERING, RAFT = ReplicationMode.ENTERING, ReplicationMode.RAFT
 
 
 class RaftReports:
@@ -222,10 +222,10 @@ class RaftReports:
         for port in asked:
             answer = answers.get((port.partition.topic_id, port.partition.index))
             if answer is None or answer.error_code not in (
-                ErrorCode.none,
+                ErrorCode.NONE,
                 # The metadata says soon what has become of it.
-                ErrorCode.fenced_leader_epoch,
-                ErrorCode.invalid_update_version,
+                ErrorCode.FENCED_LEADER_EPOCH,
+                ErrorCode.INVALID_UPDATE_VERSION,
             ):
                 settled = False
                 self._repeat((port,))

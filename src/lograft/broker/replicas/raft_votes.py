@@ -32,13 +32,13 @@ Item: TypeAlias = tuple[RaftPartition, raft.PeerRequest]
 W = TypeVar("W", bound=Message)
 
 CODE_OF: Final = {
-    raft.Error.NONE: ErrorCode.none,
-    raft.Error.FENCED_EPOCH: ErrorCode.fenced_leader_epoch,
-    raft.Error.UNKNOWN_EPOCH: ErrorCode.unknown_leader_epoch,
-    raft.Error.NOT_LEADER: ErrorCode.not_leader_or_follower,
-    raft.Error.WRONG_VOTER: ErrorCode.invalid_voter_key,
-    raft.Error.WRONG_LIFE: ErrorCode.inconsistent_topic_id,
-    raft.Error.INVALID: ErrorCode.invalid_request,
+    raft.Error.NONE: ErrorCode.NONE,
+    raft.Error.FENCED_EPOCH: ErrorCode.FENCED_LEADER_EPOCH,
+    raft.Error.UNKNOWN_EPOCH: ErrorCode.UNKNOWN_LEADER_EPOCH,
+    raft.Error.NOT_LEADER: ErrorCode.NOT_LEADER_OR_FOLLOWER,
+    raft.Error.WRONG_VOTER: ErrorCode.INVALID_VOTER_KEY,
+    raft.Error.WRONG_LIFE: ErrorCode.INCONSISTENT_TOPIC_ID,
+    raft.Error.INVALID: ErrorCode.INVALID_REQUEST,
 }
 ERROR_OF: Final = {code: error for error, code in CODE_OF.items()}
 
@@ -368,7 +368,7 @@ def _filled(data: Any, index: int, answer: raft.Response | None) -> Any:
     """None: there is no such group here (yet), or its disk is too slow."""
     data.partition_index = index
     if answer is None:
-        data.error_code = ErrorCode.inconsistent_topic_id
+        data.error_code = ErrorCode.INCONSISTENT_TOPIC_ID
         data.leader_id, data.leader_epoch = NO_NODE, NO_EPOCH
     else:
         data.error_code = CODE_OF[answer.error]

@@ -428,16 +428,16 @@ class ReplicaFetcher:
         found = []
         for timestamp in (LATEST, EARLIEST):
             error, offset = await self._list_offset(followed, timestamp)
-            if error is not ErrorCode.none:
+            if error is not ErrorCode.NONE:
                 return Bounds(error, NO_OFFSET, NO_OFFSET)
             found.append(offset)
-        return Bounds(ErrorCode.none, log_start=found[1], end=found[0])
+        return Bounds(ErrorCode.NONE, log_start=found[1], end=found[0])
 
     async def _list_offset(self, followed: Following, timestamp: int) -> tuple[ErrorCode, Offset]:
         around, partition = self._around, followed.partition
         address = around.address_of(self.leader)
         if address is None:
-            return ErrorCode.network_exception, NO_OFFSET
+            return ErrorCode.NETWORK_EXCEPTION, NO_OFFSET
         asked = ListOffsetsPartition(
             partition_index=partition.index,
             current_leader_epoch=followed.role.leader_epoch,
@@ -457,11 +457,11 @@ class ReplicaFetcher:
                 listener=config.inter_broker_listener_name,
             )
         except (PeerUnreachable, PeerLost):
-            return ErrorCode.network_exception, NO_OFFSET
+            return ErrorCode.NETWORK_EXCEPTION, NO_OFFSET
         for topic in response.topics:
             for answer in topic.partitions:
                 return _known(answer.error_code), Offset(answer.offset)
-        return ErrorCode.network_exception, NO_OFFSET
+        return ErrorCode.NETWORK_EXCEPTION, NO_OFFSET
 
     def statistics(self) -> dict[str, int]:
         return {
@@ -521,4 +521,4 @@ def _known(number: int) -> ErrorCode:
     try:
         return ErrorCode(number)
     except ValueError:
-        return ErrorCode.unknown_server_error
+        return ErrorCode.UNKNOWN_SERVER_ERROR

@@ -22,27 +22,27 @@ from lograft.client.errors import ClientError
 from lograft.model.errors import InvalidInput
 
 KINDS: Final = {
-    "topics": ResourceKind.topic,
-    "brokers": ResourceKind.broker,
-    "groups": ResourceKind.group,
-    "client-metrics": ResourceKind.client_metrics,
-    "broker-loggers": ResourceKind.broker_logger,
+    "topics": ResourceKind.TOPIC,
+    "brokers": ResourceKind.BROKER,
+    "groups": ResourceKind.GROUP,
+    "client-metrics": ResourceKind.CLIENT_METRICS,
+    "broker-loggers": ResourceKind.BROKER_LOGGER,
 }
 SOURCES: Final = {
-    ConfigSource.topic: "DYNAMIC_TOPIC_CONFIG",
-    ConfigSource.broker: "DYNAMIC_BROKER_CONFIG",
-    ConfigSource.all_brokers: "DYNAMIC_DEFAULT_BROKER_CONFIG",
-    ConfigSource.static_broker: "STATIC_BROKER_CONFIG",
-    ConfigSource.default: "DEFAULT_CONFIG",
-    ConfigSource.broker_logger: "DYNAMIC_BROKER_LOGGER_CONFIG",
-    ConfigSource.client_metrics: "DYNAMIC_CLIENT_METRICS_CONFIG",
-    ConfigSource.group: "DYNAMIC_GROUP_CONFIG",
-    ConfigSource.unknown: "UNKNOWN",
+    ConfigSource.TOPIC: "DYNAMIC_TOPIC_CONFIG",
+    ConfigSource.BROKER: "DYNAMIC_BROKER_CONFIG",
+    ConfigSource.ALL_BROKERS: "DYNAMIC_DEFAULT_BROKER_CONFIG",
+    ConfigSource.STATIC_BROKER: "STATIC_BROKER_CONFIG",
+    ConfigSource.DEFAULT: "DEFAULT_CONFIG",
+    ConfigSource.BROKER_LOGGER: "DYNAMIC_BROKER_LOGGER_CONFIG",
+    ConfigSource.CLIENT_METRICS: "DYNAMIC_CLIENT_METRICS_CONFIG",
+    ConfigSource.GROUP: "DYNAMIC_GROUP_CONFIG",
+    ConfigSource.UNKNOWN: "UNKNOWN",
 }
 DYNAMIC: Final = frozenset(SOURCES) - {
-    ConfigSource.static_broker,
-    ConfigSource.default,
-    ConfigSource.unknown,
+    ConfigSource.STATIC_BROKER,
+    ConfigSource.DEFAULT,
+    ConfigSource.UNKNOWN,
 }
 #: Commas inside brackets belong to the value.
 _PAIR: Final = re.compile(r"([^=,\[\]]+)=(\[[^\]]*\]|[^,]*)(?:,|$)")
@@ -84,13 +84,13 @@ def run(arguments: Sequence[str]) -> int:
 def _entity(parser: Parser, given: argparse.Namespace) -> tuple[ResourceKind, str | None]:
     """The name: "" for the default of all brokers, None for all entities of the kind."""
     if given.broker_defaults:
-        return ResourceKind.broker, ""
+        return ResourceKind.BROKER, ""
     for flag, kind in (
-        ("topic", ResourceKind.topic),
-        ("broker", ResourceKind.broker),
-        ("group", ResourceKind.group),
-        ("client_metrics", ResourceKind.client_metrics),
-        ("broker_logger", ResourceKind.broker_logger),
+        ("topic", ResourceKind.TOPIC),
+        ("broker", ResourceKind.BROKER),
+        ("group", ResourceKind.GROUP),
+        ("client_metrics", ResourceKind.CLIENT_METRICS),
+        ("broker_logger", ResourceKind.BROKER_LOGGER),
     ):
         if getattr(given, flag) is not None:
             return kind, str(getattr(given, flag))
@@ -107,7 +107,7 @@ def _changes(given: argparse.Namespace) -> list[ConfigChange]:
         added[name.strip()] = value[1:-1] if value.startswith("[") else value
     changes = [ConfigChange(name, value) for name, value in added.items()]
     changes += [
-        ConfigChange(name.strip(), None, Operation.delete)
+        ConfigChange(name.strip(), None, Operation.DELETE)
         for name in (given.delete_config or "").split(",")
         if name.strip()
     ]
@@ -144,27 +144,27 @@ async def _describe(
 
 def _is_own(resource: ConfigResource, entry: ConfigEntry) -> bool:
     """Whether it was set for this very thing."""
-    if resource.kind is ResourceKind.broker:
-        wanted = ConfigSource.broker if resource.name else ConfigSource.all_brokers
+    if resource.kind is ResourceKind.BROKER:
+        wanted = ConfigSource.BROKER if resource.name else ConfigSource.ALL_BROKERS
         return entry.source is wanted
-    return entry.source in DYNAMIC and entry.source is not ConfigSource.all_brokers
+    return entry.source in DYNAMIC and entry.source is not ConfigSource.ALL_BROKERS
 
 
 async def _all(admin: Admin, kind: ResourceKind) -> list[ConfigResource]:
-    if kind is ResourceKind.topic:
+    if kind is ResourceKind.TOPIC:
         names = [one.name for one in await admin.list_topics(internal=True)]
-    elif kind is ResourceKind.group:
+    elif kind is ResourceKind.GROUP:
         names = [one.group for one in await admin.list_groups()]
-    elif kind in (ResourceKind.broker, ResourceKind.broker_logger):
+    elif kind in (ResourceKind.BROKER, ResourceKind.BROKER_LOGGER):
         names = [str(one.id) for one in (await admin.describe_cluster()).brokers]
-        names += [""] if kind is ResourceKind.broker else []
+        names += [""] if kind is ResourceKind.BROKER else []
     else:
         names = [one.name for one in await admin.list_config_resources([kind])]
     return [ConfigResource(kind, name) for name in names]
 
 
 def _word(resource: ConfigResource) -> str:
-    return resource.kind.name.replace("_", "-")
+    return resource.kind.name.lower().replace("_", "-")
 
 
 def _line(entry: ConfigEntry) -> str:

@@ -45,7 +45,7 @@ async def _start(admin: Admin, wanted: LogDirs) -> set[TopicPartitionReplica]:
     except BrokerError as error:
         failed = dict.fromkeys(wanted, error)
     for replica, reason in failed.items():
-        if not isinstance(reason, BrokerError) or reason.code != ErrorCode.replica_not_available:
+        if not isinstance(reason, BrokerError) or reason.code != ErrorCode.REPLICA_NOT_AVAILABLE:
             raise InvalidInput(f"Failed to alter dir for {replica}: {reason}")
     return set(failed)
 

@@ -207,7 +207,7 @@ async def _clear_throttles(admin: Admin, wanted: Wanted) -> None:
     topics = sorted({place.topic for place in wanted})
 
     def gone(*names: str) -> list[ConfigChange]:
-        return [ConfigChange(name, None, Operation.delete) for name in names]
+        return [ConfigChange(name, None, Operation.DELETE) for name in names]
 
     print(f"Clearing broker-level throttles on broker{_s(brokers)} {_nodes(brokers)}")
     await admin.alter_configs({broker_resource(one): gone(*RATES, LOG_DIR_RATE) for one in brokers})

@@ -168,7 +168,7 @@ def _overrides(entries: Mapping[str, ConfigEntry]) -> list[str]:
     return [
         f"{one.name}={one.value}"
         for one in entries.values()
-        if one.source is not ConfigSource.default
+        if one.source is not ConfigSource.DEFAULT
     ]
 
 

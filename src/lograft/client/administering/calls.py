@@ -55,28 +55,28 @@ CONTROLLER_ENDPOINTS: Final = 2
 #: Answers of a broker that is not, or not yet, or no longer the right one.
 _PASSING: Final = frozenset(
     (
-        ErrorCode.broker_not_available,
-        ErrorCode.concurrent_transactions,
-        ErrorCode.coordinator_load_in_progress,
-        ErrorCode.coordinator_not_available,
-        ErrorCode.fenced_leader_epoch,
-        ErrorCode.kafka_storage_error,
-        ErrorCode.leader_not_available,
-        ErrorCode.listener_not_found,
-        ErrorCode.network_exception,
-        ErrorCode.not_controller,
-        ErrorCode.not_coordinator,
-        ErrorCode.not_leader_or_follower,
-        ErrorCode.offset_not_available,
-        ErrorCode.request_timed_out,
-        ErrorCode.throttling_quota_exceeded,
-        ErrorCode.unknown_leader_epoch,
-        ErrorCode.unstable_offset_commit,
+        ErrorCode.BROKER_NOT_AVAILABLE,
+        ErrorCode.CONCURRENT_TRANSACTIONS,
+        ErrorCode.COORDINATOR_LOAD_IN_PROGRESS,
+        ErrorCode.COORDINATOR_NOT_AVAILABLE,
+        ErrorCode.FENCED_LEADER_EPOCH,
+        ErrorCode.KAFKA_STORAGE_ERROR,
+        ErrorCode.LEADER_NOT_AVAILABLE,
+        ErrorCode.LISTENER_NOT_FOUND,
+        ErrorCode.NETWORK_EXCEPTION,
+        ErrorCode.NOT_CONTROLLER,
+        ErrorCode.NOT_COORDINATOR,
+        ErrorCode.NOT_LEADER_OR_FOLLOWER,
+        ErrorCode.OFFSET_NOT_AVAILABLE,
+        ErrorCode.REQUEST_TIMED_OUT,
+        ErrorCode.THROTTLING_QUOTA_EXCEEDED,
+        ErrorCode.UNKNOWN_LEADER_EPOCH,
+        ErrorCode.UNSTABLE_OFFSET_COMMIT,
     )
 )
 #: A topic or broker that is new may not be known to every broker yet; one that does not exist shall
 #: not cost a minute.
-_MISSING: Final = frozenset((ErrorCode.unknown_topic_or_partition, ErrorCode.unknown_topic_id))
+_MISSING: Final = frozenset((ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, ErrorCode.UNKNOWN_TOPIC_ID))
 _MISSING_ATTEMPTS_MAX: Final = 4
 
 
@@ -252,13 +252,13 @@ class Calls:
             leaders = {each.partition_index: each.leader_id for each in topic.partitions}
             if one.partition not in leaders:
                 places[one] = broker_error(
-                    ErrorCode.unknown_topic_or_partition,
+                    ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
                     f"topic {one.topic!r} has {len(leaders)} partitions, so there is no partition"
                     f" {one.partition}",
                 )
             elif leaders[one.partition] not in self._core.network.brokers:
                 places[one] = broker_error(
-                    ErrorCode.leader_not_available, f"{one} has no leader now"
+                    ErrorCode.LEADER_NOT_AVAILABLE, f"{one} has no leader now"
                 )
             else:
                 places[one] = leaders[one.partition]
@@ -294,7 +294,7 @@ class Calls:
     async def _active_controller(self) -> int:
         controller_id = await self._learn_controllers()
         if controller_id not in self._core.network.brokers:
-            raise broker_error(ErrorCode.not_controller, "no controller is active now")
+            raise broker_error(ErrorCode.NOT_CONTROLLER, "no controller is active now")
         return controller_id
 
     async def _learn_controllers(self) -> int:
@@ -337,7 +337,7 @@ class Calls:
         )
         raise_for(answer.error_code, "metadata")
         if not answer.brokers:
-            raise broker_error(ErrorCode.broker_not_available, "metadata names no brokers")
+            raise broker_error(ErrorCode.BROKER_NOT_AVAILABLE, "metadata names no brokers")
         self._core.network.learn(
             [Broker(one.node_id, Address(one.host, one.port), one.rack) for one in answer.brokers]
         )

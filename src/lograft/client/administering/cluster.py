@@ -94,9 +94,9 @@ class Features:
 class UpgradeKind(IntEnum):
     """The numbers are those on the wire."""
 
-    upgrade = 1
-    safe_downgrade = 2
-    unsafe_downgrade = 3
+    UPGRADE = 1
+    SAFE_DOWNGRADE = 2
+    UNSAFE_DOWNGRADE = 3
 
 
 @dataclass(frozen=True, slots=True)
@@ -186,7 +186,7 @@ async def update_features(
     calls: Calls,
     levels: Mapping[str, int],
     *,
-    kind: UpgradeKind = UpgradeKind.upgrade,
+    kind: UpgradeKind = UpgradeKind.UPGRADE,
     validate_only: bool = False,
 ) -> None:
     await calls.one(

@@ -36,11 +36,11 @@ MODE_OF_PARTITIONS: Final = "replication.mode.partitions"
 class ResourceKind(IntEnum):
     """The numbers are those on the wire."""
 
-    topic = 2
-    broker = 4
-    broker_logger = 8
-    client_metrics = 16
-    group = 32
+    TOPIC = 2
+    BROKER = 4
+    BROKER_LOGGER = 8
+    CLIENT_METRICS = 16
+    GROUP = 32
 
 
 class ConfigResource(NamedTuple):
@@ -50,40 +50,40 @@ class ConfigResource(NamedTuple):
 
     @property
     def is_one_broker(self) -> bool:
-        return self.kind in (ResourceKind.broker, ResourceKind.broker_logger) and bool(self.name)
+        return self.kind in (ResourceKind.BROKER, ResourceKind.BROKER_LOGGER) and bool(self.name)
 
 
 class ConfigSource(IntEnum):
     """Where a value comes from; the numbers are those on the wire.
 
     found = (await admin.describe_configs([topic_resource("orders")]))[topic_resource("orders")]
-    assert found["retention.ms"].source is ConfigSource.default
+    assert found["retention.ms"].source is ConfigSource.DEFAULT
     """
 
-    unknown = 0
-    topic = 1
-    broker = 2
-    all_brokers = 3
-    static_broker = 4
-    default = 5
-    broker_logger = 6
-    client_metrics = 7
-    group = 8
+    UNKNOWN = 0
+    TOPIC = 1
+    BROKER = 2
+    ALL_BROKERS = 3
+    STATIC_BROKER = 4
+    DEFAULT = 5
+    BROKER_LOGGER = 6
+    CLIENT_METRICS = 7
+    GROUP = 8
 
 
 class ConfigType(IntEnum):
     """What kind of value a setting has."""
 
-    unknown = 0
-    boolean = 1
-    string = 2
-    int = 3
-    short = 4
-    long = 5
-    double = 6
-    list = 7
-    class_ = 8
-    password = 9
+    UNKNOWN = 0
+    BOOLEAN = 1
+    STRING = 2
+    INT = 3
+    SHORT = 4
+    LONG = 5
+    DOUBLE = 6
+    LIST = 7
+    CLASS = 8
+    PASSWORD = 9
 
 
 @dataclass(frozen=True, slots=True)
@@ -118,26 +118,26 @@ class ConfigEntry:
 class Operation(IntEnum):
     """What to do with a setting; the numbers are those on the wire.
 
-    change = ConfigChange("cleanup.policy", "compact", Operation.append)
+    change = ConfigChange("cleanup.policy", "compact", Operation.APPEND)
     await admin.alter_configs({topic_resource("orders"): [change]})
     """
 
-    set = 0
-    delete = 1
+    SET = 0
+    DELETE = 1
     #: Of settings that are lists.
-    append = 2
-    subtract = 3
+    APPEND = 2
+    SUBTRACT = 3
 
 
 class ConfigChange(NamedTuple):
     name: str
     value: str | None
-    operation: Operation = Operation.set
+    operation: Operation = Operation.SET
 
 
 def topic_resource(name: str) -> ConfigResource:
     """A topic's settings."""
-    return ConfigResource(ResourceKind.topic, name)
+    return ConfigResource(ResourceKind.TOPIC, name)
 
 
 def broker_resource(broker: int | None = None) -> ConfigResource:
@@ -145,7 +145,7 @@ def broker_resource(broker: int | None = None) -> ConfigResource:
 
     print(len(await admin.describe_configs([broker_resource(1), broker_resource()])))
     """
-    return ConfigResource(ResourceKind.broker, "" if broker is None else str(broker))
+    return ConfigResource(ResourceKind.BROKER, "" if broker is None else str(broker))
 
 
 def group_resource(name: str) -> ConfigResource:
@@ -154,7 +154,7 @@ def group_resource(name: str) -> ConfigResource:
     found = await admin.describe_configs([group_resource("billing")])
     assert isinstance(next(iter(found[group_resource("billing")].values())).type, ConfigType)
     """
-    return ConfigResource(ResourceKind.group, name)
+    return ConfigResource(ResourceKind.GROUP, name)
 
 
 async def describe_configs(
@@ -243,7 +243,7 @@ async def alter_configs(
         return {
             _resource(one): broker_error(
                 one.error_code,
-                f"{_resource(one).kind.name} {one.resource_name!r}",
+                f"{_resource(one).kind.name.lower()} {one.resource_name!r}",
                 one.error_message,
             )
             if one.error_code
@@ -287,7 +287,7 @@ async def alter_replication(
         changes.append(ConfigChange(MODE_OF_PARTITIONS, words))
     elif mode is not None:
         changes.append(ConfigChange(MODE, mode))
-        changes.append(ConfigChange(MODE_OF_PARTITIONS, None, Operation.delete))
+        changes.append(ConfigChange(MODE_OF_PARTITIONS, None, Operation.DELETE))
     await calls.one(
         IncrementalAlterConfigsRequest(
             resources=[_altered(topic_resource(topic), changes)],
@@ -318,7 +318,7 @@ def _config_locator(
     asks_active = alters and calls.asks_controllers
 
     def is_own(one: ConfigResource) -> bool:
-        return one.is_one_broker and not (asks_active and one.kind is ResourceKind.broker)
+        return one.is_one_broker and not (asks_active and one.kind is ResourceKind.BROKER)
 
     async def locate(items: Sequence[ConfigResource]) -> Places[ConfigResource]:
         nodes = [int(one.name) for one in items if is_own(one)]
@@ -337,7 +337,7 @@ def _resource(told: DescribeConfigsResult | AlterConfigsResourceResponse) -> Con
 
 def _entries(told: DescribeConfigsResult) -> dict[str, ConfigEntry] | ClientError:
     if told.error_code:
-        kind = ResourceKind(told.resource_type).name
+        kind = ResourceKind(told.resource_type).name.lower()
         return broker_error(
             told.error_code, f"settings of {kind} {told.resource_name!r}", told.error_message
         )
@@ -358,7 +358,7 @@ def _entry(told: DescribeConfigsResourceResult) -> ConfigEntry:
 
 
 def _source(number: int) -> ConfigSource:
-    return ConfigSource(number) if number in set(ConfigSource) else ConfigSource.unknown
+    return ConfigSource(number) if number in set(ConfigSource) else ConfigSource.UNKNOWN
 
 
 def _altered(resource: ConfigResource, changes: Iterable[ConfigChange]) -> AlterConfigsResource:

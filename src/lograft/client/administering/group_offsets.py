@@ -37,7 +37,7 @@ from lograft.wire.messages.offset_fetch import (
 
 #: What a server says that steps over the action and sees a commit of nobody.
 _NOT_UNDERSTOOD: Final = frozenset(
-    (ErrorCode.unknown_member_id, ErrorCode.group_id_not_found, ErrorCode.illegal_generation)
+    (ErrorCode.UNKNOWN_MEMBER_ID, ErrorCode.GROUP_ID_NOT_FOUND, ErrorCode.ILLEGAL_GENERATION)
 )
 #: Topics by name; from 10 on they are named by their ids.
 _COMMIT_VERSIONS: Final = (8, 9)
@@ -97,7 +97,7 @@ async def alter_group_offsets(
         place: one if isinstance(one, GroupOffset) else GroupOffset(one)
         for place, one in offsets.items()
     }
-    await commit_offsets(calls, group, commit_topics(moves), ResetAction.none)
+    await commit_offsets(calls, group, commit_topics(moves), ResetAction.NONE)
 
 
 async def delete_group_offsets(
@@ -137,7 +137,7 @@ async def commit_offsets(
 ) -> None:
     """Commits for a group without members, or with an action for a group in use."""
     request = OffsetCommitRequest(group_id=group, topics=topics, reset_action=action)
-    if action is not ResetAction.none:
+    if action is not ResetAction.NONE:
         request.generation_id_or_member_epoch = RESET_GENERATION
 
     async def ask(node: Node | None, groups: Sequence[str]) -> dict[str, None]:
@@ -198,12 +198,12 @@ def commit_topics(
 
 
 def _check_commit(what: str, action: ResetAction, code: int, message: str) -> None:
-    if action is not ResetAction.none and code in _NOT_UNDERSTOOD and not message:
+    if action is not ResetAction.NONE and code in _NOT_UNDERSTOOD and not message:
         raise UnsupportedByBroker(
             "this server does not reset groups in use (it is no Lograft, or an older one); stop the"
             " group's consumers and use alter_group_offsets, or kafka-consumer-groups"
         )
-    if code == ErrorCode.unknown_member_id and action is ResetAction.none:
+    if code == ErrorCode.UNKNOWN_MEMBER_ID and action is ResetAction.NONE:
         message = "it has members, whose commits would win: stop them first"
     error: ClientError | None = failure(code, what, message or REASONS.get(code))
     if error is not None:

@@ -101,7 +101,7 @@ async def plan_reset(
         found = since[place].offset if since else -1
         wanted = _wanted(target, place, before, first=first, end=end, since=found)
         moves.append(OffsetMove(*place, before, min(max(wanted, first), end)))
-    return ResetPlan(group, ResetAction.reset, len(description.members), tuple(moves))
+    return ResetPlan(group, ResetAction.RESET, len(description.members), tuple(moves))
 
 
 async def plan_undo(calls: Calls, group: str, scope: Scope | None = None) -> ResetPlan:
@@ -124,7 +124,7 @@ async def plan_undo(calls: Calls, group: str, scope: Scope | None = None) -> Res
         for place, one in undoable.items()
         if one.reset_ms == last_ms
     )
-    return ResetPlan(group, ResetAction.undo, len(description.members), moves)
+    return ResetPlan(group, ResetAction.UNDO, len(description.members), moves)
 
 
 async def reset_offsets(

@@ -38,7 +38,7 @@ from lograft.wire.records.consumer_protocol_assignment import ConsumerProtocolAs
 DEAD: Final = "Dead"
 _ASSIGNMENT_VERSION: Final = Struct(">h")
 _ASSIGNMENT_VERSION_MAX: Final = 3
-_NO_CONSUMER_GROUP: Final = frozenset((ErrorCode.group_id_not_found, ErrorCode.unsupported_version))
+_NO_CONSUMER_GROUP: Final = frozenset((ErrorCode.GROUP_ID_NOT_FOUND, ErrorCode.UNSUPPORTED_VERSION))
 
 
 @dataclass(frozen=True, slots=True)
@@ -264,7 +264,7 @@ def _consumer_group(told: ConsumerGroup, coordinator: int) -> GroupDescription:
 
 
 def _classic_group(told: DescribedGroup, coordinator: int) -> GroupDescription | ClientError:
-    if told.error_code and told.error_code != ErrorCode.group_id_not_found:
+    if told.error_code and told.error_code != ErrorCode.GROUP_ID_NOT_FOUND:
         return broker_error(told.error_code, f"group {told.group_id!r}", told.error_message)
     members = []
     for one in told.members:
@@ -303,12 +303,12 @@ def _assigned(assignment: bytes) -> dict[str, list[int]]:
 
 def _undeleted(group: str, code: int) -> ClientError | None:
     advice = {
-        ErrorCode.non_empty_group: "it has members; stop them first (`lograft groups describe"
+        ErrorCode.NON_EMPTY_GROUP: "it has members; stop them first (`lograft groups describe"
         f" {group}` shows who they are)",
-        ErrorCode.group_id_not_found: "there is no such group (`lograft groups list` shows those"
+        ErrorCode.GROUP_ID_NOT_FOUND: "there is no such group (`lograft groups list` shows those"
         " there are)",
         # Every version of DeleteGroups can delete groups of consumers.
-        ErrorCode.unsupported_version: "the server cannot delete groups of its type (`lograft"
+        ErrorCode.UNSUPPORTED_VERSION: "the server cannot delete groups of its type (`lograft"
         " groups list` shows the type); only Apache Kafka deletes share and streams groups",
     }
     return failure(code, f"group {group!r}", advice.get(ErrorCode(code)) if code else None)

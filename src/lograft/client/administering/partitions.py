@@ -70,9 +70,9 @@ class Election(IntEnum):
     """The numbers are those on the wire."""
 
     #: To the first replica.
-    preferred = 0
+    PREFERRED = 0
     #: To a replica that lives, even if records are lost.
-    unclean = 1
+    UNCLEAN = 1
 
 
 @dataclass(frozen=True, slots=True)
@@ -196,12 +196,12 @@ async def describe_producers(
 
 async def elect_leaders(
     calls: Calls,
-    election: Election = Election.preferred,
+    election: Election = Election.PREFERRED,
     partitions: Iterable[TopicPartition] | None = None,
     *,
     leader: int | None = None,
 ) -> dict[TopicPartition, bool]:
-    if leader is not None and (partitions is None or election is not Election.preferred):
+    if leader is not None and (partitions is None or election is not Election.PREFERRED):
         raise ValueError("leader= needs the partitions, and an election that is not unclean")
     wanted = None if partitions is None else by_topic(partitions)
     answer = await calls.one(
@@ -226,7 +226,7 @@ async def elect_leaders(
     for topic in answer.replica_election_results:
         for one in topic.partition_result:
             place = TopicPartition(topic.topic, one.partition_id)
-            if one.error_code == ErrorCode.election_not_needed:
+            if one.error_code == ErrorCode.ELECTION_NOT_NEEDED:
                 outcomes[place] = False
             else:
                 error = failure(one.error_code, f"the leader of {place}", one.error_message)

@@ -66,9 +66,9 @@ class PartitionDescription:
     eligible_leaders: tuple[int, ...] = ()
     last_known_eligible: tuple[int, ...] = ()
     offline: tuple[int, ...] = ()
-    mode: ReplicationMode = ReplicationMode.isr
+    mode: ReplicationMode = ReplicationMode.ISR
     #: What the topic's settings ask for, and what that waits for.
-    wished_mode: ReplicationMode = ReplicationMode.isr
+    wished_mode: ReplicationMode = ReplicationMode.ISR
     mode_reason: str = ""
     #: -1 and () unless the leader was asked, and is a Lograft.
     high_watermark: int = -1

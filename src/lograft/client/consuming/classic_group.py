@@ -32,7 +32,7 @@ log: Final = logging.getLogger("lograft.client")
 _NO_GENERATION: Final = -1
 _MANY_MEMBERS_SINCE: Final = 3
 #: The group goes on without us; our partitions are others'.
-_FORGOTTEN: Final = frozenset((ErrorCode.unknown_member_id, ErrorCode.illegal_generation))
+_FORGOTTEN: Final = frozenset((ErrorCode.UNKNOWN_MEMBER_ID, ErrorCode.ILLEGAL_GENERATION))
 
 
 class ClassicGroup:
@@ -246,7 +246,7 @@ class ClassicGroup:
         )
         if generation != self._generation or not answer.error_code:
             return
-        if answer.error_code == ErrorCode.rebalance_in_progress:
+        if answer.error_code == ErrorCode.REBALANCE_IN_PROGRESS:
             if self._reason is None and self._task is None:
                 self._need_to_join("the group is rebalancing")
         elif answer.error_code in _FORGOTTEN:

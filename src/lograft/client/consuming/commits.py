@@ -22,13 +22,13 @@ _IDS_SINCE: Final = 10
 #: Of OffsetFetch, from which on it is asked for many groups at once, and of one member of one.
 _MANY_GROUPS_SINCE: Final = 8
 _STABLE_SINCE: Final = 7
-_MISSING: Final = (ErrorCode.unknown_topic_or_partition, ErrorCode.unknown_topic_id)
+_MISSING: Final = (ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, ErrorCode.UNKNOWN_TOPIC_ID)
 #: After that many a broker has heard of every topic that there is.
 _ATTEMPTS_FOR_MISSING: Final = 4
 #: What a code means here; the responses have no room for a sentence.
 REASONS: Final[Mapping[int, str]] = {
-    ErrorCode.policy_violation: "another group reads it point to point (subscription.mode=ptp)",
-    ErrorCode.group_id_not_found: "the group no longer exists, or it is not a consumer group"
+    ErrorCode.POLICY_VIOLATION: "another group reads it point to point (subscription.mode=ptp)",
+    ErrorCode.GROUP_ID_NOT_FOUND: "the group no longer exists, or it is not a consumer group"
     " (`lograft groups list` shows its type)",
 }
 
@@ -132,7 +132,7 @@ class Commits:
             try:
                 await self.check_access({partition})
             except BrokerError as error:
-                if error.code != ErrorCode.unstable_offset_commit:
+                if error.code != ErrorCode.UNSTABLE_OFFSET_COMMIT:
                     raise
 
         what = self._what(f"access to topic {partition.topic!r}")
@@ -162,7 +162,7 @@ class Commits:
         who = self._identity()
         if who.is_out:
             raise broker_error(
-                ErrorCode.unknown_member_id,
+                ErrorCode.UNKNOWN_MEMBER_ID,
                 self._what("commit"),
                 "this consumer is not a member now: it was too slow or has not joined yet",
             )
@@ -204,7 +204,7 @@ class Commits:
         if isinstance(error, RebalanceInProgress):
             # It passes when the program polls; trying again here would wait in vain.
             error.is_retriable = False
-        elif code == ErrorCode.stale_member_epoch and self._identity().epoch > 0:
+        elif code == ErrorCode.STALE_MEMBER_EPOCH and self._identity().epoch > 0:
             # The epoch has gone on while the commit was under way; the member is still in.
             error.is_retriable = True
         return error
@@ -288,7 +288,7 @@ class Commits:
         what = f"committed offsets of group {self._coordinator.key!r}"
         what = f"{what} for topic {topic!r}" if topic else what
         error = broker_error(code, what, REASONS.get(code))
-        if code == ErrorCode.stale_member_epoch and self._identity().epoch > 0:
+        if code == ErrorCode.STALE_MEMBER_EPOCH and self._identity().epoch > 0:
             error.is_retriable = True
         raise error
 

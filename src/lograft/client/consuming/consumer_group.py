@@ -33,7 +33,7 @@ _LEAVING_FOR_NOW: Final = -2
 _OUT: Final = -1
 _FIRST_INTERVAL_MS: Final = 3_000
 #: The group goes on without us; our partitions are others'.
-_FENCED: Final = frozenset((ErrorCode.unknown_member_id, ErrorCode.fenced_member_epoch))
+_FENCED: Final = frozenset((ErrorCode.UNKNOWN_MEMBER_ID, ErrorCode.FENCED_MEMBER_EPOCH))
 
 
 class ConsumerGroup:
@@ -267,7 +267,7 @@ class ConsumerGroup:
         error = broker_error(
             code, f"heartbeat of group {self._coordinator.key!r}", answer.error_message
         )
-        if code == ErrorCode.unsupported_version:
+        if code == ErrorCode.UNSUPPORTED_VERSION:
             # The API is there, but groups of this protocol are not (yet) switched on.
             raise UnsupportedByBroker(str(error)) from error
         raise error

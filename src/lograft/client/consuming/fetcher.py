@@ -353,7 +353,7 @@ class Fetcher:
         error = broker_error(code, f"{state.partition} at offset {question.offset}")
         was_preferred = question.node == state.preferred_replica
         state.preferred_replica = NO_NODE
-        if code == ErrorCode.offset_out_of_range:
+        if code == ErrorCode.OFFSET_OUT_OF_RANGE:
             if not was_preferred:
                 self._on_out_of_range(state, error)
             return
@@ -369,7 +369,7 @@ class Fetcher:
             )
         elif code in STALE_METADATA:
             self._core.metadata.is_old()
-        if code in RETRIABLE or code == ErrorCode.unknown_server_error:
+        if code in RETRIABLE or code == ErrorCode.UNKNOWN_SERVER_ERROR:
             log.debug("fetch failed and is tried again: %s", error)
             self._back_off(state, 1)
         else:
@@ -414,9 +414,9 @@ class Fetcher:
 
 def _is_about_the_session(error: ClientError) -> bool:
     return getattr(error, "code", None) in (
-        ErrorCode.fetch_session_id_not_found,
-        ErrorCode.invalid_fetch_session_epoch,
-        ErrorCode.fetch_session_topic_id_error,
+        ErrorCode.FETCH_SESSION_ID_NOT_FOUND,
+        ErrorCode.INVALID_FETCH_SESSION_EPOCH,
+        ErrorCode.FETCH_SESSION_TOPIC_ID_ERROR,
     )
 
 

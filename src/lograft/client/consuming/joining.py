@@ -36,16 +36,16 @@ from lograft.wire.messages.sync_group import (
 _LAPSE_MS: Final = 5_000
 #: How long the leader waits to hear of a topic that a member reads.
 _METADATA_WAIT_MS: Final = 3_000
-_FORGOTTEN: Final = frozenset((ErrorCode.unknown_member_id, ErrorCode.illegal_generation))
+_FORGOTTEN: Final = frozenset((ErrorCode.UNKNOWN_MEMBER_ID, ErrorCode.ILLEGAL_GENERATION))
 #: What a refusal to let us join means; its answer has no room for words.
 _REASONS: Final[dict[int, str]] = {
-    ErrorCode.inconsistent_group_protocol: "its members know none of the assignors of this one:"
+    ErrorCode.INCONSISTENT_GROUP_PROTOCOL: "its members know none of the assignors of this one:"
     " give all of them one name in partition.assignment.strategy",
-    ErrorCode.policy_violation: "a topic that it subscribes to is read point to point"
+    ErrorCode.POLICY_VIOLATION: "a topic that it subscribes to is read point to point"
     " (subscription.mode=ptp), by another group",
-    ErrorCode.invalid_session_timeout: "session.timeout.ms is not between the broker's"
+    ErrorCode.INVALID_SESSION_TIMEOUT: "session.timeout.ms is not between the broker's"
     " group.min.session.timeout.ms and group.max.session.timeout.ms",
-    ErrorCode.group_max_size_reached: "it is as large as the broker's group.max.size allows",
+    ErrorCode.GROUP_MAX_SIZE_REACHED: "it is as large as the broker's group.max.size allows",
 }
 
 
@@ -95,11 +95,11 @@ class Joining:
         what = f"joining group {self._coordinator.key!r}"
         answer = await self._ask_to_join(list(assignors), reason)
         code = answer.error_code
-        if code == ErrorCode.member_id_required:
+        if code == ErrorCode.MEMBER_ID_REQUIRED:
             raise Forgotten(answer.member_id)
         if code in _FORGOTTEN:
             raise Forgotten
-        if code == ErrorCode.inconsistent_group_protocol:
+        if code == ErrorCode.INCONSISTENT_GROUP_PROTOCOL:
             self._coordinator.raise_for(code, what, await self._explain_inconsistency())
         self._coordinator.raise_for(code, what, _REASONS.get(code))
         self._decided_on = None
@@ -137,7 +137,7 @@ class Joining:
         coordinator = self._coordinator
         other = (await find_other_types(coordinator.ask)).get(coordinator.key)
         if other is None:
-            return _REASONS[ErrorCode.inconsistent_group_protocol]
+            return _REASONS[ErrorCode.INCONSISTENT_GROUP_PROTOCOL]
         is_lograft = (await coordinator.link()).is_lograft
         return explain_other_type(other.group_type, is_lograft=is_lograft)
 

@@ -239,7 +239,7 @@ def _sorted_out(
 
 def _unknown(partition: TopicPartition) -> BrokerError:
     return broker_error(
-        ErrorCode.unknown_topic_or_partition, str(partition), "it has no leader that is known here"
+        ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, str(partition), "it has no leader that is known here"
     )
 
 

@@ -83,7 +83,7 @@ class FetchSession:
         self.epoch = self.epoch + 1 if self.epoch < _EPOCH_MAX else 1
 
     def refused(self, code: int) -> None:
-        if code == ErrorCode.fetch_session_id_not_found:
+        if code == ErrorCode.FETCH_SESSION_ID_NOT_FOUND:
             self.id = NO_SESSION
         self.epoch = FIRST_EPOCH
 

@@ -99,7 +99,7 @@ class Accumulator:
         )
         #: What a record may take: one that is larger could never be sent, or never fit.
         self.record_bytes_max = min(settings.max_request_size, settings.buffer_memory) - HEADER_SIZE
-        self._compresses = settings.codec != Codec.none
+        self._compresses = settings.codec != Codec.NONE
         #: Compressed size of what was sent lately, as a share of what it was before.
         self._ratio = 1.0
         self._packed_limit = max(self._batch_size, settings.max_request_size)

@@ -247,7 +247,7 @@ class Batch:
         sequence is written anew: the old bytes may still be on their way."""
         if self._data is None:
             buffer = self._joined()
-            if codec != Codec.none:
+            if codec != Codec.NONE:
                 payload = compress(codec, memoryview(buffer)[HEADER_SIZE:], level=level)
                 buffer = bytearray(HEADER_SIZE) + payload
             self._write_header(buffer, int(codec))
@@ -302,7 +302,7 @@ class Batch:
     def records(self) -> list[Record]:
         """Its records again, to be put into smaller batches."""
         buffer = self._joined()[:]
-        self._write_header(buffer, int(Codec.none))
+        self._write_header(buffer, int(Codec.NONE))
         return read_records(buffer, bytes_max=len(buffer))
 
     # ── done ─────────────────────────────────────────────────────────────────────────────────

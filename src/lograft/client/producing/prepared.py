@@ -24,11 +24,11 @@ _PATIENCE_MS: Final = 60_000
 #: Answers that say that the transaction has been ended by others, or was never there.
 _NOT_OURS: Final = frozenset(
     (
-        ErrorCode.invalid_producer_epoch,
-        ErrorCode.producer_fenced,
-        ErrorCode.invalid_producer_id_mapping,
-        ErrorCode.invalid_txn_state,
-        ErrorCode.transactional_id_not_found,
+        ErrorCode.INVALID_PRODUCER_EPOCH,
+        ErrorCode.PRODUCER_FENCED,
+        ErrorCode.INVALID_PRODUCER_ID_MAPPING,
+        ErrorCode.INVALID_TXN_STATE,
+        ErrorCode.TRANSACTIONAL_ID_NOT_FOUND,
     )
 )
 
@@ -87,9 +87,9 @@ async def _complete(
             EndTxnResponse,
             at_most=None if prepared.uses_v2 else END_V1_MAX,
         )
-        if answer.error_code == ErrorCode.invalid_producer_epoch:
+        if answer.error_code == ErrorCode.INVALID_PRODUCER_EPOCH:
             # Older coordinators say so to whom they have fenced.
-            raise broker_error(ErrorCode.producer_fenced, what, "a newer producer has this id")
+            raise broker_error(ErrorCode.PRODUCER_FENCED, what, "a newer producer has this id")
         coordinator.raise_for(answer.error_code, what)
 
     try:

@@ -27,7 +27,7 @@ def record_errors_of(response: PartitionProduceResponse, what: str) -> RecordErr
     rejected = response.record_errors
     if not rejected:
         return None
-    code = response.error_code if len(rejected) == 1 else ErrorCode.invalid_record
+    code = response.error_code if len(rejected) == 1 else ErrorCode.INVALID_RECORD
     return RecordErrors(
         {
             error.batch_index: broker_error(
@@ -38,7 +38,7 @@ def record_errors_of(response: PartitionProduceResponse, what: str) -> RecordErr
             for error in rejected
         },
         BatchRejected(
-            ErrorCode.invalid_record,
+            ErrorCode.INVALID_RECORD,
             f"{what}: the broker rejected the batch because of {len(rejected)} other records in it"
             " (INVALID_RECORD); this record may be sent again",
         ),

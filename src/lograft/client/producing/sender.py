@@ -44,7 +44,7 @@ from lograft.wire.messages.produce import (
 
 log = logging.getLogger("lograft.client")
 
-_OUT_OF_ORDER: Final = (ErrorCode.out_of_order_sequence_number, ErrorCode.unknown_producer_id)
+_OUT_OF_ORDER: Final = (ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER, ErrorCode.UNKNOWN_PRODUCER_ID)
 
 
 _Outcome: TypeAlias = ProduceResponse | OutcomeUnknown
@@ -372,7 +372,7 @@ class Sender:
         brokers: list[Broker],
     ) -> None:
         code = told.error_code
-        if code in (ErrorCode.none, ErrorCode.duplicate_sequence_number):
+        if code in (ErrorCode.NONE, ErrorCode.DUPLICATE_SEQUENCE_NUMBER):
             # A duplicate is in the log already; where, the broker may have forgotten.
             if queue.missing_until_ms is not None:
                 self._core.metadata.is_old()  # the topic has grown
@@ -385,7 +385,7 @@ class Sender:
             )
         elif code in STALE_METADATA:
             self._core.metadata.is_old()
-        if code == ErrorCode.message_too_large and batch.count > 1:
+        if code == ErrorCode.MESSAGE_TOO_LARGE and batch.count > 1:
             self._split(queue, batch)
             return
         what = f"{batch.topic}-{batch.partition}"

@@ -40,7 +40,7 @@ class ProducerSettings(ClientSettings):
     acks: str = setting("all", one_of(*_ACKS), reads=_acks_as_text)
     batch_size: int = setting(16_384, at_least(0))
     buffer_memory: int = setting(33_554_432, at_least(0))
-    compression_type: str = setting("none", one_of(*(codec.name for codec in Codec)))
+    compression_type: str = setting("none", one_of(*(codec.text for codec in Codec)))
     compression_gzip_level: int = setting(-1, between(-1, 9))
     compression_lz4_level: int = setting(9, between(1, 17))
     compression_zstd_level: int = setting(3, between(-131_072, 22))
@@ -113,14 +113,14 @@ class ProducerSettings(ClientSettings):
 
     @property
     def codec(self) -> Codec:
-        return Codec[self.compression_type]
+        return Codec[self.compression_type.upper()]
 
     @property
     def compression_level(self) -> int | None:
         """In the codec's own scale; None: the codec's default."""
         levels = {
-            Codec.gzip: self.compression_gzip_level,
-            Codec.lz4: self.compression_lz4_level,
-            Codec.zstd: self.compression_zstd_level,
+            Codec.GZIP: self.compression_gzip_level,
+            Codec.LZ4: self.compression_lz4_level,
+            Codec.ZSTD: self.compression_zstd_level,
         }
         return levels.get(self.codec)

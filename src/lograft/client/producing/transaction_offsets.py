@@ -67,8 +67,8 @@ async def commit_offsets(
         for told in topic_told.partitions:
             what = f"the offset of {topic_told.name}-{told.partition_index}"
             code = told.error_code
-            if code == ErrorCode.invalid_producer_epoch:
-                code = ErrorCode.producer_fenced
+            if code == ErrorCode.INVALID_PRODUCER_EPOCH:
+                code = ErrorCode.PRODUCER_FENCED
             try:
                 coordinator.raise_for(code, what)
             except BrokerError as error:

@@ -70,27 +70,27 @@ def after(state: State, event: Event) -> State:
 #: tried again, and after all others nothing can be done.
 _BREAKS: Final = frozenset(
     (
-        ErrorCode.fenced_instance_id,
-        ErrorCode.fenced_member_epoch,
-        ErrorCode.group_authorization_failed,
-        ErrorCode.illegal_generation,
-        ErrorCode.invalid_producer_id_mapping,
-        ErrorCode.operation_not_attempted,
-        ErrorCode.stale_member_epoch,
-        ErrorCode.topic_authorization_failed,
-        ErrorCode.transaction_abortable,
-        ErrorCode.unknown_member_id,
-        ErrorCode.unknown_producer_id,
+        ErrorCode.FENCED_INSTANCE_ID,
+        ErrorCode.FENCED_MEMBER_EPOCH,
+        ErrorCode.GROUP_AUTHORIZATION_FAILED,
+        ErrorCode.ILLEGAL_GENERATION,
+        ErrorCode.INVALID_PRODUCER_ID_MAPPING,
+        ErrorCode.OPERATION_NOT_ATTEMPTED,
+        ErrorCode.STALE_MEMBER_EPOCH,
+        ErrorCode.TOPIC_AUTHORIZATION_FAILED,
+        ErrorCode.TRANSACTION_ABORTABLE,
+        ErrorCode.UNKNOWN_MEMBER_ID,
+        ErrorCode.UNKNOWN_PRODUCER_ID,
     )
 )
 #: Answers of partitions after which nothing can be done. An epoch that is too old is none of them:
 #: its coordinator may have aborted the transaction for its age.
 _KILLS: Final = frozenset(
     (
-        ErrorCode.cluster_authorization_failed,
-        ErrorCode.producer_fenced,
-        ErrorCode.transactional_id_authorization_failed,
-        ErrorCode.unsupported_version,
+        ErrorCode.CLUSTER_AUTHORIZATION_FAILED,
+        ErrorCode.PRODUCER_FENCED,
+        ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED,
+        ErrorCode.UNSUPPORTED_VERSION,
     )
 )
 

@@ -323,9 +323,9 @@ class Transactions:
             for one in topic.results_by_partition
         }
         # Where one is refused the others are "not attempted": the refusal is the reason.
-        codes.pop(ErrorCode.none, None)
+        codes.pop(ErrorCode.NONE, None)
         if len(codes) > 1:
-            codes.pop(ErrorCode.operation_not_attempted, None)
+            codes.pop(ErrorCode.OPERATION_NOT_ATTEMPTED, None)
         for code, (name, index) in codes.items():
             self._raise_for(code, f"adding {name}-{index} to the transaction")
         self._wanted.difference_update(wanted)
@@ -371,7 +371,7 @@ class Transactions:
             at_most=None if self._uses_v2 else END_V1_MAX,
         )
         never_began = not (commits or self._partitions or self._groups)
-        if never_began and answer.error_code == ErrorCode.invalid_txn_state:
+        if never_began and answer.error_code == ErrorCode.INVALID_TXN_STATE:
             return
         self._raise_for(answer.error_code, "ending the transaction")
         if answer.producer_id >= 0:
@@ -382,13 +382,13 @@ class Transactions:
         new epoch is asked for."""
         error = self._error
         forgot = (
-            isinstance(error, BrokerError) and error.code == ErrorCode.invalid_producer_id_mapping
+            isinstance(error, BrokerError) and error.code == ErrorCode.INVALID_PRODUCER_ID_MAPPING
         )
         self.sequences.has_hole |= forgot
         return forgot
 
     def _raise_for(self, code: int, what: str) -> None:
-        if code == ErrorCode.invalid_producer_epoch:
+        if code == ErrorCode.INVALID_PRODUCER_EPOCH:
             # Older coordinators say so to whom they have fenced.
-            raise broker_error(ErrorCode.producer_fenced, what, "a newer producer has this id")
+            raise broker_error(ErrorCode.PRODUCER_FENCED, what, "a newer producer has this id")
         self._coordinator.raise_for(code, what)

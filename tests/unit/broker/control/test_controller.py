@@ -58,7 +58,7 @@ def test_what_a_decision_raises_comes_out_and_changes_nothing() -> None:
         end = node.driver.log.end_offset
 
         def refuse(image: object) -> object:
-            raise Refused(ErrorCode.invalid_request, "no")
+            raise Refused(ErrorCode.INVALID_REQUEST, "no")
 
         with pytest.raises(Refused, match="no"):
             await node.controller.submit(refuse)  # type: ignore[arg-type]
@@ -72,7 +72,7 @@ def test_decisions_see_each_other_before_they_are_committed() -> None:
         node = await (await ControlNode.start(life)).with_broker()
         replies = await asyncio.gather(*(node.create("same") for _ in range(5)))
         codes = sorted(reply.topics[0].error_code for reply in replies)
-        assert codes == [0] + [ErrorCode.topic_already_exists] * 4
+        assert codes == [0] + [ErrorCode.TOPIC_ALREADY_EXISTS] * 4
         assert list(node.image.topic_ids) == ["same"]
 
     run(work)
@@ -84,9 +84,9 @@ def test_settings_without_effect_are_reported_in_one_warning(
     records = [
         ConfigRecord(resource_type=owner, resource_name="a", name=name, value=value)
         for owner, name, value in (
-            (ResourceType.topic, "local.retention.ms", "5"),
-            (ResourceType.topic, "retention.ms", "5"),
-            (ResourceType.group, "streams.session.timeout.ms", "50000"),
+            (ResourceType.TOPIC, "local.retention.ms", "5"),
+            (ResourceType.TOPIC, "retention.ms", "5"),
+            (ResourceType.GROUP, "streams.session.timeout.ms", "50000"),
         )
     ]
 
@@ -134,7 +134,7 @@ def test_a_broker_lives_from_registration_to_stop_and_again() -> None:
         await registration.wait_unfenced()
         assert not is_fenced(node)
         reply = await node.create("t")
-        assert reply.topics[0].error_code in (0, ErrorCode.topic_already_exists)
+        assert reply.topics[0].error_code in (0, ErrorCode.TOPIC_ALREADY_EXISTS)
         topic = node.image.topic("t")
         assert topic is not None
         state = topic.partitions[0]
@@ -170,7 +170,7 @@ def test_a_registration_that_cannot_be_is_an_error() -> None:
         node = await ControlNode.start(life)
         registration = node.registration()
         registration._request.cluster_id = "other"
-        with pytest.raises(Refused, match="inconsistent_cluster_id"):
+        with pytest.raises(Refused, match="INCONSISTENT_CLUSTER_ID"):
             await registration.register()
         await registration.shut_down()
         assert stage_of(registration) == "stopped"
@@ -297,7 +297,7 @@ def test_an_allocation_that_fails_is_told_and_tried_again() -> None:
         await registration.register()
         epoch = 0
         ids = ProducerIds(NodeId(1), broker_epoch=lambda: epoch, link=node.link)
-        with pytest.raises(Refused, match="stale_broker_epoch"):
+        with pytest.raises(Refused, match="STALE_BROKER_EPOCH"):
             await ids.next()
         epoch = registration.broker_epoch
         assert [await ids.next(), await ids.next()] == [0, 1]

@@ -34,10 +34,10 @@ def test_refusals_name_their_topic() -> None:
     async def scenario(bench: Bench) -> None:
         await bench.create_topic("a.b")
         refused = await create_on_demand(bench.broker.metadata, bench.broker.link, ["a_b", "fine"])
-        assert refused == {"a_b": ErrorCode.invalid_topic_exception}
+        assert refused == {"a_b": ErrorCode.INVALID_TOPIC_EXCEPTION}
         bench.controller.down = True
         refused = await create_on_demand(bench.broker.metadata, bench.broker.link, ["later"])
-        assert refused == {"later": ErrorCode.leader_not_available}
+        assert refused == {"later": ErrorCode.LEADER_NOT_AVAILABLE}
 
     run(scenario)
 
@@ -64,6 +64,6 @@ def test_topics_made_by_an_administrator_do_not_grow() -> None:
         await bench.create_topic("made")
         with pytest.raises(Refused) as refusal:
             await grow_on_demand(bench.broker.metadata, bench.broker.link, "made", 1)
-        assert refusal.value.code == ErrorCode.unknown_topic_or_partition
+        assert refusal.value.code == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
 
     run(scenario, **GROWING)  # type: ignore[arg-type]

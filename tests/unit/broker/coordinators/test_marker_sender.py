@@ -14,7 +14,7 @@ from lograft.broker.links.broker_link import BrokerLink
 from lograft.coordination.errors import CoordinatorNotAvailable, NotCoordinator
 from lograft.coordination.transaction import Transaction
 from lograft.coordination.transaction_shard import WriteMarkers
-from lograft.coordination.transaction_states import PrepareCommit
+from lograft.coordination.transaction_states import PREPARE_COMMIT
 from lograft.model.errors import ErrorCode, LograftError
 from lograft.model.types import NO_NODE, Epoch, NodeId, TopicPartition
 from lograft.storage.errors import ProducerFenced
@@ -83,7 +83,7 @@ class Brokers(BrokerLink):
         if codes:
             return codes.pop(0)
         self.written.append((node_id, producer_id, topic, index))
-        return ErrorCode.none
+        return ErrorCode.NONE
 
 
 class Coordinator:
@@ -180,7 +180,7 @@ class World:
 
     def end(self, name: str, producer_id: int, partitions: dict[str, tuple[int, ...]]) -> None:
         transaction = Transaction(
-            state=PrepareCommit,
+            state=PREPARE_COMMIT,
             producer_id=producer_id,
             epoch=3,
             timeout_ms=1000,
@@ -235,7 +235,7 @@ def test_many_transactions_share_a_request_and_a_batch() -> None:
 
 def test_refused_ones_go_to_the_new_leader() -> None:
     async def scenario(world: World) -> None:
-        world.brokers.codes[1, "t", 0] = [ErrorCode.not_leader_or_follower]
+        world.brokers.codes[1, "t", 0] = [ErrorCode.NOT_LEADER_OR_FOLLOWER]
         world.end("x", 7, {"t": (0, 1)})
         await asyncio.sleep(0.01)
         assert world.coordinator.ended == []
@@ -281,7 +281,7 @@ def test_partitions_that_are_gone_need_no_marker() -> None:
 
 def test_an_epoch_that_is_over_needs_no_marker() -> None:
     async def scenario(world: World) -> None:
-        world.brokers.codes[1, "t", 0] = [ErrorCode.invalid_producer_epoch]
+        world.brokers.codes[1, "t", 0] = [ErrorCode.INVALID_PRODUCER_EPOCH]
         world.end("x", 7, {"t": (0,)})
         await ended(world)
         assert world.brokers.written == []
@@ -291,7 +291,7 @@ def test_an_epoch_that_is_over_needs_no_marker() -> None:
 
 def test_nothing_is_sent_for_a_coordinator_that_was_replaced() -> None:
     async def scenario(world: World) -> None:
-        fenced = ErrorCode.transaction_coordinator_fenced
+        fenced = ErrorCode.TRANSACTION_COORDINATOR_FENCED
         world.brokers.codes[1, "t", 0] = [fenced, fenced]
         world.end("x", 7, {"t": (0,)})
         await asyncio.sleep(0.01)

@@ -200,7 +200,7 @@ def test_without_a_time_it_waits_until_there_is_a_controller() -> None:
 
 def test_in_this_process_no_socket_is_needed() -> None:
     async def work(world: World) -> None:
-        codes = [ErrorCode.not_controller, ErrorCode.none]
+        codes = [ErrorCode.NOT_CONTROLLER, ErrorCode.NONE]
 
         async def answer() -> CreateTopicsResponse:
             await asyncio.sleep(0)
@@ -241,6 +241,6 @@ def test_errors_are_found_wherever_they_stand() -> None:
     inside = CreateTopicsResponse(
         topics=[CreatableTopicResult(error_code=3), CreatableTopicResult(error_code=41)]
     )
-    assert has_error(inside, ErrorCode.not_controller)
-    assert not has_error(inside, ErrorCode.invalid_request)
-    assert not has_error(CreateTopicsResponse(), ErrorCode.not_controller)
+    assert has_error(inside, ErrorCode.NOT_CONTROLLER)
+    assert not has_error(inside, ErrorCode.INVALID_REQUEST)
+    assert not has_error(CreateTopicsResponse(), ErrorCode.NOT_CONTROLLER)

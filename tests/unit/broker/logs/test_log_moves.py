@@ -235,7 +235,7 @@ def test_a_move_waits_for_the_end_of_a_switch_of_modes() -> None:
         (partition,) = await bench.create_topic("a")
         source, target = partition.directory, other_dir(bench, partition)
         before = partition.assignment
-        partition.assignment = before._replace(mode=ReplicationMode.entering)
+        partition.assignment = before._replace(mode=ReplicationMode.ENTERING)
         bench.broker.moves.move(partition, target)
         await asyncio.sleep(1)
         assert partition.directory is source

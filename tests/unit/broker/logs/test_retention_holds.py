@@ -113,8 +113,8 @@ def test_a_topic_that_nobody_may_hold_costs_no_question() -> None:
     [
         PeerUnreachable(Address("h", 1), "down"),
         PeerLost(Address("h", 1), "cut"),
-        ErrorCode.coordinator_load_in_progress,
-        {0: (0, "", ErrorCode.unstable_offset_commit)},
+        ErrorCode.COORDINATOR_LOAD_IN_PROGRESS,
+        {0: (0, "", ErrorCode.UNSTABLE_OFFSET_COMMIT)},
     ],
 )
 def test_what_is_not_known_is_held(
@@ -129,7 +129,7 @@ def test_without_a_coordinator_everything_is_held() -> None:
 
 
 def test_a_group_that_is_not_there_holds_nothing() -> None:
-    link = StandInLink({"a": ErrorCode.group_id_not_found, "b": {0: (7, ACTIVE, 0)}})
+    link = StandInLink({"a": ErrorCode.GROUP_ID_NOT_FOUND, "b": {0: (7, ACTIVE, 0)}})
     assert held(link, partition(0, "a")) == {}
     assert held(link, partition(0, "a", "b")) == {0: Offset(7)}
 

@@ -21,7 +21,7 @@ def test_a_dead_follower_leaves_the_isr_and_idle_followers_stay() -> None:
         async with asyncio.timeout(60):
             while True:
                 partition = (await admin.describe_topics(["t"]))["t"].partitions[0]
-                if partition.mode is ReplicationMode.raft and len(partition.isr) == 3:
+                if partition.mode is ReplicationMode.RAFT and len(partition.isr) == 3:
                     break
                 await asyncio.sleep(0.1)
         for _ in range(30):

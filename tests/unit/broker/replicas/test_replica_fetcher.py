@@ -152,7 +152,7 @@ async def turn() -> None:
         await asyncio.sleep(0)
 
 
-def data(index: int, *, records: bytes = b"", error: ErrorCode = ErrorCode.none) -> PartitionData:
+def data(index: int, *, records: bytes = b"", error: ErrorCode = ErrorCode.NONE) -> PartitionData:
     return PartitionData(partition_index=index, error_code=error, records=records or None)
 
 
@@ -257,7 +257,7 @@ def test_a_leader_that_is_none_any_more_is_not_heard() -> None:
         one.ready, one.is_disk_busy = False, True
         bench.peers.answer(data(0, records=b"x"))
         bench.clock.now_ms = 100
-        bench.peers.answer(data(0, error=ErrorCode.not_leader_or_follower))
+        bench.peers.answer(data(0, error=ErrorCode.NOT_LEADER_OR_FOLLOWER))
         assert bench.fetcher.heard_ms(cast(Following, one)) == -1
         assert bench.fetcher.heard_ms(cast(Following, two)) == 100
         assert (one.answers, two.answers) == ([(0, 0)], [])
@@ -281,7 +281,7 @@ def test_an_answer_counts_only_for_what_was_asked_by_then() -> None:
         again.end = 1
         await turn()
         assert bench.told(2) == {0: 1}, "asked anew although it is the same"
-        bench.peers.answer(data(0, error=ErrorCode.fenced_leader_epoch))
+        bench.peers.answer(data(0, error=ErrorCode.FENCED_LEADER_EPOCH))
         await turn()
         assert again.answers == []
         bench.peers.answer(data(0, records=b"x"))
@@ -299,7 +299,7 @@ def test_a_session_that_the_leader_lost_begins_anew_with_all() -> None:
         await turn()
         bench.peers.answer(data(0, records=b"x"))
         await turn()
-        bench.peers.answer(error=ErrorCode.fetch_session_id_not_found, session=0)
+        bench.peers.answer(error=ErrorCode.FETCH_SESSION_ID_NOT_FOUND, session=0)
         await turn()
         assert bench.told(2) == {0: 1, 1: 0}
         assert bench.peers.sent[2].session_epoch == 0

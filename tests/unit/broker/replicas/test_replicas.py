@@ -218,16 +218,16 @@ def test_consumers_read_from_the_replica_in_their_rack() -> None:
         assert bytes(near.records) == content(leader)
         # Followers serve those who know of it, up to their own watermark.
         old = await read(cluster, 3, 0, version=10)
-        assert old.error_code == ErrorCode.not_leader_or_follower
+        assert old.error_code == ErrorCode.NOT_LEADER_OR_FOLLOWER
         # Beyond its end it does not know: only the leader says that there is nothing.
         beyond = await read(cluster, 3, 5, rack="rack3")
-        assert beyond.error_code == ErrorCode.not_leader_or_follower
+        assert beyond.error_code == ErrorCode.NOT_LEADER_OR_FOLLOWER
         assert beyond.current_leader is not None
         assert beyond.current_leader.leader_id == 1
         nowhere = await read(cluster, 1, 5, rack="rack3")
-        assert nowhere.error_code == ErrorCode.offset_out_of_range
+        assert nowhere.error_code == ErrorCode.OFFSET_OUT_OF_RANGE
         fenced = await read(cluster, 3, 0, epoch=7)
-        assert fenced.error_code == ErrorCode.unknown_leader_epoch
+        assert fenced.error_code == ErrorCode.UNKNOWN_LEADER_EPOCH
         # A consumer that waits at a follower hears of the next commit.
         poll = asyncio.ensure_future(read(cluster, 3, 1, rack="rack3", max_wait_ms=5_000))
         await asyncio.sleep(0.1)
@@ -260,9 +260,9 @@ def test_a_new_leader_does_not_tell_a_latest_offset_that_it_does_not_know() -> N
         cluster.fence(1)
         await cluster.until_led("a")
         answer = await list_offset(cluster, 2, -1)
-        assert answer.error_code == ErrorCode.offset_not_available
+        assert answer.error_code == ErrorCode.OFFSET_NOT_AVAILABLE
         answer = await list_offset(cluster, 2, -1, version=4)
-        assert answer.error_code == ErrorCode.leader_not_available
+        assert answer.error_code == ErrorCode.LEADER_NOT_AVAILABLE
         assert (await list_offset(cluster, 2, -2)).offset == 0
         cluster.network.heal()
         await cluster.until(lambda: second.high_watermark == 1)
@@ -286,13 +286,13 @@ def test_records_are_deleted_when_all_replicas_have_deleted_them() -> None:
         leader = await cluster.until_led("a")
         for _ in range(3):
             await leader.wait_committed(append(leader, b"x"), timeout_ms=5_000)
-        assert await delete(cluster, 2, 5_000) == (ErrorCode.none, 2)
+        assert await delete(cluster, 2, 5_000) == (ErrorCode.NONE, 2)
         for node in cluster.nodes.values():
             log = node.partition("a").log
             assert log is not None
             assert log.log_start_offset == 2
         cluster.network.cut("n1", "n3")
-        assert await delete(cluster, 3, 300) == (ErrorCode.request_timed_out, 2)
+        assert await delete(cluster, 3, 300) == (ErrorCode.REQUEST_TIMED_OUT, 2)
 
     Cluster().run(scenario)
 
@@ -358,7 +358,7 @@ def test_a_copy_is_no_faster_than_its_limit(throttled: str) -> None:
         cluster.controller.append(
             (
                 ConfigRecord(
-                    resource_type=ResourceType.broker,
+                    resource_type=ResourceType.BROKER,
                     resource_name="",
                     name=name,
                     value=str(rate),

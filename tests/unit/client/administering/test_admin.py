@@ -92,7 +92,7 @@ def test_settings_are_described_and_changed_one_by_one() -> None:
         await admin.alter_configs(
             {
                 topic: [
-                    ConfigChange("cleanup.policy", "delete", Operation.append),
+                    ConfigChange("cleanup.policy", "delete", Operation.APPEND),
                     ConfigChange("retention.ms", "77"),
                 ]
             }
@@ -100,17 +100,17 @@ def test_settings_are_described_and_changed_one_by_one() -> None:
         found = (await admin.describe_configs([topic], synonyms=True, documentation=True))[topic]
         assert found["cleanup.policy"].value == "compact,delete"
         assert found["retention.ms"].value == "77"
-        assert found["retention.ms"].source.name == "topic"
+        assert found["retention.ms"].source.name == "TOPIC"
         assert found["retention.ms"].documentation
         assert found["retention.ms"].synonyms[0].value == "77"
-        await admin.alter_configs({topic: [ConfigChange("retention.ms", None, Operation.delete)]})
+        await admin.alter_configs({topic: [ConfigChange("retention.ms", None, Operation.DELETE)]})
         only = await admin.describe_configs([topic], names=["retention.ms"])
         assert list(only[topic]) == ["retention.ms"]
-        assert only[topic]["retention.ms"].source.name == "default"
+        assert only[topic]["retention.ms"].source.name == "DEFAULT"
         one, everyone = broker_resource(2), broker_resource()
         both = await admin.describe_configs([one, everyone])
         assert both[one]["node.id"].value == "2"
-        listed = await admin.list_config_resources([ResourceKind.topic])
+        listed = await admin.list_config_resources([ResourceKind.TOPIC])
         assert topic in listed
 
     play(scenario, nodes=3)
@@ -173,12 +173,12 @@ def test_replicas_move_and_leaders_are_elected() -> None:
     async def scenario(_cluster: VirtualCluster, admin: Admin) -> None:
         await admin.create_topics([NewTopic("a", assignment={0: [1, 2]})])
         place = TopicPartition("a", 0)
-        assert await admin.elect_leaders(Election.preferred, [place]) == {place: False}
+        assert await admin.elect_leaders(Election.PREFERRED, [place]) == {place: False}
         await admin.reassign({place: [3, 2]})
         async with asyncio.timeout(60):
             while await admin.list_reassignments([place]):
                 await asyncio.sleep(0.1)
-        await admin.elect_leaders(Election.preferred, [place])
+        await admin.elect_leaders(Election.PREFERRED, [place])
         assert (await admin.describe_topics(["a"]))["a"].partitions[0].leader == 3
         with pytest.raises(BrokerError, match="a-7"):
             await admin.reassign({TopicPartition("a", 7): [1]})
@@ -223,10 +223,10 @@ def test_the_mode_and_every_replicas_lag() -> None:
 
         await admin.alter_replication("a", mode="raft")
         async with asyncio.timeout(60):
-            while await modes() != [ReplicationMode.raft] * 2:
+            while await modes() != [ReplicationMode.RAFT] * 2:
                 await asyncio.sleep(0.1)
             await admin.alter_replication("a", mode="isr", partitions=[1])
-            while await modes() != [ReplicationMode.raft, ReplicationMode.isr]:
+            while await modes() != [ReplicationMode.RAFT, ReplicationMode.ISR]:
                 await asyncio.sleep(0.1)
             await admin.alter_replication("a", replicas=1, partitions=[1])
             while len((await admin.describe_topics(["a"]))["a"].partitions[1].replicas) > 1:

@@ -35,8 +35,8 @@ def test_the_active_controller_alters_brokers() -> None:
                 }
             )
             for broker, value, source in (
-                (4, "4", ConfigSource.all_brokers),
-                (5, "3", ConfigSource.broker),
+                (4, "4", ConfigSource.ALL_BROKERS),
+                (5, "3", ConfigSource.BROKER),
             ):
                 one = broker_resource(broker)
                 found = (await brokers.describe_configs([one], names=[NAME]))[one][NAME]
@@ -50,7 +50,7 @@ def test_the_active_controller_alters_brokers() -> None:
                 BrokerMissing, match="no controller 5 in the cluster now; there are: 1, 2, 3"
             ):
                 await controllers.describe_configs([broker_resource(5)])
-            loggers = ConfigResource(ResourceKind.broker_logger, "2")
+            loggers = ConfigResource(ResourceKind.BROKER_LOGGER, "2")
             assert "root" in (await controllers.describe_configs([loggers]))[loggers]
             with pytest.raises(UnsupportedByBroker, match="only brokers can answer this"):
                 await controllers.list_topics()

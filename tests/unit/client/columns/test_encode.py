@@ -42,7 +42,7 @@ def batch() -> Batch:
     return Batch("t", 0, 0, (0,))
 
 
-def whole(encoded: Encoded, codec: Codec = Codec.none) -> bytes:
+def whole(encoded: Encoded, codec: Codec = Codec.NONE) -> bytes:
     filled = batch()
     filled.fill(encoded.payload, encoded.count, encoded.base_timestamp, encoded.max_timestamp)
     return bytes(filled.data(codec, None))

@@ -83,14 +83,14 @@ def test_a_session_that_is_lost_begins_again() -> None:
     session = FetchSession()
     session.plan({A: at(0), B: at(0)})
     session.answered(99)
-    session.refused(ErrorCode.invalid_fetch_session_epoch)
+    session.refused(ErrorCode.INVALID_FETCH_SESSION_EPOCH)
     plan = session.plan({A: at(0), B: at(0)})
     # The broker may still have it: it is named, so that it goes.
     assert (plan.session_id, plan.epoch, set(plan.send)) == (99, FIRST_EPOCH, {A, B})
     session.answered(100)
     session.lost()
     assert session.plan({A: at(0), B: at(0)})[:2] == (100, FIRST_EPOCH)
-    session.refused(ErrorCode.fetch_session_id_not_found)
+    session.refused(ErrorCode.FETCH_SESSION_ID_NOT_FOUND)
     assert session.plan({A: at(0), B: at(0)})[:2] == (NO_SESSION, FIRST_EPOCH)
 
 

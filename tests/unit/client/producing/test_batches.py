@@ -76,7 +76,7 @@ def test_values_that_come_together_are_written_like_single_ones(
                 break
         if together.count:
             assert together.count == single.count
-            assert together.data(Codec.none, None) == single.data(Codec.none, None)
+            assert together.data(Codec.NONE, None) == single.data(Codec.NONE, None)
 
     asyncio.run(scenario())
 
@@ -131,10 +131,10 @@ def test_a_new_identity_changes_the_bytes() -> None:
     async def scenario() -> None:
         batch = Batch("t", 0, 0, (0,))
         batch.append(5, None, b"v")
-        first = batch.data(Codec.none, None)
-        assert batch.data(Codec.none, None) is first
+        first = batch.data(Codec.NONE, None)
+        assert batch.data(Codec.NONE, None) is first
         batch.identify(1, 2, 3)
-        assert batch.data(Codec.none, None) != first
+        assert batch.data(Codec.NONE, None) != first
         assert len(first) > HEADER_SIZE
 
     asyncio.run(scenario())
