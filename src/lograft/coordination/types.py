@@ -14,7 +14,7 @@ from lograft.wire.message import Message
 
 
 class Record(NamedTuple):
-    """A record of an internal topic (`wire/records/*_key`, `*_value`)."""
+    """A record of an internal topic (`wire/records/*_key.py`, `*_value.py`)."""
 
     key: Message
     #: None: the key is deleted.

@@ -1,7 +1,7 @@
 """`BrokerConfig`: all settings of a node, parsed, checked against each other and typed.
 
 `broker_config(properties)` makes one from the texts of a .properties file; `with_dynamic` lays the
-cluster's dynamic settings over it (`dynamic_configs` decides which of them apply). A BrokerConfig
+cluster's dynamic settings over it (`dynamic` decides which of them apply). A BrokerConfig
 never changes: a change is a new object, and code that keeps a setting must read the current one.
 """
 

@@ -2,7 +2,7 @@
 """The settings of a node: Kafka 4.3's, with their types, defaults, limits and update modes.
 
 Facts, sorted by name, one row per setting; Lograft's own settings are at the end. A row without an
-`effect` is used. `broker_config_docs`, loaded only for DescribeConfigs, explains the settings.
+`effect` is used. `broker_docs`, loaded only for DescribeConfigs, explains the settings.
 """
 
 from typing import Final

@@ -1,6 +1,6 @@
 """What a setting is: its type, its default, the values it takes, when it may change.
 
-The tables of settings (`topic_configs`, `broker_config_table`) are made of `ConfigKey`s. All values
+The tables of settings (`topic`, `broker_table`) are made of `ConfigKey`s. All values
 travel as text, as in Kafka's files and messages; `ConfigKey.parse` turns text into a typed value or
 raises `InvalidConfig` with a sentence that says what is allowed.
 """
