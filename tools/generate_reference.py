@@ -124,8 +124,6 @@ def _setting_lines(key: ConfigKey, documentation: str, *, modes: bool) -> Iterat
     match key.effect:
         case NoEffect(reason=reason):
             yield f"- no effect in Lograft: {_escape(reason)}"
-        case PartlyUsed(words=words, reason=reason):
-            yield f"- no effect in Lograft of {' and '.join(words)}: {_escape(reason)}"
         case Unsupported(reason=reason):
             yield f"- not supported by Lograft: {_escape(reason)}"
         case PartlyUsed(words, reason):

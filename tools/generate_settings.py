@@ -50,9 +50,9 @@ broker runs. They work as in Kafka, except for those on this page.
 - A setting that is **not supported** is rejected: the node does not start, or the change fails.
   Such a setting controls security or where data is stored, so it would be dangerous to ignore it.
   Its default, an empty value and `false` are accepted.
-- The prefix `listener.name.<listener>.` is for `ssl.*`, `max.connections` and
-  `max.connection.creation.rate`. Another setting with this prefix has no effect and is reported as
-  such.
+- The prefix `listener.name.<listener>.`, with the listener's name in lower case, is for `ssl.*`,
+  `max.connections` and `max.connection.creation.rate`. Another setting with a prefix, or a prefix
+  with capital letters, has no effect and is reported as such.
 
 `python -m tools.generate_settings` generates this page from the tables of settings. A test compares
 the tables with the code that reads the settings.

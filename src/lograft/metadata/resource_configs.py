@@ -103,6 +103,8 @@ def check_group_configs(values: Mapping[str, str], config: BrokerConfig) -> None
             )
         if isinstance(value, int):
             _check_limits(name, value, config)
+    for kind in ("consumer", "share", "streams"):
+        _check_heartbeats(kind, values, config)
 
 
 def check_client_metrics_configs(values: Mapping[str, str]) -> None:
@@ -178,6 +180,18 @@ def _check_limits(name: str, value: int, config: BrokerConfig) -> None:
             raise Refused(
                 ErrorCode.INVALID_CONFIG, f"{name}={value} is beyond {setting}, which is {limit}."
             )
+
+
+def _check_heartbeats(kind: str, values: Mapping[str, str], config: BrokerConfig) -> None:
+    names = (f"{kind}.heartbeat.interval.ms", f"{kind}.session.timeout.ms")
+    heartbeat_ms, session_ms = (
+        int(values.get(name) or config.text(f"group.{name}") or 0) for name in names
+    )
+    if heartbeat_ms >= session_ms:
+        raise Refused(
+            ErrorCode.invalid_config,
+            f"{names[0]} ({heartbeat_ms}) must be less than {names[1]} ({session_ms}).",
+        )
 
 
 def _check_match(text: str) -> None:

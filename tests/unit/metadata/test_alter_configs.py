@@ -7,7 +7,7 @@ from lograft.metadata.configs import alter_configs, incremental_alter_configs
 from lograft.metadata.image import MetadataImage
 from lograft.metadata.types import ResourceType
 from lograft.model.errors import ErrorCode
-from lograft.model.settings.broker import BrokerConfig
+from lograft.model.settings.broker import BrokerConfig, broker_config
 from lograft.wire.messages import alter_configs as replacing
 from lograft.wire.messages import incremental_alter_configs as incremental
 from lograft.wire.records.config_record import ConfigRecord
@@ -146,6 +146,22 @@ def test_all_brokers_and_one_broker_have_settings(
         (METRICS, "interval.ms", "100"),
     ):
         assert alter(image, config, kind, "x", (name, SET, text)) == (ErrorCode.NONE, {name: text})
+
+
+@pytest.mark.parametrize("kind", ["consumer", "share", "streams"])
+def test_heartbeats_of_a_group_are_shorter_than_its_session(
+    image: MetadataImage, config: BrokerConfig, kind: str
+) -> None:
+    wide = broker_config({**config.raw, f"group.{kind}.max.heartbeat.interval.ms": "60000"})
+    heartbeat = (f"{kind}.heartbeat.interval.ms", SET, "45000")
+    for session_ms, code in (
+        ("45000", ErrorCode.invalid_config),
+        ("45001", ErrorCode.none),
+    ):
+        session = (f"{kind}.session.timeout.ms", SET, session_ms)
+        assert alter(image, wide, GROUP, "g", heartbeat, session)[0] == code
+    # The session is the broker's.
+    assert alter(image, wide, GROUP, "g", heartbeat)[0] == ErrorCode.invalid_config
 
 
 def test_alter_configs_replaces_what_was_set(image: MetadataImage, config: BrokerConfig) -> None:

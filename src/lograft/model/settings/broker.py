@@ -26,6 +26,7 @@ from lograft.model.settings.keys import (
     Used,
     split_list,
 )
+from lograft.model.settings.providers import find_unused
 from lograft.model.settings.topic import TopicConfig, topic_defaults
 from lograft.model.types import NodeId
 
@@ -325,7 +326,8 @@ def _may_be_dynamic(name: str) -> bool:
 def unknown_settings(config: BrokerConfig) -> tuple[str, ...]:
     """Names in the file that no setting has, or that begin with a listener which the protocol map
     does not name, in order: worth a warning, since they do nothing."""
-    return tuple(sorted(name for name in config.raw if _is_unknown(name, config)))
+    unknown = [name for name in config.raw if _is_unknown(name, config)]
+    return tuple(sorted([*unknown, *find_unused(config.raw)]))
 
 
 def _is_unknown(name: str, config: BrokerConfig) -> bool:
@@ -346,7 +348,11 @@ def find_key(name: str) -> ConfigKey | None:
     """The row of a setting, with or without the prefix of a listener."""
     base = base_name(name)
     key = BROKER_CONFIGS.get(base) or DYNAMIC_BROKER_CONFIGS.get(base)
-    is_misplaced = base != name and not base.startswith("ssl.") and base not in LISTENER_LIMITS
+    listener = name.removeprefix(LISTENER_PREFIX).partition(".")[0]
+    # Like Kafka, code that reads a listener's settings writes its name in lower case.
+    is_misplaced = base != name and (
+        not (base.startswith("ssl.") or base in LISTENER_LIMITS) or listener != listener.lower()
+    )
     if key is not None and is_misplaced and isinstance(key.effect, Used):
         return key._replace(effect=NOT_PER_LISTENER)
     return key

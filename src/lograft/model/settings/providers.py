@@ -52,6 +52,25 @@ class Variable(NamedTuple):
         return "${" + ":".join(part for part in self if part) + "}"
 
 
+#: The parameters that Kafka's providers have; they ignore others.
+_PARAMETERS: Final = {
+    ProviderKind.FILE: ("allowed.paths",),
+    ProviderKind.DIRECTORY: ("allowed.paths",),
+    ProviderKind.ENVIRONMENT: ("allowlist.pattern",),
+}
+
+
+def find_unused(properties: Mapping[str, str]) -> list[str]:
+    """Settings of providers that the file does not declare, and parameters that their providers do
+    not have: a misspelt allowed.paths would allow every path."""
+    prefix = f"{PROVIDERS}."
+    used = {f"{prefix}{name}.class" for name in split_list(properties.get(PROVIDERS, ""))}
+    for provider in parse_providers(properties).values():
+        names = _PARAMETERS[provider.kind]
+        used.update(f"{prefix}{provider.name}.param.{name}" for name in names)
+    return [name for name in properties if name.startswith(prefix) and name not in used]
+
+
 def is_provider_setting(name: str) -> bool:
     """Whether it configures a provider: `config.providers.<name>.class` or `….param.*`."""
     return re.fullmatch(r"config\.providers\.[^.]+\.(class|param\..+)", name) is not None

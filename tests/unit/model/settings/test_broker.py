@@ -11,6 +11,7 @@ from lograft.model.settings.broker import (
     with_dynamic,
 )
 from lograft.model.settings.dynamic import validate_dynamic
+from lograft.model.settings.providers import ProviderKind
 
 COMBINED = {
     "process.roles": "broker,controller",
@@ -353,10 +354,19 @@ def test_unknown_settings_are_named() -> None:
         "listener.name.plaintxt.ssl.keystore.location": "/k",
         "listener.name.plaintext.ssl.keystore.locations": "/k",
         "config.providers.vault.param.url": "x",
+        "config.providers": "file,env",
+        "config.providers.file.class": ProviderKind.FILE.value,
+        "config.providers.file.param.allowed.path": "/etc/secrets",
+        "config.providers.env.class": ProviderKind.ENVIRONMENT.value,
+        "config.providers.env.param.allowed.paths": "/etc/secrets",
+        "config.providers.env.param.allowlist.pattern": "A.*",
         "log.message.format.version": "2.8",
         "num.partitions": "3",
     }
     assert unknown_settings(broker_config(COMBINED | properties)) == (
+        "config.providers.env.param.allowed.paths",
+        "config.providers.file.param.allowed.path",
+        "config.providers.vault.param.url",
         "listener.name.plaintext.ssl.keystore.locations",
         "listener.name.plaintxt.ssl.keystore.location",
         "log.message.format.version",

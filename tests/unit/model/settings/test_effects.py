@@ -22,11 +22,14 @@ def test_settings_without_effect_are_found_by_name() -> None:
         "listener.name.internal.max.connections": "5",
         "listener.name.internal.ssl.allow.dn.changes": "true",
         "listener.name.internal.max.connections.per.ip": "5",
+        "listener.name.EXTERNAL.ssl.client.auth": "required",
+        "listener.name.9.ssl.client.auth": "required",
         "listener.name.internal.log.retention.ms": "5",
         "group.coordinator.rebalance.protocols": "classic,share, streams",
     }
     assert find(values) == (
         "group.coordinator.rebalance.protocols=share,streams",
+        "listener.name.EXTERNAL.ssl.client.auth",
         "listener.name.internal.log.retention.ms",
         "listener.name.internal.max.connections.per.ip",
         "listener.name.internal.sasl.jaas.config",
