@@ -96,6 +96,14 @@ def test_packages_of_the_broker_import_each_other_as_the_table_says(package: str
         assert not neighbours - may_import, f"{file.name} may not import {neighbours - may_import}"
 
 
+@pytest.mark.parametrize("package", BROKER_PACKAGES)
+def test_packages_of_the_broker_state_their_purpose_and_invariants(package: str) -> None:
+    module = ast.parse((SOURCE / "broker" / package / "__init__.py").read_text())
+    purpose, _, invariants = (ast.get_docstring(module) or "").partition("\n\nInvariants: ")
+    assert purpose
+    assert invariants
+
+
 def test_every_row_is_a_room() -> None:
     assert set(MAY_IMPORT) == EVERYTHING - {"__pycache__"}
 
