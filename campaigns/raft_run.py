@@ -488,7 +488,9 @@ class RaftRun:
 
     def _where(self) -> str:
         return "; ".join(
-            f"{node.key.node_id}: {node.core.statistics()}"
+            f"{node.key.node_id}: {node.core.role.value} in epoch {node.core.epoch},"
+            f" leader {node.core.leader}, {node.core.high_watermark} of {node.core.log.end.offset}"
+            " committed"
             for node in self.nodes.values()
             if node.core is not None
         )

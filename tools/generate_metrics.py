@@ -51,7 +51,7 @@ def declared_metrics() -> dict[str, list[Metric]]:
 
 def describe_label(label: Label) -> str:
     if label.values:
-        return f"`{label.name}`: " + ", ".join(f"`{value}`" for value in label.values)
+        return f"`{label.name}`: " + ", ".join(label.values)
     return f"`{label.name}` (at most {label.values_max})"
 
 

@@ -42,7 +42,7 @@ from lograft.metadata.types import Endpoint as RegisteredEndpoint
 from lograft.model.errors import ErrorCode, InvalidConfig, InvalidInput, LograftError
 from lograft.model.exchange import HandlerFactory
 from lograft.model.listeners import Endpoint
-from lograft.model.metrics import Sample
+from lograft.model.metrics import Measured, Sample
 from lograft.model.seams import Address, DirectoryLock, Runtime, Task, Transport
 from lograft.model.settings.broker import BrokerConfig, keys_of
 from lograft.model.settings.effects import NO_EFFECT_WARNING, check_supported, find_without_effect
@@ -95,6 +95,8 @@ class Node:
         #: By listener; the one of a listener that was closed keeps its counts.
         self._routers: dict[str, Router] = {}
         self._tasks: list[Task] = []
+        #: In the order of their construction.
+        self._measured: list[Measured] = []
         self._tls: TlsTransports | None = None
         self._driver: RaftDriver | None = None
         self._peers: Peers | None = None
@@ -114,10 +116,10 @@ class Node:
     def collect_samples(self) -> Iterator[Sample]:
         """The metrics of this node, at any time; between two samples the node may change, so a
         long collection can be interrupted (docs/internals/metrics.md)."""
-        if self._listeners is not None:
-            yield from self._listeners.collect_samples()
         for router in list(self._routers.values()):
             yield from router.collect_samples()
+        for part in self._measured:
+            yield from part.collect_samples()
 
     async def start(self) -> None:
         _warn_of_settings_without_effect(self.config)
@@ -218,6 +220,7 @@ class Node:
             peers=self._peers,
             cluster_id=metadata_dir.cluster_id,
         )
+        self._measured += [self._peers, self._driver]
         self._bootstrap = loaded.bootstrap
         return self._driver
 
@@ -261,6 +264,9 @@ class Node:
             broker, listener=config.inter_broker_listener_name, role="broker", link=link
         ).call
         broker.brokers.start(self._peers)
+        self._measured += [link, producer_ids, broker]
+        if controller is not None:
+            self._measured.append(controller)
         self._broker, self._controller, self._directory_ids = broker, controller, directory_ids
         self._assigner = assigner = DirectoryAssigner(
             config.node_id,
@@ -294,6 +300,7 @@ class Node:
             self._runtime, self.config, handlers=handlers, transport_of=self._transport_at
         )
         self._listeners = listeners
+        self._measured.append(listeners)
         await listeners.open()
         metadata = broker.metadata
         metadata.change_checks.append(self._check_new_listeners)
@@ -354,6 +361,7 @@ class Node:
         assert self._peers is not None
         self._spawn(self._controller.run(), name="controller")
         balancer = LeaderBalancer(self._runtime, self.config, self._controller)
+        self._measured.append(balancer)
         self._spawn(balancer.run(), name="leader balancer")
         switcher = ModeSwitcher(self._runtime, self._controller, self._peers, config=self.config)
         self._controller.hand_over = switcher.hand_over
@@ -391,6 +399,7 @@ class Node:
             halt=self._halt,
         )
         self._registration = registration
+        self._measured.append(registration)
         broker.logs.on_directory_failed = registration.on_directory_failed
         broker.coordinators.has_lease = registration.has_lease
         # Kafka gives up after a minute; a node of ours waits unless it is told not to.

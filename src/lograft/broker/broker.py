@@ -31,7 +31,7 @@ What `api/` uses: `config`, `image`, `cluster_id`, `node_id`, `partitions` (Part
 """
 
 import logging
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
 from typing import Final, NamedTuple, Protocol, TypeVar
 from uuid import UUID
 
@@ -78,6 +78,7 @@ from lograft.metadata.types import (
 )
 from lograft.metadata.unenforced_state import describe_stored_features, describe_unenforced
 from lograft.model.errors import ErrorCode, LograftError
+from lograft.model.metrics import Sample
 from lograft.model.seams import Address, Runtime, Task
 from lograft.model.settings.broker import BrokerConfig
 from lograft.model.settings.effects import NO_EFFECT_WARNING
@@ -512,19 +513,18 @@ class Broker:
             partition.statuses(), client_rack=client_rack, offset=offset, rack_of=rack_of
         )
 
-    def statistics(self) -> dict[str, int]:
-        return {
-            "partitions": len(self.partitions),
-            "metadata_offset": self.image.offset,
-            **self.fetch_sessions.statistics(),
-            **self.follower_sessions.statistics(),
-            **self.replicas.statistics(),
-            **self.logs.statistics(),
-            **self._cleaner.statistics(),
-            **self.verification.statistics(),
-            **self.coordinators.statistics(),
-            **self.telemetry.statistics(),
-        }
+    def collect_samples(self) -> Iterator[Sample]:
+        yield from self.metadata.image.collect_samples()
+        yield from self.partitions.collect_samples()
+        yield from self.fetch_sessions.collect_samples()
+        yield from self.follower_sessions.collect_samples()
+        yield from self.replicas.collect_samples()
+        yield from self.logs.collect_samples()
+        yield from self._cleaner.collect_samples()
+        yield from self.verification.collect_samples()
+        yield from self.coordinators.collect_samples()
+        yield from self.claims.collect_samples()
+        yield from self.telemetry.collect_samples()
 
 
 def _assignment_of(state: PartitionState) -> Assignment:

@@ -22,6 +22,7 @@ from lograft.metadata.client_metrics import (
 from lograft.metadata.errors import Refused
 from lograft.metadata.types import ConfigResource, ResourceType
 from lograft.model.errors import ErrorCode
+from lograft.model.metrics import Gauge, Sample
 from lograft.wire.compression import decompress
 
 #: As Kafka's brokers.
@@ -38,6 +39,16 @@ ASKS_AGAIN: Final = frozenset(
 )
 
 logger = logging.getLogger(__name__)
+
+SUBSCRIPTIONS: Final = Gauge(
+    "lograft_telemetry_subscriptions", "Client metrics subscriptions of the cluster."
+)
+CLIENTS: Final = Gauge(
+    "lograft_telemetry_clients", "Clients that asked this broker for a telemetry subscription."
+)
+KEPT_BYTES: Final = Gauge(
+    "lograft_telemetry_kept_bytes", "Size of the telemetry of clients that is kept in memory."
+)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -204,12 +215,10 @@ class ClientTelemetry:
             ):
                 yield push
 
-    def statistics(self) -> dict[str, int]:
-        return {
-            "telemetry_subscriptions": len(self._subscriptions),
-            "telemetry_clients": len(self._clients),
-            "telemetry_bytes": self._kept_bytes,
-        }
+    def collect_samples(self) -> Iterator[Sample]:
+        yield SUBSCRIPTIONS.sample(len(self._subscriptions))
+        yield CLIENTS.sample(len(self._clients))
+        yield KEPT_BYTES.sample(self._kept_bytes)
 
     def _client(self, instance_id: UUID, attributes: Mapping[str, str]) -> Client:
         client = self._clients.get(instance_id)

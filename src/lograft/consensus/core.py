@@ -343,13 +343,3 @@ class RaftCore(LeaderSide):
         """The log and the hard state, all of it on disk, lie in another log dir of the node."""
         assert key.node_id == self.key.node_id, (key, self.key)
         self.key, self.past_directories = key, frozenset(past_directories)
-
-    def statistics(self) -> dict[str, int | str]:
-        return {
-            "role": self.role.value,
-            "epoch": self.epoch,
-            "leader": self.leader,
-            "high_watermark": self.high_watermark,
-            "log_end_offset": self.log.end.offset,
-            "voters": len(self.voters.voters),
-        }

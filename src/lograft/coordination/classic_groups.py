@@ -392,15 +392,6 @@ class ClassicGroups:
         """Consumers of classic groups see for themselves when topics change."""
         return NOTHING
 
-    def statistics(self) -> dict[str, int]:
-        counts = {f"classic_groups_{state.name.lower()}": 0 for state in GroupState}
-        members = 0
-        for group in self._groups.values():
-            if isinstance(group, ClassicGroup):
-                counts[f"classic_groups_{group.state.name.lower()}"] += 1
-                members += len(group.members)
-        return {**counts, "classic_members": members}
-
 
 def _join_error(code: ErrorCode, member_id: str) -> JoinGroupResponse:
     return JoinGroupResponse(error_code=code, member_id=member_id, leader="")

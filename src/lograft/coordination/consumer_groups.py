@@ -302,12 +302,5 @@ class ConsumerGroups:
                     group.is_stale = True
         return NOTHING
 
-    def statistics(self) -> dict[str, int]:
-        groups = list(self._groups())
-        return {
-            "consumer_groups": len(groups),
-            "consumer_group_members": sum(len(group.members) for group in groups),
-        }
-
     def _groups(self) -> Iterator[ConsumerGroup]:
         return (one for one in self.shard.groups.values() if isinstance(one, ConsumerGroup))

@@ -1,6 +1,6 @@
 """What the shard knows of a group, whatever protocol its members speak."""
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence, Sized
 from enum import Enum
 from typing import Final, Protocol, TypeAlias
 
@@ -78,6 +78,9 @@ class Group(Protocol):
 
     def is_empty(self) -> bool: ...
 
+    @property
+    def members(self) -> Sized: ...
+
     def retention_starts_ms(self, committed_ms: int) -> int | None:
         """Wall-clock time from which the retention of an offset counts that was committed at
         `committed_ms` for a topic that the group does not subscribe to; None: it does not count
@@ -118,5 +121,3 @@ class GroupFamily(Protocol):
     def on_unloaded(self) -> Sequence[Reply]: ...
 
     def on_image(self, delta: MetadataDelta) -> Outcome: ...
-
-    def statistics(self) -> dict[str, int]: ...

@@ -4,14 +4,15 @@ Each protocol is a `GroupFamily` with the commands of its APIs (`shard.classic.j
 its groups in `groups` and its timers in `deadlines`. What concerns all groups is here.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
+from typing import Final
 
 from lograft.coordination.classic_groups import ClassicGroups
 from lograft.coordination.consumer_groups import ConsumerGroups
 from lograft.coordination.deadlines import Deadlines
 from lograft.coordination.foreign_groups import ForeignGroups
-from lograft.coordination.group import Group, GroupFamily, Replay
+from lograft.coordination.group import Group, GroupFamily, GroupKind, Replay
 from lograft.coordination.hosted_members import HostedMembers
 from lograft.coordination.offset_expiry import OffsetUpkeep
 from lograft.coordination.offset_table import Committed, OffsetTable
@@ -20,12 +21,28 @@ from lograft.coordination.unserved_groups import UnservedGroups
 from lograft.metadata.delta import MetadataDelta
 from lograft.metadata.errors import Refused
 from lograft.model.errors import ErrorCode
+from lograft.model.metrics import Gauge, Label, Sample, one_of
 from lograft.model.types import NO_PRODUCER_EPOCH, NO_PRODUCER_ID, Offset
 from lograft.wire.message import Message
 from lograft.wire.records.legacy_offset_commit_key import LegacyOffsetCommitKey
 from lograft.wire.records.legacy_offset_commit_value import LegacyOffsetCommitValue
 from lograft.wire.records.offset_commit_key import OffsetCommitKey
 from lograft.wire.records.offset_commit_value import OffsetCommitValue
+
+GROUPS: Final = Gauge(
+    "lograft_groups",
+    "Groups that this broker coordinates.",
+    one_of("kind", (kind.value for kind in GroupKind)),
+    Label("state", 16),
+)
+MEMBERS: Final = Gauge(
+    "lograft_group_members",
+    "Members of the groups that this broker coordinates.",
+    one_of("kind", (kind.value for kind in GroupKind)),
+)
+OFFSETS: Final = Gauge(
+    "lograft_group_offsets", "Committed offsets of the groups that this broker coordinates."
+)
 
 
 class GroupShard:
@@ -151,12 +168,14 @@ class GroupShard:
         self.foreign.on_image(delta)
         return _merged([family.on_image(delta) for family in self.families])
 
-    def statistics(self) -> dict[str, int]:
-        counts = {"groups": len(self.groups), "group_offsets": len(self.offsets)}
-        counts.update(self.unserved.statistics())
-        for family in self.families:
-            counts.update(family.statistics())
-        return counts
+    def collect_samples(self) -> Iterator[Sample]:
+        yield OFFSETS.sample(len(self.offsets))
+        for kind in GroupKind:
+            yield GROUPS.sample(0, kind.value, "Empty")
+            yield MEMBERS.sample(0, kind.value)
+        for group in list(self.groups.values()):
+            yield GROUPS.sample(1, group.kind.value, group.state_name)
+            yield MEMBERS.sample(len(group.members), group.kind.value)
 
 
 def _merged(outcomes: Sequence[Outcome]) -> Outcome:

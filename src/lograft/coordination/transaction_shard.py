@@ -15,7 +15,7 @@ Where Kafka 4.3 would let a late request do harm this one is stricter, never lax
 - A retried EndTxn is told that its transaction was committed only if that was one of v2.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import Final
 
 from lograft.coordination.errors import UnreadableRecord
@@ -50,6 +50,7 @@ from lograft.metadata.delta import MetadataDelta
 from lograft.metadata.errors import Refused
 from lograft.metadata.types import TRANSACTION_VERSION
 from lograft.model.errors import ErrorCode
+from lograft.model.metrics import Gauge, Sample
 from lograft.model.types import NO_PRODUCER_EPOCH, NO_PRODUCER_ID, Epoch, Offset
 from lograft.wire.message import Message
 from lograft.wire.messages.end_txn import EndTxnRequest, EndTxnResponse
@@ -61,6 +62,13 @@ from lograft.wire.records.transaction_log_value import TransactionLogValue
 ABORTS_PER_BATCH: Final = 100
 #: So many transactional ids are looked at before others have their turn.
 EXPIRY_SLICE: Final = 10_000
+
+TRANSACTIONAL_IDS: Final = Gauge(
+    "lograft_transactional_ids", "Transactional ids that this broker coordinates."
+)
+ONGOING: Final = Gauge(
+    "lograft_transactions_ongoing", "Transactions that are open at this coordinator."
+)
 
 
 class WriteMarkers(Effect):
@@ -477,8 +485,6 @@ class TransactionShard:
     def _record(self, transactional_id: str, transaction: Transaction) -> Record:
         return transaction.record(transactional_id, value_version=1 if self.version else 0)
 
-    def statistics(self) -> dict[str, int]:
-        return {
-            "transactional_ids": len(self.transactions),
-            "transactions_ongoing": len(self._ongoing),
-        }
+    def collect_samples(self) -> Iterator[Sample]:
+        yield TRANSACTIONAL_IDS.sample(len(self.transactions))
+        yield ONGOING.sample(len(self._ongoing))

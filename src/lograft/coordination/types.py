@@ -8,6 +8,7 @@ from uuid import UUID
 from lograft.metadata.delta import MetadataDelta
 from lograft.metadata.image import MetadataImage
 from lograft.model.errors import ErrorCode
+from lograft.model.metrics import Sample
 from lograft.model.settings.broker import BrokerConfig
 from lograft.model.types import NO_PRODUCER_EPOCH, NO_PRODUCER_ID, Offset
 from lograft.wire.message import Message
@@ -131,4 +132,4 @@ class Core(Protocol):
     def on_image(self, delta: MetadataDelta) -> Outcome:
         """Topics came, went or grew, settings changed; the image has it already."""
 
-    def statistics(self) -> dict[str, int]: ...
+    def collect_samples(self) -> Iterator[Sample]: ...

@@ -196,10 +196,6 @@ class UnservedGroups:
             f" (records: {kept})",
         )
 
-    def statistics(self) -> dict[str, int]:
-        groups = self._shard.groups.values()
-        return {"unserved_groups": sum(isinstance(one, UnservedGroup) for one in groups)}
-
 
 def _kind_of(key: Message) -> GroupKind:
     if key.KEY in SHARE_TYPES:

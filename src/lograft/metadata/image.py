@@ -21,6 +21,7 @@ from lograft.metadata.types import (
     QuotaEntity,
     TopicState,
 )
+from lograft.model.metrics import Gauge, Sample, one_of
 from lograft.model.types import NO_EPOCH, NO_OFFSET, Epoch, Offset, TopicIdPartition
 from lograft.wire.message import Message
 from lograft.wire.records.abort_transaction_record import AbortTransactionRecord
@@ -31,6 +32,26 @@ from lograft.wire.records.end_transaction_record import EndTransactionRecord
 from lograft.wire.records.user_scram_credential_record import UserScramCredentialRecord
 
 NO_CONFIGS: Final[dict[str, str]] = {}
+
+METADATA_OFFSET: Final = Gauge(
+    "lograft_metadata_offset", "Offset of the last metadata record that this node has applied."
+)
+METADATA_EPOCH: Final = Gauge(
+    "lograft_metadata_epoch", "Epoch of the controller that wrote that record."
+)
+BROKERS: Final = Gauge(
+    "lograft_brokers",
+    "Registered brokers of the cluster.",
+    one_of("state", ("active", "fenced")),
+)
+TOPICS: Final = Gauge("lograft_topics", "Topics of the cluster.")
+CLUSTER_PARTITIONS: Final = Gauge(
+    "lograft_cluster_partitions", "Partitions of all topics of the cluster."
+)
+CONFIGS: Final = Gauge(
+    "lograft_dynamic_configs", "Dynamic settings that are stored in the metadata."
+)
+ACLS: Final = Gauge("lograft_acls", "ACLs that are stored in the metadata.")
 
 
 @dataclass(slots=True)
@@ -185,14 +206,16 @@ class MetadataImage:
             _transaction=None if self._transaction is None else self._transaction.copy(),
         )
 
-    def statistics(self) -> dict[str, int]:
-        return {
-            "offset": self.offset,
-            "epoch": self.epoch,
-            "brokers": len(self.brokers),
-            "fenced_brokers": sum(broker.fenced for broker in self.brokers.values()),
-            "topics": len(self.topics),
-            "partitions": self.partition_count,
-            "configs": sum(len(values) for values in self.configs.values()),
-            "acls": len(self.acls),
-        }
+    def collect_samples(self) -> Iterator[Sample]:
+        yield METADATA_OFFSET.sample(self.offset)
+        yield METADATA_EPOCH.sample(self.epoch)
+        for state in ("active", "fenced"):
+            yield BROKERS.sample(0, state)
+        for broker in list(self.brokers.values()):
+            yield BROKERS.sample(1, "fenced" if broker.fenced else "active")
+        yield TOPICS.sample(len(self.topics))
+        yield CLUSTER_PARTITIONS.sample(self.partition_count)
+        yield CONFIGS.sample(0)
+        for values in list(self.configs.values()):
+            yield CONFIGS.sample(len(values))
+        yield ACLS.sample(len(self.acls))

@@ -5,11 +5,18 @@ that was never heard of by this controller has no session, and is given one time
 the moment the controller became active.
 """
 
+from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Final
 
+from lograft.model.metrics import Gauge, Sample
+
 #: Later than any clock shows.
 NEVER_MS: Final = 1 << 62
+
+SESSIONS: Final = Gauge(
+    "lograft_broker_sessions", "Brokers whose heartbeats this node tracks as the active controller."
+)
 
 
 @dataclass(slots=True)
@@ -95,5 +102,5 @@ class BrokerSessions:
             for session in self._sessions.values():
                 session.heard_ms += late_ms
 
-    def statistics(self) -> dict[str, int]:
-        return {"sessions": len(self._sessions)}
+    def collect_samples(self) -> Iterator[Sample]:
+        yield SESSIONS.sample(len(self._sessions))

@@ -17,12 +17,13 @@ import re
 from bisect import bisect_left
 from collections.abc import Iterable, Iterator
 from itertools import islice
-from typing import ClassVar, Final, NamedTuple
+from typing import ClassVar, Final, NamedTuple, Protocol
 
 #: The value of a label that stands for all values beyond the label's limit.
 OTHER: Final = "other"
-#: Samples that are gathered before the event loop may run again: a millisecond or two.
-SLICE_SAMPLES: Final = 1_000
+#: Samples that are gathered before the event loop may run again: some tenths of a millisecond,
+#: and few enough that expensive ones (the state of a large group) cannot add up to much.
+SLICE_SAMPLES: Final = 200
 
 #: Upper bounds of buckets, in seconds: for requests and other waits that are usually short.
 LATENCY_BUCKETS: Final = (
@@ -74,6 +75,12 @@ class Sample(NamedTuple):
     value: Value
 
 
+class Measured(Protocol):
+    def collect_samples(self) -> Iterator[Sample]:
+        """Reads what was measured until now. The caller may let the event loop run between two
+        samples."""
+
+
 class Metric:
     """Base class of the three types. Equal only to itself: a metric is declared once."""
 
@@ -118,6 +125,13 @@ class Gauge(Metric):
 
     def sample(self, value: float, *labels: str) -> Sample:
         return Sample(self, labels, value)
+
+    def sample_states(self, current: str) -> Iterator[Sample]:
+        """1 for the current state, 0 for the others; the only label lists them."""
+        (label,) = self.labels
+        assert current in label.values, (self, current)
+        for state in label.values:
+            yield Sample(self, (state,), int(state == current))
 
 
 class Histogram(Metric):
@@ -219,12 +233,12 @@ def gather_all(samples: Iterator[Sample]) -> Families:
     return families
 
 
-def value_of(samples: Iterator[Sample], metric: Counter | Gauge, *labels: str) -> float:
+def value_of(measured: Measured, metric: Counter | Gauge, *labels: str) -> float:
     """The sum of a metric's samples, of those with these label values if any are given.
     Raises LookupError if there is none."""
     found = [
         sample.value
-        for sample in samples
+        for sample in measured.collect_samples()
         if sample.metric is metric and (not labels or sample.labels == labels)
     ]
     if not found:

@@ -292,6 +292,3 @@ class RaftReplica:
         elif role is not None:
             self.follower = RaftFollower(self, role[2])
         self.port.role_changed()
-
-    def statistics(self) -> dict[str, int | str]:
-        return {**self.core.statistics(), "life": self.core.life, "held": len(self._held)}

@@ -47,9 +47,6 @@ class ThreadWorkers:
             lane.close()
         self._lanes.clear()
 
-    def statistics(self) -> dict[str, int]:
-        return {"lanes": len(self._lanes)}
-
     def _open(self, name: str) -> "_Lane":
         assert not self._closed, "a job came after the workers were closed"
         assert len(self._lanes) < LANES_MAX, name

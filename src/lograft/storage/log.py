@@ -7,7 +7,7 @@ plans is a worker's job, truncation one during which nobody else uses the log.
 
 from bisect import bisect_right
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from functools import partial
 from typing import Final
 from uuid import UUID
@@ -15,6 +15,7 @@ from uuid import UUID
 from crc32c import crc32c
 
 from lograft.model.errors import DiskFailed
+from lograft.model.metrics import Gauge, Sample
 from lograft.model.seams import Disk, File, FileSlice
 from lograft.model.types import Epoch, Offset, TopicPartition
 from lograft.storage import appending, retention, truncation
@@ -37,7 +38,6 @@ from lograft.storage.types import (
     AbortedTransaction,
     AppendResult,
     LogConfig,
-    LogStatistics,
     Origin,
     RecoveryPlan,
     TimestampAndOffset,
@@ -57,6 +57,16 @@ OPEN_SEGMENTS_MAX: Final = 2
 RELATIVE_OFFSET_MAX: Final = 2**31 - 1
 ROLL_UNKNOWN: Final = -(2**63)
 NO_BOUND: Final = Offset(2**63 - 1)
+
+SEGMENTS: Final = Gauge("lograft_log_segments", "Segments of all logs of this broker.")
+SIZE_BYTES: Final = Gauge("lograft_log_size_bytes", "Size of all logs of this broker.")
+PRODUCERS: Final = Gauge(
+    "lograft_log_producers", "Idempotent producers whose state is kept, counted for each partition."
+)
+OPEN_TRANSACTIONS: Final = Gauge(
+    "lograft_log_open_transactions", "Open transactions, counted for each partition."
+)
+LOG_GAUGES: Final = (SEGMENTS, SIZE_BYTES, PRODUCERS, OPEN_TRANSACTIONS)
 
 
 class Log:
@@ -195,17 +205,11 @@ class Log:
     def failed(self) -> bool:
         return isinstance(self._closed, DiskFailed)
 
-    def statistics(self) -> LogStatistics:
-        return LogStatistics(
-            segments=len(self.segments),
-            size_bytes=self.size_bytes,
-            log_start_offset=self.log_start_offset,
-            end_offset=self.end_offset,
-            durable_offset=self.durable_offset,
-            producers=len(self.producers),
-            open_transactions=self.producers.open_transactions,
-            truncations=self.truncations,
-        )
+    def collect_samples(self) -> Iterator[Sample]:
+        yield SEGMENTS.sample(len(self.segments))
+        yield SIZE_BYTES.sample(self.size_bytes)
+        yield PRODUCERS.sample(len(self.producers))
+        yield OPEN_TRANSACTIONS.sample(self.producers.open_transactions)
 
     def disk_failed(self, error: OSError) -> DiskFailed:
         """The log takes nothing more: what the file holds now is known only to recovery."""

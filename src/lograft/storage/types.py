@@ -161,14 +161,3 @@ class TransactionEnd(NamedTuple):
 class EpochEntry(NamedTuple):
     epoch: int
     start_offset: int
-
-
-class LogStatistics(NamedTuple):
-    segments: int
-    size_bytes: int
-    log_start_offset: int
-    end_offset: int
-    durable_offset: int
-    producers: int
-    open_transactions: int
-    truncations: int

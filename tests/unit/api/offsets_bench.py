@@ -4,6 +4,8 @@ import asyncio
 from functools import partial
 from uuid import UUID
 
+from lograft.broker.coordinators.coordinator_runtime import SHARDS
+from lograft.model.metrics import value_of
 from lograft.wire.messages.find_coordinator import FindCoordinatorRequest, FindCoordinatorResponse
 from lograft.wire.messages.offset_commit import (
     OffsetCommitRequest,
@@ -92,7 +94,7 @@ async def find(bench: Bench) -> None:
     request = FindCoordinatorRequest(coordinator_keys=["g"])
     response = await bench.ask(request, 4, FindCoordinatorResponse)
     assert response.coordinators[0].error_code == 0
-    while bench.broker.groups.statistics()["shards"] < 2:
+    while value_of(bench.broker.groups, SHARDS, bench.broker.groups.topic, "loaded") < 2:
         await asyncio.sleep(0.001)
 
 

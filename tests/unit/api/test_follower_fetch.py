@@ -2,8 +2,9 @@
 
 import asyncio
 
-from lograft.broker.replicas.follower_sessions import SESSIONS_PER_NODE_MAX
+from lograft.broker.replicas.follower_sessions import SESSIONS, SESSIONS_PER_NODE_MAX
 from lograft.model.errors import ErrorCode
+from lograft.model.metrics import value_of
 from lograft.model.types import NodeId
 from lograft.wire.messages.fetch import (
     FetchPartition,
@@ -252,8 +253,7 @@ def test_the_sessions_of_a_follower_are_bounded() -> None:
         await oldest.ask(0)
         for _ in range(SESSIONS_PER_NODE_MAX):
             await Follower(bench).ask(0)
-        statistics = bench.broker.follower_sessions.statistics()
-        assert statistics["follower_sessions"] == SESSIONS_PER_NODE_MAX
+        assert value_of(bench.broker.follower_sessions, SESSIONS) == SESSIONS_PER_NODE_MAX
         assert len(bench.partition("a").watchers) == SESSIONS_PER_NODE_MAX
         response = await oldest.poll()
         assert response.error_code == ErrorCode.FETCH_SESSION_ID_NOT_FOUND

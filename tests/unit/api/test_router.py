@@ -263,7 +263,7 @@ def test_a_newer_client_learns_our_api_versions(session: Session) -> None:
 def test_requests_are_counted(router: Router, session: Session) -> None:
     for _ in range(3):
         session.handle_frame(frame(HeartbeatRequest(), 0))
-    assert value_of(router.collect_samples(), REQUESTS, router.listener, "Heartbeat") == 3
+    assert value_of(router, REQUESTS, router.listener, "Heartbeat") == 3
 
 
 def test_a_listener_serves_what_the_protocol_gives_it() -> None:

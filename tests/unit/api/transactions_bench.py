@@ -4,7 +4,9 @@ import asyncio
 from typing import Any, NamedTuple
 
 from lograft.api.router import Router
+from lograft.broker.coordinators.coordinator_runtime import SHARDS
 from lograft.model.errors import ErrorCode
+from lograft.model.metrics import value_of
 from lograft.wire.messages.add_offsets_to_txn import AddOffsetsToTxnRequest, AddOffsetsToTxnResponse
 from lograft.wire.messages.add_partitions_to_txn import (
     AddPartitionsToTxnRequest,
@@ -68,7 +70,7 @@ async def find(bench: Bench) -> None:
         request = FindCoordinatorRequest(coordinator_keys=["x"], key_type=key_type)
         response = await bench.ask(request, 4, FindCoordinatorResponse)
         assert response.coordinators[0].error_code == 0
-        while shards.statistics()["shards"] < 2:
+        while value_of(shards, SHARDS, shards.topic, "loaded") < 2:
             await asyncio.sleep(0.001)
 
 

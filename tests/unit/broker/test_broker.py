@@ -5,7 +5,9 @@ from uuid import UUID
 import pytest
 
 from lograft.broker.errors import NotLeader, PartitionMissing, UnknownPartition, UnknownTopicId
+from lograft.broker.partitions.partition_table import PARTITIONS
 from lograft.metadata.brokers import fence_broker
+from lograft.model.metrics import value_of
 from lograft.model.types import NodeId
 from lograft.wire.records.access_control_entry_record import AccessControlEntryRecord
 from lograft.wire.records.feature_level_record import FeatureLevelRecord
@@ -95,7 +97,7 @@ def test_where_clients_reach_a_broker() -> None:
         assert (end.host, end.port) == ("localhost", 9092)
         assert bench.broker.endpoint_of(1, "SSL") is None
         assert bench.broker.endpoint_of(2, "PLAINTEXT") is None
-        assert bench.broker.statistics()["partitions"] == 0
+        assert value_of(bench.broker, PARTITIONS) == 0
 
     run(scenario)
 

@@ -4,12 +4,16 @@ from uuid import UUID
 import pytest
 
 from lograft.broker.client_telemetry import (
+    CLIENTS,
+    KEPT_BYTES,
     OUTDATED_MS_MIN,
+    SUBSCRIPTIONS,
     ClientTelemetry,
     Push,
 )
 from lograft.metadata.types import ConfigResource, ResourceType
 from lograft.model.errors import ErrorCode
+from lograft.model.metrics import value_of
 
 ALL = ConfigResource(ResourceType.CLIENT_METRICS, "all")
 INTERVAL_MS = 10_000
@@ -114,16 +118,14 @@ def test_clients_and_bytes_are_bounded() -> None:
     telemetry.ask(clients[3], ATTRIBUTES, 1)  # the first is forgotten
     telemetry.ask(clients[0], ATTRIBUTES, 1)  # and the third
     assert [push.client_instance_id for push in telemetry.pushes(0)] == [clients[1]]
-    assert telemetry.statistics() == {
-        "telemetry_subscriptions": 1,
-        "telemetry_clients": 3,
-        "telemetry_bytes": 40,
-    }
+    assert value_of(telemetry, SUBSCRIPTIONS) == 1
+    assert value_of(telemetry, CLIENTS) == 3
+    assert value_of(telemetry, KEPT_BYTES) == 40
     telemetry.keep(push_of(clients[1], 60))  # in place of its last one
     telemetry.keep(push_of(clients[2], 60))  # of a client that is forgotten
-    assert telemetry.statistics()["telemetry_bytes"] == 60
+    assert value_of(telemetry, KEPT_BYTES) == 60
     telemetry.keep(push_of(clients[1], 101))
-    assert telemetry.statistics()["telemetry_bytes"] == 0
+    assert value_of(telemetry, KEPT_BYTES) == 0
 
 
 def test_outdated_pushes_are_not_shown() -> None:

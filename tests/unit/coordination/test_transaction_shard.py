@@ -4,10 +4,12 @@ Kafka 4.3.1, except where the shard's docstring says that it is stricter."""
 import pytest
 
 from lograft.coordination.transaction import LAST_EPOCH
+from lograft.coordination.transaction_shard import ONGOING
 from lograft.coordination.transaction_states import FOLLOWERS, PENDING, TransactionState
 from lograft.coordination.types import Outcome
 from lograft.metadata.errors import Refused
 from lograft.model.errors import ErrorCode
+from lograft.model.metrics import value_of
 from tests.unit.coordination.transaction_world import T1, V2, World
 
 A: dict[str, tuple[int, ...]] = {"a": (0, 1)}
@@ -309,7 +311,7 @@ def test_many_that_take_too_long_are_aborted_in_several_batches() -> None:
         world.add(producer_id, epoch, A, name=f"t{number}")
     world.tick(20_000)
     assert len(world.effects) == 250
-    assert not world.shard.statistics()["transactions_ongoing"]
+    assert value_of(world.shard, ONGOING) == 0
 
 
 def test_a_distributed_transaction_has_no_timeout() -> None:

@@ -91,8 +91,12 @@ def test_a_collection_takes_a_bounded_number_of_samples_at_once() -> None:
 
 
 def test_a_single_value_is_read_by_metric_and_labels() -> None:
-    samples = [SENT.sample(1, "a"), SENT.sample(2, "b")]
-    assert value_of(iter(samples), SENT) == 3
-    assert value_of(iter(samples), SENT, "b") == 2
+    class Sender:
+        def collect_samples(self) -> Iterator[Sample]:
+            yield SENT.sample(1, "a")
+            yield SENT.sample(2, "b")
+
+    assert value_of(Sender(), SENT) == 3
+    assert value_of(Sender(), SENT, "b") == 2
     with pytest.raises(LookupError):
-        value_of(iter(samples), OPEN)
+        value_of(Sender(), OPEN)

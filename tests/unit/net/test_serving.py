@@ -36,9 +36,7 @@ def framed(body: bytes) -> bytes:
 
 def counts_of(server: Server) -> tuple[float, ...]:
     """Open, accepted and rejected connections."""
-    return tuple(
-        value_of(server.collect_samples(), metric) for metric in (CONNECTIONS, ACCEPTED, REJECTED)
-    )
+    return tuple(value_of(server, metric) for metric in (CONNECTIONS, ACCEPTED, REJECTED))
 
 
 class Echo:
@@ -116,7 +114,7 @@ def test_several_clients_at_once(on_loop: RunOnLoop) -> None:
                 expected = framed(b"%d" % number) + framed(bytes(200_000))
                 await collector.wait_bytes(len(expected))
                 assert collector.received == expected
-            assert value_of(server.collect_samples(), CONNECTIONS) == 20
+            assert value_of(server, CONNECTIONS) == 20
         for _, collector in clients:
             await collector.wait_closed()
         assert counts_of(server) == (0, 20, 0)
@@ -130,7 +128,7 @@ def test_clients_that_come_early_wait_until_the_node_serves(on_loop: RunOnLoop) 
             channel, collector = await connect(server)
             channel.send([framed(b"early")])
             later, _ = await connect(server)
-            assert value_of(server.collect_samples(), CONNECTIONS) == 0
+            assert value_of(server, CONNECTIONS) == 0
             server.serve()
             await collector.wait_bytes(len(framed(b"early")))
             later.abort()
@@ -146,7 +144,7 @@ def test_a_client_that_goes_takes_its_parked_request_along(on_loop: RunOnLoop) -
             channel.send([framed(b"park")])
             while not Echo.cancelled:
                 await asyncio.sleep(0)
-                if value_of(server.collect_samples(), ACCEPTED):
+                if value_of(server, ACCEPTED):
                     channel.close()
             assert Echo.cancelled == 1
 
@@ -198,12 +196,12 @@ def test_a_listener_at_its_limit_lets_clients_wait(on_loop: RunOnLoop) -> None:
             assert counts_of(server) == (2, 2, 0)
             kept[0][0].close()
             await waiting[0][1].wait_bytes(8)
-            assert value_of(server.collect_samples(), CONNECTIONS) == 2
+            assert value_of(server, CONNECTIONS) == 2
             # A higher limit takes effect at once.
             quota.update(ConnectionLimits())
             for _, collector in waiting[1:]:
                 await collector.wait_bytes(8)
-            assert value_of(server.collect_samples(), CONNECTIONS) == 4
+            assert value_of(server, CONNECTIONS) == 4
 
     on_loop(main())
 
@@ -240,7 +238,7 @@ def test_connections_beyond_the_rate_wait(on_loop: RunOnLoop) -> None:
                 await collector.wait_bytes(5)
             # Twenty at once, then one every 50 ms.
             assert loop.time() - begin >= 0.2
-            assert value_of(server.collect_samples(), REJECTED) == 0
+            assert value_of(server, REJECTED) == 0
 
     on_loop(main())
 
@@ -263,10 +261,10 @@ def test_stopping_does_not_wait_for_a_peer_that_reads_nothing(on_loop: RunOnLoop
             channel, _ = await connect(server)
             channel.pause_reading()
             channel.send([framed(bytes(30 << 20))])
-            while value_of(server.collect_samples(), ACCEPTED) == 0 or channel.unsent_bytes:
+            while value_of(server, ACCEPTED) == 0 or channel.unsent_bytes:
                 await asyncio.sleep(0.001)
             await server.stop(grace_ms=10)
-            assert value_of(server.collect_samples(), CONNECTIONS) == 0
+            assert value_of(server, CONNECTIONS) == 0
             channel.abort()
 
     on_loop(main())
@@ -296,9 +294,9 @@ def test_a_thousand_announcements_of_two_gigabytes_cost_nothing(
                     peer.sendall(size.to_bytes(4, "big") + bytes(100))
                     if number % 50 == 0:
                         await asyncio.sleep(0)
-                while value_of(server.collect_samples(), ACCEPTED) < count:
+                while value_of(server, ACCEPTED) < count:
                     await asyncio.sleep(0)
-                while value_of(server.collect_samples(), CONNECTIONS) > count // 2:
+                while value_of(server, CONNECTIONS) > count // 2:
                     await asyncio.sleep(0)
                 grown = rss_bytes() - before
                 channel, collector = await connect(server)

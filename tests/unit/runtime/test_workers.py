@@ -18,7 +18,12 @@ def workers() -> Iterator[ThreadWorkers]:
 
 
 def test_no_thread_before_the_first_job(workers: ThreadWorkers) -> None:
-    assert workers.statistics() == {"lanes": 0}
+    before = threading.active_count()
+    asyncio.run(workers.run(int))
+    assert threading.active_count() == before + 1
+    other = ThreadWorkers()
+    assert threading.active_count() == before + 1
+    other.close()
 
 
 def test_a_lane_keeps_the_order_of_its_calls(workers: ThreadWorkers) -> None:

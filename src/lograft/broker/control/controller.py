@@ -11,7 +11,7 @@ connection has ended, and at all of them when a controller becomes active.
 
 import asyncio
 import logging
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Iterator, Sequence
 from typing import Final, TypeVar
 
 from lograft.broker.cluster_metadata import ClusterMetadata
@@ -29,6 +29,7 @@ from lograft.metadata.image import MetadataImage
 from lograft.metadata.sessions import BrokerSessions
 from lograft.metadata.types import BrokerState, Outcome
 from lograft.model.errors import ErrorCode
+from lograft.model.metrics import Gauge, Sample
 from lograft.model.seams import Runtime
 from lograft.model.settings.effects import NO_EFFECT_WARNING
 from lograft.model.types import Epoch, NodeId, Offset, TopicIdPartition
@@ -44,6 +45,10 @@ R = TypeVar("R")
 
 #: How often in a session's time brokers that may be gone are looked at.
 CHECKS_PER_SESSION: Final = 4
+
+IS_ACTIVE: Final = Gauge(
+    "lograft_controller_active", "1 if this node is the active controller, else 0."
+)
 
 
 class Controller:
@@ -248,10 +253,6 @@ class Controller:
                 except NotController:
                     break
 
-    def statistics(self) -> dict[str, int]:
-        image = self._image
-        return {
-            "active": int(self.is_active),
-            **self.sessions.statistics(),
-            **({} if image is None else image.statistics()),
-        }
+    def collect_samples(self) -> Iterator[Sample]:
+        yield IS_ACTIVE.sample(int(self.is_active))
+        yield from self.sessions.collect_samples()

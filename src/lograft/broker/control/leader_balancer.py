@@ -4,7 +4,7 @@ topic allows it, and replicas move to a broker that has joined (`auto.rebalance.
 
 import asyncio
 import logging
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from functools import partial
 from typing import Final, Protocol, TypeVar
 
@@ -14,11 +14,18 @@ from lograft.metadata.image import MetadataImage
 from lograft.metadata.rebalancing import rebalance
 from lograft.metadata.types import Outcome
 from lograft.model.errors import LograftError
+from lograft.model.metrics import Counter, Sample
 from lograft.model.seams import Runtime
 from lograft.model.settings.broker import BrokerConfig
 
 LOGGER: Final = logging.getLogger(__name__)
 R = TypeVar("R")
+
+ROUNDS: Final = Counter(
+    "lograft_leader_balancer_rounds_total",
+    "Times that this node, as the active controller, looked for partitions without their preferred"
+    " leader.",
+)
 
 
 class Decides(Protocol):
@@ -78,5 +85,5 @@ class LeaderBalancer:
         except LograftError as error:
             LOGGER.warning("periodic controller task failed, retrying later: %s", error)
 
-    def statistics(self) -> dict[str, int]:
-        return {"rounds": self._rounds}
+    def collect_samples(self) -> Iterator[Sample]:
+        yield ROUNDS.sample(self._rounds)

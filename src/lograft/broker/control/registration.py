@@ -6,7 +6,7 @@ any more, the controller knows that the process is gone (broker/control/controll
 
 import asyncio
 import logging
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
 from enum import Enum
 from typing import Final
 from uuid import UUID
@@ -17,6 +17,7 @@ from lograft.metadata.errors import Refused
 from lograft.metadata.features import SUPPORTED
 from lograft.metadata.types import Endpoint
 from lograft.model.errors import ErrorCode
+from lograft.model.metrics import Gauge, Sample, one_of
 from lograft.model.seams import Runtime
 from lograft.model.settings.broker import BrokerConfig
 from lograft.model.types import NO_OFFSET, BrokerEpoch, Offset
@@ -59,6 +60,15 @@ class Stage(Enum):
     SHUTTING_DOWN = "shutting down"
     STOPPED = "stopped"
 
+
+STAGE: Final = Gauge(
+    "lograft_broker_stage",
+    "1 for the stage of this broker's registration.",
+    one_of("stage", (stage.name.lower() for stage in Stage)),
+)
+BROKER_EPOCH: Final = Gauge(
+    "lograft_broker_epoch", "Epoch of this broker's registration; -1 before it is registered."
+)
 
 NEXT_STAGES: Final[dict[Stage, frozenset[Stage]]] = {
     Stage.STARTING: frozenset({Stage.REGISTERED, Stage.STOPPED}),
@@ -293,8 +303,9 @@ class BrokerRegistration:
         LOGGER.info("broker %d is %s", self._config.node_id, stage.value)
         self.stage = stage
 
-    def statistics(self) -> dict[str, int | str]:
-        return {"stage": self.stage.value, "broker_epoch": self.broker_epoch}
+    def collect_samples(self) -> Iterator[Sample]:
+        yield from STAGE.sample_states(self.stage.name.lower())
+        yield BROKER_EPOCH.sample(self.broker_epoch)
 
 
 def controller_registration_request(

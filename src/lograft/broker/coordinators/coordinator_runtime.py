@@ -13,7 +13,7 @@ when the metadata moved.
 import asyncio
 import inspect
 import logging
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Iterator
 from functools import lru_cache
 from typing import Any, Final, Generic, NamedTuple, TypeVar
 
@@ -30,6 +30,7 @@ from lograft.coordination.errors import (
 from lograft.coordination.types import Core, Effect, Outcome, TakesLong, Ticket
 from lograft.metadata.delta import MetadataDelta
 from lograft.model.errors import LograftError
+from lograft.model.metrics import DURATION_BUCKETS, Counter, Gauge, Histogram, Label, Sample
 from lograft.model.seams import FileSlice, Runtime
 from lograft.model.settings.broker import BrokerConfig
 from lograft.model.types import Epoch, Offset
@@ -52,6 +53,23 @@ LOADS_AT_ONCE: Final = 4
 KEY_LENGTH_MAX: Final = 32_767
 #: The hashes of longer keys are not kept: many thousands of keys are.
 KEY_LENGTH_REMEMBERED: Final = 256
+
+_TOPIC: Final = Label("topic", 8)
+SHARDS: Final = Gauge(
+    "lograft_coordinator_partitions",
+    "Partitions of an internal topic that this broker coordinates.",
+    _TOPIC,
+    Label("state", 2, ("loaded", "loading")),
+)
+LOAD_SECONDS: Final = Histogram(
+    "lograft_coordinator_load_seconds",
+    "Time to load a partition of an internal topic after this broker became its leader.",
+    _TOPIC,
+    bounds=DURATION_BUCKETS,
+)
+REQUESTS: Final = Counter(
+    "lograft_coordinator_requests_total", "Commands to coordinators of this broker.", _TOPIC
+)
 
 
 class CoordinatorKind(NamedTuple, Generic[C]):
@@ -99,8 +117,7 @@ class CoordinatorRuntime(Generic[C]):
         self._may_load = asyncio.Semaphore(LOADS_AT_ONCE)
         #: Held by the decision whose long work is being done.
         self._long_work = asyncio.Lock()
-        self._loads = 0
-        self._load_ms = 0
+        self._load_seconds = LOAD_SECONDS.make_recorder()
         self._requests = 0
 
     # ── which coordinator ────────────────────────────────────────────────────────────────────
@@ -293,8 +310,7 @@ class CoordinatorRuntime(Generic[C]):
         if count is None:
             return
         took_ms = clock.mono_ms() - began_ms
-        self._loads += 1
-        self._load_ms += took_ms
+        self._load_seconds.observe(took_ms / 1000)
         level = logging.INFO if count else logging.DEBUG
         said = "%s: %d entries loaded in %d ms"
         LOGGER.log(level, said, partition.topic_partition, count, took_ms)
@@ -341,19 +357,15 @@ class CoordinatorRuntime(Generic[C]):
         """By partition: what this broker leads, loaded or not."""
         return self._shards
 
-    def statistics(self) -> dict[str, int]:
-        loaded = [shard for shard in self._shards.values() if shard.is_loaded]
-        counts = {
-            "shards": len(loaded),
-            "shards_loading": len(self._shards) - len(loaded),
-            "shard_loads": self._loads,
-            "shard_load_ms": self._load_ms,
-            "coordinator_requests": self._requests,
-        }
+    def collect_samples(self) -> Iterator[Sample]:
+        shards = list(self._shards.values())
+        loaded = [shard for shard in shards if shard.is_loaded]
+        yield SHARDS.sample(len(loaded), self.topic, "loaded")
+        yield SHARDS.sample(len(shards) - len(loaded), self.topic, "loading")
+        yield LOAD_SECONDS.sample(self._load_seconds, self.topic)
+        yield REQUESTS.sample(self._requests, self.topic)
         for shard in loaded:
-            for name, count in shard.core.statistics().items():
-                counts[name] = counts.get(name, 0) + count
-        return counts
+            yield from shard.core.collect_samples()
 
 
 def _replay_entry(core: Core, entry: Written | Ended) -> None:

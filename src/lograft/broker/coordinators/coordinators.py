@@ -1,7 +1,7 @@
 """The coordinators of this broker: who coordinates what, and where their records lie."""
 
 import logging
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Iterator
 from typing import Any, Final, Protocol
 
 from lograft.broker.cluster_metadata import ClusterMetadata
@@ -16,6 +16,7 @@ from lograft.coordination.transaction_shard import TransactionShard
 from lograft.coordination.types import Effect, Surroundings
 from lograft.metadata.delta import MetadataDelta
 from lograft.metadata.errors import Refused
+from lograft.model.metrics import Sample
 from lograft.model.seams import Runtime
 from lograft.model.types import OFFSETS_TOPIC, TRANSACTIONS_TOPIC, Offset, TopicPartition
 from lograft.storage.types import TransactionEnd
@@ -141,12 +142,10 @@ class Coordinators:
             coordinator.stop()
         self._markers.stop()
 
-    def statistics(self) -> dict[str, int]:
-        return {
-            f"{topic.strip('_')}_{name}": count
-            for topic, coordinator in self._by_topic.items()
-            for name, count in coordinator.statistics().items()
-        } | self._markers.statistics()
+    def collect_samples(self) -> Iterator[Sample]:
+        for coordinator in self._by_topic.values():
+            yield from coordinator.collect_samples()
+        yield from self._markers.collect_samples()
 
 
 def _no_effect(effect: Effect) -> None:

@@ -10,7 +10,7 @@ for it any more.
 
 import asyncio
 import logging
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from functools import partial
 from itertools import islice
 from typing import TYPE_CHECKING, Final, NamedTuple, TypeAlias
@@ -22,6 +22,7 @@ from lograft.broker.partitions.partition import Partition
 from lograft.coordination.transaction_shard import TransactionShard, WriteMarkers
 from lograft.coordination.types import Effect, Outcome, Ticket
 from lograft.model.errors import ErrorCode, LograftError
+from lograft.model.metrics import Counter, Gauge, Sample
 from lograft.model.seams import Runtime
 from lograft.model.types import NO_NODE, Epoch, NodeId, Offset, TopicPartition
 from lograft.storage.errors import ProducerFenced
@@ -51,6 +52,18 @@ RETRY_MS: Final = 100
 #: or it cannot hold transactions.
 OVER: Final = frozenset(
     {ErrorCode.INVALID_PRODUCER_EPOCH, ErrorCode.UNSUPPORTED_FOR_MESSAGE_FORMAT}
+)
+
+REQUESTS: Final = Counter("lograft_marker_requests_total", "Requests to write transaction markers.")
+MARKERS: Final = Counter(
+    "lograft_markers_total", "Transactions of which markers were sent, one for each request."
+)
+RETRIES: Final = Counter(
+    "lograft_marker_retries_total", "Transaction markers that were sent again."
+)
+UNENDED: Final = Gauge(
+    "lograft_transactions_ending",
+    "Transactions that are decided and whose markers are not all written.",
 )
 
 
@@ -307,13 +320,11 @@ class MarkerSender:
                 self._ended += closed
                 self._set_retry()
 
-    def statistics(self) -> dict[str, int]:
-        return {
-            "marker_requests": self._requests,
-            "marker_transactions_sent": self._markers,
-            "marker_transactions_unended": len(self._unended),
-            "marker_retries": self._retries,
-        }
+    def collect_samples(self) -> Iterator[Sample]:
+        yield REQUESTS.sample(self._requests)
+        yield MARKERS.sample(self._markers)
+        yield RETRIES.sample(self._retries)
+        yield UNENDED.sample(len(self._unended))
 
 
 def _close(

@@ -1,12 +1,13 @@
 """Producer ids: handed out from blocks that the controller allocates."""
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import Final
 
 from lograft.broker.links.controller_link import ControllerLink
 from lograft.metadata.errors import Refused
 from lograft.model.errors import ErrorCode
+from lograft.model.metrics import Gauge, Sample
 from lograft.model.types import NodeId, ProducerId
 from lograft.wire.apis import Versions
 from lograft.wire.messages.allocate_producer_ids import (
@@ -18,6 +19,11 @@ VERSIONS: Final = Versions(0, 0)
 #: Who asks for an id waits so long for the controller, then asks again by itself.
 TIMEOUT_MS: Final = 10_000
 LANE: Final = "producer-ids"
+
+AVAILABLE: Final = Gauge(
+    "lograft_producer_ids_available",
+    "Producer ids that this broker can assign before it asks the controller for more.",
+)
 
 
 class ProducerIds:
@@ -70,5 +76,5 @@ class ProducerIds:
         self._next = reply.producer_id_start
         self._end = self._next + reply.producer_id_len
 
-    def statistics(self) -> dict[str, int]:
-        return {"producer_ids_left": self._end - self._next}
+    def collect_samples(self) -> Iterator[Sample]:
+        yield AVAILABLE.sample(self._end - self._next)

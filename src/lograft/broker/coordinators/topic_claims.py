@@ -8,9 +8,9 @@ image. Otherwise the controller is asked for the topic. If another group has it,
 coordinator is asked first whether it still uses it.
 """
 
+import collections
 import logging
-from collections import Counter
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from typing import Final
 
 from lograft.broker.cluster_metadata import ClusterMetadata
@@ -24,6 +24,7 @@ from lograft.metadata.claims import claim_request, refusal, unclaimed
 from lograft.metadata.errors import Refused
 from lograft.metadata.image import MetadataImage
 from lograft.model.errors import ErrorCode
+from lograft.model.metrics import Counter, Sample
 from lograft.model.seams import Clock
 from lograft.model.types import NO_NODE, OFFSETS_TOPIC, NodeId
 from lograft.wire.apis import Versions
@@ -42,6 +43,14 @@ ATTEMPTS_PER_TOPIC: Final = 3
 #: At most one line in this time says who is refused a topic.
 LOG_INTERVAL_MS: Final = 60_000
 
+ASKED: Final = Counter(
+    "lograft_topic_claim_requests_total",
+    "Requests to the coordinator that decides which group may subscribe to a topic.",
+)
+REJECTED: Final = Counter(
+    "lograft_topic_claims_rejected_total", "Subscriptions that such a coordinator rejected."
+)
+
 
 class TopicClaims:
     def __init__(
@@ -59,7 +68,7 @@ class TopicClaims:
         self._groups = groups
         self._clock = clock
         #: (group, topic): claims under way, with how many wait for each.
-        self._claiming: Counter[tuple[str, str]] = Counter()
+        self._claiming: collections.Counter[tuple[str, str]] = collections.Counter()
         #: By topic that is claimed: when a refusal was last logged.
         self._logged_ms: dict[str, int] = {}
         self._asked = 0
@@ -76,7 +85,7 @@ class TopicClaims:
             await self._claim_all(group_id, topics)
         finally:
             self._claiming.subtract(keys)
-            self._claiming += Counter()  # without those that nobody waits for
+            self._claiming += collections.Counter()  # without those that nobody waits for
 
     async def find_refused(self, group_id: str, topics: Collection[str]) -> dict[str, Refused]:
         """Returns the topics that another group uses, with the reason. Claims nothing: a group that
@@ -192,8 +201,9 @@ class TopicClaims:
             self._logged_ms[topic] = now_ms
             LOGGER.warning("%s", error)
 
-    def statistics(self) -> dict[str, int]:
-        return {"topic_claims_asked": self._asked, "topic_claims_refused": self._refused}
+    def collect_samples(self) -> Iterator[Sample]:
+        yield ASKED.sample(self._asked)
+        yield REJECTED.sample(self._refused)
 
 
 def _leaders(image: MetadataImage) -> dict[int, int]:

@@ -9,7 +9,7 @@ which comes between the answer and the append makes the answer worthless.
 """
 
 import asyncio
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import TYPE_CHECKING, Final
 
 from lograft.broker.cluster_metadata import ClusterMetadata
@@ -20,6 +20,7 @@ from lograft.coordination.transaction import EPOCH_BUMP_SINCE, Partitions, parti
 from lograft.coordination.transaction_shard import TransactionShard
 from lograft.coordination.types import Outcome, Ticket
 from lograft.model.errors import ErrorCode, LograftError
+from lograft.model.metrics import Counter, Sample
 from lograft.model.seams import Clock
 from lograft.model.types import NodeId, TopicPartition
 from lograft.wire.apis import Versions
@@ -44,6 +45,15 @@ RENAMED: Final = {
     # This broker may not ask: its clients cannot mend that.
     ErrorCode.CLUSTER_AUTHORIZATION_FAILED: ErrorCode.INVALID_TXN_STATE,
 }
+
+REQUESTS: Final = Counter(
+    "lograft_transaction_verifications_total",
+    "Requests that asked a transaction coordinator about a partition.",
+)
+REPEATS: Final = Counter(
+    "lograft_transaction_verification_retries_total",
+    "Requests to a transaction coordinator that were sent again.",
+)
 
 
 class TransactionVerification:
@@ -175,11 +185,9 @@ class TransactionVerification:
         # What was not answered was not allowed.
         return {each: found.get(each, ErrorCode.INVALID_TXN_STATE) for each in partitions}
 
-    def statistics(self) -> dict[str, int]:
-        return {
-            "transaction_verifications": self._requests,
-            "transaction_verification_repeats": self._repeats,
-        }
+    def collect_samples(self) -> Iterator[Sample]:
+        yield REQUESTS.sample(self._requests)
+        yield REPEATS.sample(self._repeats)
 
 
 def _request_of(

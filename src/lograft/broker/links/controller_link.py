@@ -12,13 +12,14 @@ to any other.
 
 import asyncio
 import logging
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Iterator
 from functools import cache
 from typing import Any, Final, NamedTuple, Protocol, TypeVar, cast
 
 from lograft.broker.errors import ControllerUnreachable, NotController, PeerLost, PeerUnreachable
 from lograft.broker.links.peers import Peers
 from lograft.model.errors import ErrorCode
+from lograft.model.metrics import Counter, Sample
 from lograft.model.seams import Address, Runtime
 from lograft.wire.apis import Versions
 from lograft.wire.message import Field, Message, has_own_tags
@@ -38,6 +39,14 @@ PAUSE_MS_MAX: Final = 500
 LOOK_MS: Final = 25
 #: At most one line in this time says that the controller does not answer.
 LOG_INTERVAL_MS: Final = 10_000
+
+REQUESTS: Final = Counter(
+    "lograft_controller_requests_total", "Requests of this node to the active controller."
+)
+REPEATS: Final = Counter(
+    "lograft_controller_request_retries_total",
+    "Requests to the active controller that were sent again.",
+)
 
 
 class QuorumPort(Protocol):
@@ -250,8 +259,9 @@ class ControllerLink:
             self._logged_ms = now_ms
             LOGGER.info("%s is waiting for the controller: %s", name, reason)
 
-    def statistics(self) -> dict[str, int]:
-        return {"controller_requests": self._requests, "controller_repeats": self._repeats}
+    def collect_samples(self) -> Iterator[Sample]:
+        yield REQUESTS.sample(self._requests)
+        yield REPEATS.sample(self._repeats)
 
 
 def _checked(reply: R, where: Address | _Here) -> R:

@@ -15,11 +15,12 @@ Never retries: what to do about an unknown outcome is the caller's decision.
 
 import asyncio
 import logging
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Iterator
 from typing import Any, Final, NamedTuple, Protocol, TypeVar
 
 from lograft import __version__
 from lograft.broker.errors import PeerIncompatible, PeerLost, PeerUnreachable
+from lograft.model.metrics import Gauge, Sample
 from lograft.model.seams import Address, Runtime, Transport
 from lograft.wire.apis import (
     ApiRanges,
@@ -43,6 +44,10 @@ FRAME_BYTES_MAX: Final = 100 << 20
 IN_FLIGHT_MAX: Final = 1_000
 #: Of ApiVersions: the first with tags, served by every node that could be in a cluster with this.
 NEGOTIATION_VERSION: Final = 3
+
+CONNECTIONS: Final = Gauge(
+    "lograft_peer_connections", "Connections of this node to other nodes, open or being opened."
+)
 
 
 class LaneKey(NamedTuple):
@@ -184,8 +189,8 @@ class Peers:
             lane.disconnect()
         self._lanes.clear()
 
-    def statistics(self) -> dict[str, int]:
-        return {"peer_connections": len(self._lanes)}
+    def collect_samples(self) -> Iterator[Sample]:
+        yield CONNECTIONS.sample(len(self._lanes))
 
 
 class Asker(Protocol[R]):

@@ -7,6 +7,7 @@ damaged) is left alone until the next start.
 import asyncio
 import logging
 import math
+from collections.abc import Iterator
 from functools import partial
 from typing import Final, NamedTuple
 
@@ -14,6 +15,7 @@ from lograft.broker.logs.log_manager import LogManager
 from lograft.broker.partitions.log_directory import LogDirectory
 from lograft.broker.partitions.partition import Partition
 from lograft.model.errors import DiskFailed, LograftError
+from lograft.model.metrics import Counter, Gauge, Sample
 from lograft.model.seams import Runtime
 from lograft.model.types import Offset
 from lograft.storage.cleaner import KEYS_MAX, Cleanable, Cleaning, find_cleanable
@@ -29,6 +31,15 @@ PART_S: Final = 0.1
 PART_BYTES_MAX: Final = 64 << 20
 #: A changed limit is noticed after this time.
 PAUSE_MS_MAX: Final = 1_000
+
+PASSES: Final = Counter("lograft_cleaner_passes_total", "Logs that were compacted.")
+GIVEN_UP: Final = Gauge(
+    "lograft_cleaner_uncleanable_partitions",
+    "Partitions that are not compacted any more because of an error.",
+)
+MOVED_BYTES: Final = Counter(
+    "lograft_cleaner_io_bytes_total", "Bytes that compaction has read and written."
+)
 
 
 class Candidate(NamedTuple):
@@ -173,12 +184,10 @@ class LogCleaner:
         LOGGER.error("%s is not compacted any more: %s", partition.topic_partition, reason)
         self._given_up.add(partition)
 
-    def statistics(self) -> dict[str, int]:
-        return {
-            "cleaner_passes": self._passes,
-            "cleaner_given_up": len(self._given_up),
-            "cleaner_moved_bytes": self._moved_bytes,
-        }
+    def collect_samples(self) -> Iterator[Sample]:
+        yield PASSES.sample(self._passes)
+        yield GIVEN_UP.sample(len(self._given_up))
+        yield MOVED_BYTES.sample(self._moved_bytes)
 
 
 def _urgency(cleanable: Cleanable) -> tuple[bool, float]:

@@ -9,7 +9,7 @@ KAFKA_STORAGE_ERROR. When it holds the metadata log, or was the last one, the no
 
 import asyncio
 import logging
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from functools import partial
 from itertools import groupby
 from typing import Final, NamedTuple, Protocol
@@ -35,6 +35,7 @@ from lograft.broker.logs.log_loading import (
 from lograft.broker.partitions.log_directory import LogDirectory
 from lograft.broker.partitions.partition import KeptOffsets, Partition
 from lograft.model.errors import DiskFailed, LograftError
+from lograft.model.metrics import Gauge, Sample, one_of
 from lograft.model.seams import Runtime, Task
 from lograft.model.settings.broker import BrokerConfig
 from lograft.model.types import NO_OFFSET, Offset, TopicIdPartition, TopicPartition
@@ -50,6 +51,16 @@ LOGGER: Final = logging.getLogger(__name__)
 LOGS_PER_JOB: Final = 64
 #: Workers that make or close logs side by side.
 MAKERS: Final = 4
+
+LOG_DIRS: Final = Gauge(
+    "lograft_log_dirs",
+    "Log dirs of this broker.",
+    one_of("state", ("online", "offline")),
+)
+LOGS: Final = Gauge("lograft_logs", "Partitions that have a log on this broker, or soon will.")
+LOGS_DELETED: Final = Gauge(
+    "lograft_logs_to_delete", "Folders of deleted partitions that are still on disk."
+)
 
 
 class Make(NamedTuple):
@@ -137,13 +148,12 @@ class LogManager:
             if partition.directory is directory and partition.log is not None
         ]
 
-    def statistics(self) -> dict[str, int]:
-        return {
-            "log_dirs": len(self.directories),
-            "log_dirs_offline": len(self.directories) - len(self.online) + len(self.unusable),
-            "logs": len(self.partitions),
-            "logs_to_be_removed": len(self.doomed),
-        }
+    def collect_samples(self) -> Iterator[Sample]:
+        online = len(self.online)
+        yield LOG_DIRS.sample(online, "online")
+        yield LOG_DIRS.sample(len(self.directories) - online + len(self.unusable), "offline")
+        yield LOGS.sample(len(self.partitions))
+        yield LOGS_DELETED.sample(len(self.doomed))
 
     # Start and stop.
 

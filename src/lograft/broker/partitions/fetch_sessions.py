@@ -15,6 +15,7 @@ from lograft.broker.errors import (
     FetchSessionTopicIdMismatch,
     InvalidFetchSessionEpoch,
 )
+from lograft.model.metrics import Counter, Gauge, Sample
 from lograft.model.seams import Randomness
 from lograft.wire.messages.fetch import FetchPartition, FetchRequest, PartitionData
 
@@ -33,6 +34,15 @@ PARTITIONS_MAX: Final = 200_000
 EVICTION_AGE_MS_MIN: Final = 120_000
 
 TopicKey: TypeAlias = str | UUID
+
+SESSIONS: Final = Gauge("lograft_fetch_sessions", "Incremental fetch sessions of consumers.")
+SESSION_PARTITIONS: Final = Gauge(
+    "lograft_fetch_session_partitions", "Partitions of all incremental fetch sessions."
+)
+SESSION_EVICTIONS: Final = Counter(
+    "lograft_fetch_session_evictions_total",
+    "Fetch sessions that were removed to make room for others.",
+)
 
 
 class Wanted(NamedTuple):
@@ -199,9 +209,7 @@ class FetchSessions:
         self._evictions += 1
         return True
 
-    def statistics(self) -> dict[str, int]:
-        return {
-            "sessions": len(self._sessions),
-            "session_partitions": self._partitions,
-            "session_evictions": self._evictions,
-        }
+    def collect_samples(self) -> Iterator[Sample]:
+        yield SESSIONS.sample(len(self._sessions))
+        yield SESSION_PARTITIONS.sample(self._partitions)
+        yield SESSION_EVICTIONS.sample(self._evictions)

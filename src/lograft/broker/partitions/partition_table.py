@@ -5,9 +5,24 @@ its old name has a new id, and only the new one is in the table.
 """
 
 from collections.abc import Iterator
+from typing import Final
 from uuid import UUID
 
+from lograft.broker.partitions.lifecycle import PartitionState
 from lograft.broker.partitions.partition import Partition
+from lograft.model.metrics import Gauge, Sample, one_of
+from lograft.storage.log import LOG_GAUGES
+
+PARTITIONS: Final = Gauge(
+    "lograft_partitions",
+    "Partitions that this broker has a replica of.",
+    one_of("role", ("leader", "follower", "none")),
+)
+PARTITION_STATES: Final = Gauge(
+    "lograft_partitions_by_state",
+    "Partitions that this broker has a replica of, by the state of their log.",
+    one_of("state", (state.name.lower() for state in PartitionState)),
+)
 
 
 class PartitionTable:
@@ -22,6 +37,23 @@ class PartitionTable:
     def __iter__(self) -> Iterator[Partition]:
         for partitions in list(self.by_id.values()):
             yield from list(partitions.values())
+
+    def collect_samples(self) -> Iterator[Sample]:
+        for role in ("leader", "follower", "none"):
+            yield PARTITIONS.sample(0, role)
+        for state in PartitionState:
+            yield PARTITION_STATES.sample(0, state.name.lower())
+        for gauge in LOG_GAUGES:
+            yield gauge.sample(0)
+        for partition in self:
+            if partition.leader is not None:
+                role = "leader"
+            else:
+                role = "none" if partition.follower is None else "follower"
+            yield PARTITIONS.sample(1, role)
+            yield PARTITION_STATES.sample(1, partition.state.name.lower())
+            if partition.log is not None:
+                yield from partition.log.collect_samples()
 
     def get(self, topic: str, index: int) -> Partition | None:
         partitions = self.by_name.get(topic)

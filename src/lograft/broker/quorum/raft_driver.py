@@ -14,7 +14,7 @@ the log then.
 
 import asyncio
 from collections import deque
-from collections.abc import Callable, Coroutine, Sequence
+from collections.abc import Callable, Coroutine, Iterator, Sequence
 from dataclasses import replace
 from functools import partial
 from typing import Any, Final, NamedTuple, Protocol
@@ -52,6 +52,7 @@ from lograft.broker.quorum.snapshots import (
 )
 from lograft.consensus import messages as core_messages
 from lograft.consensus.core import RaftCore
+from lograft.consensus.roles import Role
 from lograft.consensus.types import (
     Effects,
     HardState,
@@ -66,6 +67,7 @@ from lograft.consensus.types import (
 )
 from lograft.consensus.voter_change import DYNAMIC_VOTERS_VERSION
 from lograft.model.errors import DiskFailed
+from lograft.model.metrics import Gauge, Sample, one_of
 from lograft.model.seams import Address, Runtime, Task
 from lograft.model.settings.broker import BrokerConfig
 from lograft.model.types import NO_NODE, NO_OFFSET, Epoch, NodeId, Offset
@@ -87,6 +89,33 @@ HAND_OVER_MS_MAX: Final = 1_000
 OBSERVER_MS_MAX: Final = 300_000
 #: Longer than all timeouts of the core: a request that the core dropped must not wait without end.
 ANSWER_MS_MAX: Final = 60_000
+
+ROLE: Final = Gauge(
+    "lograft_quorum_role",
+    "1 for the role of this node in the metadata quorum.",
+    one_of("role", (role.value for role in Role)),
+)
+EPOCH: Final = Gauge("lograft_quorum_epoch", "Epoch of the metadata quorum.")
+LEADER: Final = Gauge(
+    "lograft_quorum_leader_id", "Node id of the active controller; -1 if it is not known."
+)
+VOTERS: Final = Gauge("lograft_quorum_voters", "Voters of the metadata quorum.")
+HIGH_WATERMARK: Final = Gauge(
+    "lograft_quorum_high_watermark", "High watermark of the metadata log, as known to this node."
+)
+LOG_START: Final = Gauge(
+    "lograft_quorum_log_start_offset", "First offset of the metadata log of this node."
+)
+LOG_END: Final = Gauge(
+    "lograft_quorum_log_end_offset",
+    "Offset after the last record of the metadata log of this node.",
+)
+UNCOMMITTED_BATCHES: Final = Gauge(
+    "lograft_quorum_uncommitted_batches", "Batches of the metadata log that are not committed yet."
+)
+COMMIT_WAITS: Final = Gauge(
+    "lograft_quorum_commit_waits", "Appends to the metadata log that wait until they are committed."
+)
 
 
 class ReplicaView(NamedTuple):
@@ -436,14 +465,18 @@ class RaftDriver:
             if log.start.offset < start <= log.end.offset:
                 self.core.on_log_start(kept[0])
 
-    def statistics(self) -> dict[str, int | str]:
-        return {
-            **self.core.statistics(),
-            **self._network.statistics(),
-            "log_start_offset": self.log.log_start_offset,
-            "uncommitted_batches": len(self._pending),
-            "waiters": len(self._waiters),
-        }
+    def collect_samples(self) -> Iterator[Sample]:
+        core = self.core
+        yield from ROLE.sample_states(core.role.value)
+        yield EPOCH.sample(core.epoch)
+        yield LEADER.sample(core.leader)
+        yield VOTERS.sample(len(core.voters.voters))
+        yield HIGH_WATERMARK.sample(core.high_watermark)
+        yield LOG_START.sample(self.log.log_start_offset)
+        yield LOG_END.sample(core.log.end.offset)
+        yield UNCOMMITTED_BATCHES.sample(len(self._pending))
+        yield COMMIT_WAITS.sample(len(self._waiters))
+        yield from self._network.collect_samples()
 
     # ── passing events to the core ───────────────────────────────────────────────────────────
 

@@ -6,7 +6,7 @@ Bootstrap servers have addresses and no known ids; here they have negative numbe
 
 import asyncio
 import logging
-from collections.abc import Callable, Coroutine, Mapping
+from collections.abc import Callable, Coroutine, Iterator, Mapping
 from typing import Any, Final
 
 from lograft.broker.errors import ForeignCluster, PeerLost, PeerUnreachable, UnusableAnswer
@@ -14,6 +14,7 @@ from lograft.broker.links.peers import Peers
 from lograft.broker.quorum.raft_requests import Asker, answer_from_wire, request_to_wire
 from lograft.consensus import messages as core
 from lograft.consensus.types import VoterSet
+from lograft.model.metrics import Gauge, Sample
 from lograft.model.seams import Address, Runtime, Task
 from lograft.model.types import NodeId
 
@@ -23,6 +24,10 @@ LOGGER: Final = logging.getLogger(__name__)
 BOOTSTRAP_ID: Final = -100
 #: Addresses learned from others; the quorum is small, and its brokers are no part of it.
 LEARNED_MAX: Final = 1_000
+
+IN_FLIGHT: Final = Gauge(
+    "lograft_quorum_requests_in_flight", "Requests to other members of the metadata quorum."
+)
 
 
 class RaftNetwork:
@@ -159,5 +164,5 @@ class RaftNetwork:
             self._idle.clear()
             await self._idle.wait()
 
-    def statistics(self) -> dict[str, int]:
-        return {"quorum_requests_in_flight": len(self._tasks)}
+    def collect_samples(self) -> Iterator[Sample]:
+        yield IN_FLIGHT.sample(len(self._tasks))

@@ -14,7 +14,7 @@ Sessions of consumers are in `fetch_sessions`; a follower's cannot be evicted by
 """
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import Final, Protocol
 from uuid import UUID
 
@@ -35,6 +35,7 @@ from lograft.broker.partitions.replication_throttle import (
     is_throttled,
 )
 from lograft.model.errors import ErrorCode, LograftError
+from lograft.model.metrics import Gauge, Sample
 from lograft.model.seams import Randomness
 from lograft.model.types import NO_OFFSET, BrokerEpoch, Epoch, NodeId, Offset
 from lograft.replication.roles import LeaderRole
@@ -52,6 +53,13 @@ Key = tuple[str | UUID, int]
 Answers = list[tuple[Wanted, PartitionData]]
 WhyMissing = Callable[[Wanted], LograftError]
 CodeOf = Callable[[LograftError], ErrorCode]
+
+SESSIONS: Final = Gauge(
+    "lograft_follower_sessions", "Fetch sessions of brokers that follow partitions led here."
+)
+SESSION_PARTITIONS: Final = Gauge(
+    "lograft_follower_session_partitions", "Partitions of all fetch sessions of followers."
+)
 
 
 class Entry:
@@ -490,11 +498,9 @@ class FollowerSessions:
         if session is not None:
             session.close()
 
-    def statistics(self) -> dict[str, int]:
-        return {
-            "follower_sessions": len(self._sessions),
-            "follower_session_partitions": sum(len(one) for one in self._sessions.values()),
-        }
+    def collect_samples(self) -> Iterator[Sample]:
+        yield SESSIONS.sample(len(self._sessions))
+        yield SESSION_PARTITIONS.sample(sum(map(len, self._sessions.values())))
 
 
 def refused(wanted: Wanted, code: int) -> PartitionData:

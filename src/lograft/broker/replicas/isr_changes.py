@@ -7,12 +7,13 @@ what may have been lost on the way is asked again.
 
 import asyncio
 import logging
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import Final, NamedTuple, Protocol, TypeVar
 from uuid import UUID
 
 from lograft.broker.partitions.partition import Partition
 from lograft.model.errors import ErrorCode, LograftError
+from lograft.model.metrics import Counter, Gauge, Sample
 from lograft.model.seams import Clock
 from lograft.model.types import BrokerEpoch, Epoch, NodeId
 from lograft.replication.roles import LeaderRole
@@ -39,6 +40,13 @@ RETRY_MS: Final = 50
 TIMEOUT_MS: Final = 10_000
 #: Of leader_recovery_state.
 RECOVERING: Final = 1
+
+WAITING: Final = Gauge(
+    "lograft_isr_changes_waiting", "Changes of an ISR that the controller has not answered yet."
+)
+REQUESTS: Final = Counter(
+    "lograft_isr_change_requests_total", "AlterPartition requests that were sent to the controller."
+)
 
 
 class ControllerRequests(Protocol):
@@ -149,8 +157,9 @@ class IsrChanges:
                 partition.apply(leader.on_refused(proposal, code))
         return not any(partition in self._waiting for partition in batch)
 
-    def statistics(self) -> dict[str, int]:
-        return {"isr_changes_waiting": len(self._waiting), "isr_change_requests": self._requests}
+    def collect_samples(self) -> Iterator[Sample]:
+        yield WAITING.sample(len(self._waiting))
+        yield REQUESTS.sample(self._requests)
 
 
 def _request(

@@ -8,7 +8,7 @@ looks at the clock every few seconds.
 
 import asyncio
 import logging
-from collections.abc import Callable, Coroutine, Iterable
+from collections.abc import Callable, Coroutine, Iterable, Iterator
 from heapq import heappop, heappush
 from typing import Any, Final
 
@@ -25,6 +25,7 @@ from lograft.broker.replicas.raft_votes import RaftVotes
 from lograft.broker.replicas.vote_journal import VoteJournal, order_of
 from lograft.consensus.types import RaftSettings, ReplicaKey
 from lograft.model.errors import DiskFailed, LograftError
+from lograft.model.metrics import Counter, Gauge, Sample, one_of
 from lograft.model.seams import Address, Runtime, Task
 from lograft.model.types import BrokerEpoch, NodeId, TopicIdPartition
 from lograft.replication.raft_modes import ModeReplica
@@ -49,6 +50,15 @@ VOTING_VERSIONS: Final = {
     BeginQuorumEpochRequest.KEY: BEGIN_VERSIONS,
     EndQuorumEpochRequest.KEY: END_VERSIONS,
 }
+
+PARTITIONS: Final = Gauge(
+    "lograft_raft_partitions",
+    "Partitions of this broker in raft mode.",
+    one_of("role", ("leader", "other")),
+)
+VOTE_REQUESTS: Final = Counter(
+    "lograft_raft_vote_requests_total", "Requests for votes that were sent for raft partitions."
+)
 
 
 class RaftPartitions:
@@ -300,11 +310,14 @@ class RaftPartitions:
         if when_ms is not None and port.deadline_ms is None:
             self._schedule(port, max(when_ms, now_ms + BUSY_MS if when_ms <= now_ms else 0))
 
-    def statistics(self) -> dict[str, int]:
-        in_raft = [port.modes.raft for port in self._ports.values() if port.modes.raft is not None]
-        return {
-            "raft_partitions": len(in_raft),
-            "raft_partitions_led": sum(raft.leader is not None for raft in in_raft),
-            "raft_vote_requests": self.votes.requests,
-            **self.reports.statistics(),
-        }
+    def collect_samples(self) -> Iterator[Sample]:
+        for role in ("leader", "other"):
+            yield PARTITIONS.sample(0, role)
+        for port in list(self._ports.values()):
+            raft = port.modes.raft
+            if raft is not None:
+                yield PARTITIONS.sample(1, "other" if raft.leader is None else "leader")
+        yield VOTE_REQUESTS.sample(self.votes.requests)
+        yield from self.reports.collect_samples()
+        for journal in list(self._journals.values()):
+            yield from journal.collect_samples()

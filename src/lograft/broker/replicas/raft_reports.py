@@ -7,7 +7,7 @@ them, and its next report lets the controller complete the reassignment.
 
 import asyncio
 import logging
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import Any, Final, TypeVar
 from uuid import UUID
 
@@ -16,6 +16,7 @@ from lograft.broker.replicas.raft_partition import RaftPartition
 from lograft.consensus.messages import AddVoterRequest, RemoveVoterRequest
 from lograft.consensus.types import ReplicaKey, Voter
 from lograft.model.errors import ErrorCode, LograftError
+from lograft.model.metrics import Counter, Gauge, Sample
 from lograft.model.seams import Clock
 from lograft.model.types import ZERO_UUID, BrokerEpoch, NodeId, Offset, ReplicationMode
 from lograft.replication.raft_replica import RaftReplica
@@ -45,6 +46,14 @@ CHANGING_MS: Final = 200
 RETRY_MS: Final = 100
 
 ENTERING, RAFT = ReplicationMode.ENTERING, ReplicationMode.RAFT
+
+PARTITIONS_ENTERING: Final = Gauge(
+    "lograft_raft_partitions_entering", "Partitions led here that are changing to raft mode."
+)
+REQUESTS: Final = Counter(
+    "lograft_raft_report_requests_total",
+    "Requests that reported leaders of raft partitions to the controller.",
+)
 
 
 class RaftReports:
@@ -295,8 +304,6 @@ class RaftReports:
                 return
         self._tell(port)
 
-    def statistics(self) -> dict[str, int]:
-        return {
-            "raft_partitions_entering": len(self._entering),
-            "raft_report_requests": self._requests,
-        }
+    def collect_samples(self) -> Iterator[Sample]:
+        yield PARTITIONS_ENTERING.sample(len(self._entering))
+        yield REQUESTS.sample(self._requests)

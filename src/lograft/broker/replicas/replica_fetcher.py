@@ -18,7 +18,7 @@ next request leaves in the same turn of the loop.
 
 import asyncio
 import logging
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from heapq import heappop, heappush
 from typing import Final, NamedTuple
 from uuid import UUID
@@ -31,6 +31,7 @@ from lograft.broker.partitions.replication_throttle import PAUSE_MS, Replication
 from lograft.broker.replicas.doubts import Doubts
 from lograft.broker.replicas.following import Bounds, Following
 from lograft.model.errors import ErrorCode
+from lograft.model.metrics import Counter, Gauge, Sample
 from lograft.model.seams import Address, Clock, FileSlice, Spawn
 from lograft.model.types import NO_OFFSET, BrokerEpoch, NodeId, Offset
 from lograft.replication.types import FollowerFetch
@@ -66,6 +67,15 @@ LATEST: Final = -1
 EARLIEST: Final = -2
 
 Key = tuple[UUID, int]
+
+FETCHES: Final = Counter(
+    "lograft_replica_fetches_total",
+    "Fetch requests that this broker sent as a follower.",
+)
+PENDING: Final = Gauge(
+    "lograft_replica_fetches_pending",
+    "Partitions that this broker follows and for which the leader has not answered yet.",
+)
 
 
 class Asked(NamedTuple):
@@ -463,12 +473,9 @@ class ReplicaFetcher:
                 return _known(answer.error_code), Offset(answer.offset)
         return ErrorCode.NETWORK_EXCEPTION, NO_OFFSET
 
-    def statistics(self) -> dict[str, int]:
-        return {
-            "followed": len(self.followed),
-            "awaited": len(self._awaiting),
-            "fetches": self._numbers,
-        }
+    def collect_samples(self) -> Iterator[Sample]:
+        yield FETCHES.sample(self._numbers)
+        yield PENDING.sample(len(self._awaiting))
 
 
 class Exchange:

@@ -6,7 +6,7 @@ one replica, and nothing per partition while nothing happens.
 """
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import Final
 
 from lograft.broker.cluster_metadata import ClusterMetadata
@@ -23,6 +23,7 @@ from lograft.broker.replicas.following import Following
 from lograft.broker.replicas.isr_changes import ControllerRequests, IsrChanges
 from lograft.broker.replicas.raft_partitions import RaftPartitions
 from lograft.broker.replicas.replica_fetcher import ReplicaFetcher, Surroundings
+from lograft.model.metrics import Counter, Gauge, Sample
 from lograft.model.seams import Address, Runtime, Task
 from lograft.model.settings.topic import TopicConfig
 from lograft.model.types import BrokerEpoch, NodeId, Offset
@@ -39,6 +40,18 @@ from lograft.storage.log import Log
 FLUSH_EACH: Final = 1
 #: After so many looks at a follower's lag the loop gets its turn.
 LEADERS_PER_TURN: Final = 200
+
+WITH_FOLLOWERS: Final = Gauge(
+    "lograft_partitions_with_followers", "Partitions that are led here and have followers."
+)
+FOLLOWED: Final = Gauge("lograft_partitions_followed", "Partitions that are fetched from a leader.")
+RECORDS_LOST: Final = Counter(
+    "lograft_committed_records_lost_total",
+    "Records that were committed here and removed because the leader does not have them.",
+)
+FOLLOWERS_FAILED: Final = Counter(
+    "lograft_followers_failed_total", "Times that a follower stopped because of an error."
+)
 
 
 class BrokersSeen:
@@ -246,12 +259,13 @@ class Replicas:
         """The image has reached this broker's (newest) registration."""
         self._broker_epoch = broker_epoch
 
-    def statistics(self) -> dict[str, int]:
-        return {
-            "partitions_with_followers": len(self._led),
-            "partitions_followed": sum(len(one.followed) for one in self._fetchers.values()),
-            "committed_records_lost": self._records_lost,
-            "followers_failed": self._failed,
-            **self._changes.statistics(),
-            **self.raft.statistics(),
-        }
+    def collect_samples(self) -> Iterator[Sample]:
+        yield WITH_FOLLOWERS.sample(len(self._led))
+        yield RECORDS_LOST.sample(self._records_lost)
+        yield FOLLOWERS_FAILED.sample(self._failed)
+        yield FOLLOWED.sample(0)
+        for fetcher in list(self._fetchers.values()):
+            yield FOLLOWED.sample(len(fetcher.followed))
+            yield from fetcher.collect_samples()
+        yield from self._changes.collect_samples()
+        yield from self.raft.collect_samples()

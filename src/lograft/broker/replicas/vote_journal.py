@@ -15,7 +15,7 @@ written anew when most of it is old.
 
 import asyncio
 import struct
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from enum import IntEnum
 from functools import partial
 from typing import Final, NamedTuple
@@ -26,6 +26,7 @@ from crc32c import crc32c
 from lograft.broker.errors import ReplicaNotMovable, VotesCorrupt
 from lograft.consensus.types import HardState, ReplicaKey
 from lograft.model.errors import DiskFailed, LograftError
+from lograft.model.metrics import Gauge, Sample
 from lograft.model.seams import Disk, File, Runtime
 from lograft.model.types import NO_NODE, Epoch, NodeId, TopicIdPartition
 from lograft.storage.log_dirs import write_atomically
@@ -37,6 +38,14 @@ OLD_ENTRIES_MAX: Final = 10_000
 _CRC: Final = struct.Struct(">I")
 _BODY: Final = struct.Struct(">B3xI16siiii16si")
 ENTRY_SIZE: Final = _CRC.size + _BODY.size
+
+PARTITIONS: Final = Gauge(
+    "lograft_vote_journal_partitions", "Partitions whose votes the journals of this broker contain."
+)
+ENTRIES: Final = Gauge(
+    "lograft_vote_journal_entries",
+    "Entries of the journals of votes since they were last rewritten.",
+)
 
 
 class Kind(IntEnum):
@@ -261,5 +270,6 @@ class VoteJournal:
         self._file = self._disk.open(self._path)
         self._entry_count = len(states)
 
-    def statistics(self) -> dict[str, int]:
-        return {"partitions": len(self._states), "entries": self._entry_count}
+    def collect_samples(self) -> Iterator[Sample]:
+        yield PARTITIONS.sample(len(self._states))
+        yield ENTRIES.sample(self._entry_count)

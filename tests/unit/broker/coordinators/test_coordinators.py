@@ -9,9 +9,11 @@ from lograft.broker.coordinators.coordinator_runtime import (
     KEY_LENGTH_MAX,
     KEY_LENGTH_REMEMBERED,
     LOADS_AT_ONCE,
+    SHARDS,
     key_hash,
 )
 from lograft.coordination.errors import CoordinatorLoading, NotCoordinator
+from lograft.model.metrics import value_of
 from lograft.model.types import OFFSETS_TOPIC
 from lograft.storage.types import Origin
 from lograft.wire.batches import Record, build_batch
@@ -29,7 +31,7 @@ PARTITIONS = 3 * LOADS_AT_ONCE
 async def load_all(bench: Bench) -> None:
     request = FindCoordinatorRequest(coordinator_keys=["g"])
     await bench.ask(request, 4, FindCoordinatorResponse)
-    while bench.broker.groups.statistics()["shards"] < PARTITIONS:
+    while value_of(bench.broker.groups, SHARDS, OFFSETS_TOPIC, "loaded") < PARTITIONS:
         await asyncio.sleep(0.001)
 
 
@@ -120,12 +122,12 @@ def test_a_log_that_makes_no_sense_stops_nobody_else(name: str) -> None:
 
     async def second(bench: Bench) -> None:
         groups = bench.broker.groups
-        while groups.statistics()["shards"] < PARTITIONS - 1:
+        while value_of(groups, SHARDS, OFFSETS_TOPIC, "loaded") < PARTITIONS - 1:
             await asyncio.sleep(0.001)
         with pytest.raises(NotCoordinator, match="could not be loaded"):
             groups.led_for("g")
         groups.on_role(bench.partition(OFFSETS_TOPIC, groups.partition_of("g")))
-        assert groups.statistics()["shards_loading"] == 0, "once is enough"
+        assert value_of(groups, SHARDS, OFFSETS_TOPIC, "loading") == 0, "once is enough"
 
     play(first, stop=False)
     machine.kill()

@@ -8,7 +8,7 @@ from uuid import UUID
 import pytest
 
 from lograft.broker.cluster_metadata import ClusterMetadata
-from lograft.broker.coordinators.marker_sender import IN_FLIGHT_MAX, MarkerSender
+from lograft.broker.coordinators.marker_sender import IN_FLIGHT_MAX, UNENDED, MarkerSender
 from lograft.broker.errors import NotLeader, PeerLost
 from lograft.broker.links.broker_link import BrokerLink
 from lograft.coordination.errors import CoordinatorNotAvailable, NotCoordinator
@@ -16,6 +16,7 @@ from lograft.coordination.transaction import Transaction
 from lograft.coordination.transaction_shard import WriteMarkers
 from lograft.coordination.transaction_states import PREPARE_COMMIT
 from lograft.model.errors import ErrorCode, LograftError
+from lograft.model.metrics import value_of
 from lograft.model.types import NO_NODE, Epoch, NodeId, TopicPartition
 from lograft.storage.errors import ProducerFenced
 from lograft.storage.types import TransactionEnd
@@ -299,7 +300,7 @@ def test_nothing_is_sent_for_a_coordinator_that_was_replaced() -> None:
         await asyncio.sleep(1)
         assert len(world.brokers.requests) == 1
         assert world.coordinator.ended == []
-        assert world.sender.statistics()["marker_transactions_unended"] == 0
+        assert value_of(world.sender, UNENDED) == 0
 
     world_of(t0=1).play(scenario)
 

@@ -5,7 +5,8 @@ from typing import Any
 import pytest
 
 from lograft.broker.errors import PeerIncompatible, PeerLost, PeerUnreachable
-from lograft.broker.links.peers import Peers
+from lograft.broker.links.peers import CONNECTIONS, Peers
+from lograft.model.metrics import value_of
 from lograft.model.seams import Address, Channel
 from lograft.simulation.loop import SimulatedLoop
 from lograft.simulation.machine import Life, Machine
@@ -137,7 +138,7 @@ def test_a_lane_is_one_connection_for_all_its_requests() -> None:
         assert answers[:5] == [answers[0]] * 5
         assert answers[5] != answers[0]
         assert world.connections == 2
-        assert world.peers.statistics() == {"peer_connections": 2}
+        assert value_of(world.peers, CONNECTIONS) == 2
 
     run(script)
 
@@ -158,7 +159,7 @@ def test_a_dead_process_refuses_and_a_dead_machine_does_not() -> None:
         with pytest.raises(PeerUnreachable) as down:
             await world.ask()
         assert not down.value.refused
-        assert world.peers.statistics() == {"peer_connections": 0}
+        assert value_of(world.peers, CONNECTIONS) == 0
 
     run(script)
 

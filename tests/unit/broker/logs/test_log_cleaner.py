@@ -1,6 +1,8 @@
 import asyncio
 
+from lograft.broker.logs.log_cleaner import MOVED_BYTES, PASSES
 from lograft.broker.partitions.partition import Partition
+from lograft.model.metrics import value_of
 from lograft.model.seams import FileSlice
 from lograft.model.settings.broker import BrokerConfig
 from lograft.model.types import Offset
@@ -51,7 +53,7 @@ def test_the_last_value_of_every_key_stays() -> None:
         assert kept[-1] == (39, b"key0", b"value39")
         assert {key for _, key, _ in kept} == {b"key0", b"key1", b"key2"}
         assert partition.high_watermark == 40
-        assert bench.broker.statistics()["cleaner_passes"] >= 1
+        assert value_of(bench.broker, PASSES) >= 1
         offsets = read_checkpoint(bench.life.disk, f"/data/{CLEANER_OFFSETS}")
         assert offsets["a", 0] > 30  # type: ignore[index]
 
@@ -120,7 +122,7 @@ def test_compaction_keeps_below_its_limit_and_hears_of_a_new_one() -> None:
         logs.config = limited("1000.0")
 
         def moved() -> int:
-            return int(bench.broker.statistics()["cleaner_moved_bytes"])
+            return int(value_of(bench.broker, MOVED_BYTES))
 
         async with asyncio.timeout(60):
             while not moved():
@@ -129,7 +131,7 @@ def test_compaction_keeps_below_its_limit_and_hears_of_a_new_one() -> None:
         await asyncio.sleep(10)
         # A batch more than the limit at a time, and reads count as well as writes.
         assert 9_000 <= moved() - before <= 11_000
-        assert bench.broker.statistics()["cleaner_passes"] == 0
+        assert value_of(bench.broker, PASSES) == 0
         logs.config = limited("0.0")
         await asyncio.sleep(3)
         before = moved()
@@ -137,7 +139,7 @@ def test_compaction_keeps_below_its_limit_and_hears_of_a_new_one() -> None:
         assert moved() == before
         logs.config = limited("1e300")
         await asyncio.sleep(5)
-        assert bench.broker.statistics()["cleaner_passes"] >= 1
+        assert value_of(bench.broker, PASSES) >= 1
         assert read(partition)[-1] == (399, b"key0", b"value399")
 
     run(scenario)

@@ -3,7 +3,14 @@ from random import Random
 import pytest
 
 from lograft.broker.errors import FetchSessionNotFound, InvalidFetchSessionEpoch
-from lograft.broker.partitions.fetch_sessions import EPOCH_MAX, FetchSessions
+from lograft.broker.partitions.fetch_sessions import (
+    EPOCH_MAX,
+    SESSION_EVICTIONS,
+    SESSION_PARTITIONS,
+    SESSIONS,
+    FetchSessions,
+)
+from lograft.model.metrics import value_of
 from lograft.simulation.machine import SimulatedRandomness
 from lograft.wire.messages.fetch import FetchPartition, FetchRequest, FetchTopic, PartitionData
 
@@ -88,8 +95,8 @@ def test_the_cache_is_bounded() -> None:
     assert open_one(sessions, 0, now_ms=130_000) != 0, "the first was silent for long"
     with pytest.raises(FetchSessionNotFound):
         sessions.resume(request_of(session=(first, 1)), version=12, now_ms=130_000)
-    assert sessions.statistics()["sessions"] == 2
-    assert sessions.statistics()["session_evictions"] == 1
+    assert value_of(sessions, SESSIONS) == 2
+    assert value_of(sessions, SESSION_EVICTIONS) == 1
 
 
 def test_an_empty_request_opens_nothing() -> None:
@@ -102,10 +109,10 @@ def test_the_partitions_of_all_sessions_are_bounded(monkeypatch: pytest.MonkeyPa
     first = open_one(sessions, 0, 1, 2)
     assert open_one(sessions, 0, 1, 2) == 0, "there is room for two more only"
     second = open_one(sessions, 0, 1)
-    assert sessions.statistics()["session_partitions"] == 5
+    assert value_of(sessions, SESSION_PARTITIONS) == 5
     sessions.resume(request_of(2, session=(first, 1)), version=12, now_ms=0)
     with pytest.raises(FetchSessionNotFound):
         sessions.resume(request_of(7, session=(second, 1)), version=12, now_ms=0)
-    assert sessions.statistics()["session_partitions"] == 3
+    assert value_of(sessions, SESSION_PARTITIONS) == 3
     sessions.close(first)
-    assert sessions.statistics()["session_partitions"] == 0
+    assert value_of(sessions, SESSION_PARTITIONS) == 0

@@ -2,6 +2,9 @@
 
 import asyncio
 
+from lograft.broker.replicas.isr_changes import REQUESTS, WAITING
+from lograft.broker.replicas.replicas import WITH_FOLLOWERS
+from lograft.model.metrics import value_of
 from tests.unit.broker.bench import batch_of
 from tests.unit.broker.replicas.replica_bench import Cluster
 
@@ -21,8 +24,8 @@ def append_to_all(cluster: Cluster) -> None:
         cluster.nodes[1].partition(name).append(batch, now_ms=1_767_225_600_000)
 
 
-def requests(cluster: Cluster) -> int:
-    return cluster.nodes[1].broker.replicas.statistics()["isr_change_requests"]
+def requests(cluster: Cluster) -> float:
+    return value_of(cluster.nodes[1].broker.replicas, REQUESTS)
 
 
 def test_many_partitions_go_in_one_request() -> None:
@@ -53,8 +56,7 @@ def test_what_was_not_answered_is_asked_again() -> None:
         cluster.controller.unreachable = False
         await cluster.until(lambda: all(3 not in cluster.state(name).isr for name in TOPICS))
         await cluster.until(lambda: leader.high_watermark == 1)
-        waiting = cluster.nodes[1].broker.replicas.statistics()["isr_changes_waiting"]
-        assert waiting == 0
+        assert value_of(cluster.nodes[1].broker.replicas, WAITING) == 0
 
     Cluster().run(scenario)
 
@@ -70,9 +72,9 @@ def test_a_proposal_of_an_earlier_leadership_is_dropped() -> None:
         await cluster.until(lambda: cluster.nodes[1].partition("a").leader is None)
         cluster.controller.unreachable = False
         await asyncio.sleep(1)
-        statistics = cluster.nodes[1].broker.replicas.statistics()
-        assert statistics["isr_changes_waiting"] == 0
-        assert statistics["partitions_with_followers"] == 0
+        replicas = cluster.nodes[1].broker.replicas
+        assert value_of(replicas, WAITING) == 0
+        assert value_of(replicas, WITH_FOLLOWERS) == 0
         assert 3 in cluster.state("a").isr
 
     Cluster().run(scenario)

@@ -7,7 +7,9 @@ from random import Random
 import pytest
 
 from lograft.broker.partitions.partition import Partition
+from lograft.broker.replicas.replicas import FOLLOWERS_FAILED
 from lograft.model.errors import LograftError
+from lograft.model.metrics import value_of
 from lograft.storage.appending import split_batches
 from lograft.wire.batches import read_records
 from tests.unit.broker.bench import batch_of
@@ -125,7 +127,7 @@ def test_nothing_acknowledged_is_lost(seed: int, flush: str) -> None:
             assert expected.get(offset) == value, f"{value!r} at {offset} is lost"
         for node in cluster.nodes.values():
             assert records_of(node.partition("a")) == expected
-            assert node.broker.replicas.statistics()["followers_failed"] == 0
+            assert value_of(node.broker.replicas, FOLLOWERS_FAILED) == 0
         assert len(story.acked) > 50
 
     Cluster(seed=seed).run(scenario)
