@@ -66,7 +66,7 @@ EXPIRY_SLICE: Final = 10_000
 TRANSACTIONAL_IDS: Final = Gauge(
     "lograft_transactional_ids", "Transactional ids that this broker coordinates."
 )
-ONGOING: Final = Gauge(
+OPEN_TRANSACTIONS: Final = Gauge(
     "lograft_transactions_ongoing", "Transactions that are open at this coordinator."
 )
 
@@ -487,4 +487,4 @@ class TransactionShard:
 
     def collect_samples(self) -> Iterator[Sample]:
         yield TRANSACTIONAL_IDS.sample(len(self.transactions))
-        yield ONGOING.sample(len(self._ongoing))
+        yield OPEN_TRANSACTIONS.sample(len(self._ongoing))

@@ -4,7 +4,7 @@ Kafka 4.3.1, except where the shard's docstring says that it is stricter."""
 import pytest
 
 from lograft.coordination.transaction import LAST_EPOCH
-from lograft.coordination.transaction_shard import ONGOING
+from lograft.coordination.transaction_shard import OPEN_TRANSACTIONS
 from lograft.coordination.transaction_states import FOLLOWERS, PENDING, TransactionState
 from lograft.coordination.types import Outcome
 from lograft.metadata.errors import Refused
@@ -311,7 +311,7 @@ def test_many_that_take_too_long_are_aborted_in_several_batches() -> None:
         world.add(producer_id, epoch, A, name=f"t{number}")
     world.tick(20_000)
     assert len(world.effects) == 250
-    assert value_of(world.shard, ONGOING) == 0
+    assert value_of(world.shard, OPEN_TRANSACTIONS) == 0
 
 
 def test_a_distributed_transaction_has_no_timeout() -> None:
