@@ -12,7 +12,7 @@ from lograft.wire.message import Message
 from tests.fuzz.hostile_batches import HostileBatches
 from tests.properties.random_messages import RandomMessages
 
-#: Topics whose records must survive: only the APIs of the data road hear their names.
+#: Topics whose records must survive: only the APIs of the data path hear their names.
 KEPT: Final = ("kept", "kept-lz4", "kept-time", "kept-keys", "kept-flushed")
 #: Topics that anybody may change or delete.
 TOYS: Final = ("toy", "toy-2", "toy.3")

@@ -1,4 +1,4 @@
-"""The third road: the controller decides a request, the reply waits until it is committed."""
+"""Requests that the controller decides: the reply waits until its records are committed."""
 
 import asyncio
 from collections.abc import Callable

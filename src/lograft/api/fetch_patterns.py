@@ -1,10 +1,10 @@
-"""The short road of the simple Fetch: one partition, no session, any byte is enough.
+"""The fast path of the simple Fetch: one partition, no session, any byte is enough.
 
 As for Produce (`produce_patterns`): a client's requests for one partition are equal but for their
 correlation id and fetch offset. The first one leaves a pattern; frames that match it are answered
-without decoding, and wait without a task. Patterns are made by the generic codec, so both roads
-give the same bytes. Errors, aborted transactions and everything else that is not plain go the
-generic road from their start: until then nothing has happened.
+without decoding, and wait without a task. Patterns are made by the generic codec, so both paths
+give the same bytes. Errors, aborted transactions and everything else that is not plain take the
+general path from their start: until then nothing has happened.
 """
 
 import asyncio
@@ -38,7 +38,7 @@ REPLICA_STATE_SINCE: Final = 15
 #: Shared by the connections of a listener. Beyond it all are forgotten and learned again.
 PATTERNS_MAX: Final = 4096
 SHARED_BYTES_MAX: Final = 512
-#: No request that fits the short road is shorter, and reading its first bytes needs no care.
+#: No request that fits the fast path is shorter, and reading its first bytes needs no care.
 FRAME_BYTES_MIN: Final = 70
 #: API key, version, correlation id, size of the client id.
 _HEAD: Final = Struct(">hhih").unpack_from
@@ -118,8 +118,8 @@ class FetchPatterns:
         self._patterns = tuple({} for _ in range(VERSIONS.stop))
 
     def serve(self, frame: memoryview, generic: Callable[[memoryview], Reply]) -> Reply:
-        """The answer, or one that waits for it; or None, and nothing has happened. `generic` goes
-        the other road with a frame, if it comes to that while waiting."""
+        """The answer, or one that waits for it; or None, and nothing has happened. `generic` takes
+        the general path with a frame, if it comes to that while waiting."""
         size = len(frame)
         if size < FRAME_BYTES_MIN:
             return None
@@ -154,7 +154,7 @@ class FetchPatterns:
         self, pattern: Pattern, version: int, offset: int, correlation_id: int, *, final: bool
     ) -> bytes | Answer | None:
         """The answer; NOTHING if there is nothing to read and the reader may wait; None if it must
-        go the generic road."""
+        go to the general path."""
         partition = self.find(pattern, version)
         if partition is None:
             return None
@@ -194,7 +194,7 @@ class FetchPatterns:
     def learn(
         self, frame: memoryview, version: int, client_id: str | None, request: FetchRequest
     ) -> None:
-        """Makes the pattern of a request that came the generic road, if it is a simple one."""
+        """Makes the pattern of a request that came by the general path, if it is a simple one."""
         if version not in VERSIONS or client_id is None or not _is_simple(request):
             return
         (topic,) = request.topics

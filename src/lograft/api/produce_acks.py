@@ -1,4 +1,4 @@
-"""Answers to Produce requests of the short road: at once, late, or with what went wrong.
+"""Answers to Produce requests of the fast path: at once, late, or with what went wrong.
 
 An acknowledgement that has to wait (for followers, for an fsync) is an object that hangs on its
 partition, not a task: with replication every Produce has one.

@@ -1,15 +1,15 @@
-"""The short road of the common Produce request: one batch for one partition.
+"""The fast path of the common Produce request: one batch for one partition.
 
 A client's requests for one partition are equal but for their correlation id and their records. The
-first one takes the generic road and leaves a pattern: the bytes that all of them share, and those
+first one takes the general path and leaves a pattern: the bytes that all of them share, and those
 that all answers share. A later frame that has these bytes needs no decoding, and its answer is one
-`pack`. Patterns are made by the generic codec, so both roads give the same bytes.
+`pack`. Patterns are made by the generic codec, so both paths give the same bytes.
 
-A frame without a pattern goes the generic road, and so does one that cannot be appended: nothing
+A frame without a pattern goes to the general path, and so does one that cannot be appended: nothing
 has happened then, so it may begin again. (A batch that begins a transaction may have added its
 partition to it, which changes nothing if it is done again.) The rules of the partition are asked
 for every request; a pattern knows names, not permissions. Listeners with a throttle or an
-authorizer have no short road.
+authorizer have no fast path.
 """
 
 from struct import Struct
@@ -37,9 +37,9 @@ from lograft.wire.messages.produce import (
 VERSIONS: Final = range(9, 14)
 #: Shared by the connections of a listener. Beyond it all are forgotten and learned again.
 PATTERNS_MAX: Final = 4096
-#: A pattern holds the client's id; nobody needs a longer one for the short road.
+#: A pattern holds the client's id; nobody needs a longer one for the fast path.
 SHARED_BYTES_MAX: Final = 512
-#: No request that fits the short road is shorter, and reading its first bytes needs no care.
+#: No request that fits the fast path is shorter, and reading its first bytes needs no care.
 FRAME_BYTES_MIN: Final = 100
 #: API key, version, correlation id, size of the client id.
 _HEAD: Final = Struct(">hhih").unpack_from
@@ -140,7 +140,7 @@ class ProducePatterns:
     def learn(
         self, frame: memoryview, version: int, client_id: str | None, request: ProduceRequest
     ) -> None:
-        """Makes the pattern of a request that came the generic road, if it is a common one."""
+        """Makes the pattern of a request that came by the general path, if it is a common one."""
         if version not in VERSIONS or client_id is None or len(request.topic_data) != 1:
             return
         (topic,) = request.topic_data

@@ -141,7 +141,7 @@ class Router:
         "broker",
         "fetch_patterns",
         "frame_bytes_max",
-        "has_short_roads",
+        "has_fast_paths",
         "link",
         "listener",
         "produce_patterns",
@@ -175,7 +175,7 @@ class Router:
         self.throttle = throttle
         self.authorizer = authorizer
         #: Patterns know neither quotas nor permissions.
-        self.has_short_roads = throttle is no_throttle and authorizer is None
+        self.has_fast_paths = throttle is no_throttle and authorizer is None
         if served is None:
             served = served_apis(role, unstable=broker.config.unstable_api_versions_enable)
         if ranges:
@@ -340,7 +340,7 @@ class Session:
 
     def handle_frame(self, frame: memoryview) -> Reply:
         router = self._router
-        if len(frame) >= FRAME_BYTES_MIN and not frame[0] and router.has_short_roads:
+        if len(frame) >= FRAME_BYTES_MIN and not frame[0] and router.has_fast_paths:
             # Most requests are a Produce or a Fetch that need no more than this.
             if frame[1] == PRODUCE_KEY:
                 reply: Reply = router.produce_patterns.serve(frame)
@@ -353,7 +353,7 @@ class Session:
         return self._handle(frame)
 
     def _handle(self, frame: memoryview) -> Reply:
-        """The generic road."""
+        """The general path."""
         router = self._router
         header = read_request_header(frame)
         route = router.route(header.api_key)
@@ -362,7 +362,7 @@ class Session:
             return self._refuse_version(route, header)
         route.requests += 1
         request, _ = read(route.request_kind, version, frame, header.body_position)
-        if router.has_short_roads:
+        if router.has_fast_paths:
             if type(request) is ProduceRequest:
                 router.produce_patterns.learn(frame, version, header.client_id, request)
             elif type(request) is FetchRequest:

@@ -1,8 +1,8 @@
 """What a partition knows of each producer: enough to drop repeats, to see gaps and to fence.
 
 For every producer id the last five batches are kept: a repeat of one of them is answered with the
-offset that it got the first time. Everything here is derived from the log; `replay` (the road of
-followers and of recovery) and the leader's road end in the same `_add`, so that state after a
+offset that it got the first time. Everything here is derived from the log; `replay` (the path of
+followers and of recovery) and the path of the leader end in the same `_add`, so that state after a
 truncation or a restart equals a replay.
 """
 

@@ -1,4 +1,4 @@
-"""The short road of Fetch must not be seen: same answers as on the generic road."""
+"""The fast path of Fetch must not be seen: same answers as on the general path."""
 
 import asyncio
 import random
@@ -144,7 +144,7 @@ async def outcome(
 
 def play(seed: int, version: int, before_each: Callable[[Router], None]) -> tuple[Seen, int]:
     seen: Seen = []
-    short_roads: list[int] = []
+    fast_path_counts: list[int] = []
 
     async def scenario(bench: Bench) -> None:
         chance = random.Random(seed)
@@ -176,10 +176,10 @@ def play(seed: int, version: int, before_each: Callable[[Router], None]) -> tupl
             )
         )
         seen.append(gather_all(router.collect_samples()).by_metric[REQUESTS])
-        short_roads.append(router.fetch_patterns.served)
+        fast_path_counts.append(router.fetch_patterns.served)
 
     run(scenario)
-    return seen, short_roads[0]
+    return seen, fast_path_counts[0]
 
 
 def at_the_end(topic_id: UUID, partition: Partition) -> FetchRequest:
@@ -207,7 +207,7 @@ def at_the_end(topic_id: UUID, partition: Partition) -> FetchRequest:
 def test_both_roads_give_the_same(seed: int, version: int) -> None:
     short, served = play(seed, version, lambda router: None)
     generic, _ = play(seed, version, lambda router: router.fetch_patterns.forget())
-    assert (served > STEPS // 8) == (version >= 12), "the short road was hardly taken"
+    assert (served > STEPS // 8) == (version >= 12), "the fast path was hardly taken"
     assert any(one[0] == "waited" for one in short if isinstance(one, tuple))
     assert short == generic
 

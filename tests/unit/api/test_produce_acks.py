@@ -1,4 +1,4 @@
-"""Acknowledgements that wait, on both roads: the second request of a client takes the short one."""
+"""Acknowledgements that wait, on both paths: the second request of a client takes the fast one."""
 
 import asyncio
 from collections.abc import Callable
@@ -64,7 +64,7 @@ def only(response: ProduceResponse) -> PartitionProduceResponse:
 
 
 async def learned(cluster: Cluster, *, timeout_ms: int = 5_000) -> Session:
-    """A client's connection whose next request takes the short road."""
+    """A client's connection whose next request takes the fast path."""
     session = Router(cluster.nodes[1].broker, listener=LISTENER)(cast(Channel, Peer()))
     first = session.handle_frame(frame_of(timeout_ms=timeout_ms))
     assert not isinstance(first, ParkedAck)

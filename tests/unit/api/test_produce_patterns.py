@@ -1,4 +1,4 @@
-"""The short road of Produce must not be seen: same answers, same log as on the generic road."""
+"""The fast path of Produce must not be seen: same answers, same log as on the general path."""
 
 import asyncio
 import random
@@ -125,9 +125,9 @@ async def outcome(session: Session, frame: bytes) -> object:
 def play(
     seed: int, version: int, before_each: Callable[[Router], None]
 ) -> tuple[list[object], int]:
-    """All that can be seen of one life (answers, logs), and how many went the short road."""
+    """All that can be seen of one life (answers, logs), and how many took the fast path."""
     seen: list[object] = []
-    short_roads: list[int] = []
+    fast_path_counts: list[int] = []
 
     async def scenario(bench: Bench) -> None:
         await bench.create_topic("a", partitions=2)
@@ -150,11 +150,11 @@ def play(
             file = partition.log.active.file
             seen.append((repr(partition), file.pread(file.size, 0)))
             seen.append(partition.log.producers.derived())
-        short_roads.append(router.produce_patterns.served)
+        fast_path_counts.append(router.produce_patterns.served)
         seen.append(gather_all(router.collect_samples()).by_metric[REQUESTS])
 
     run(scenario)
-    return seen, short_roads[0]
+    return seen, fast_path_counts[0]
 
 
 @pytest.mark.parametrize("version", [3, 8, 9, 10, 12, 13])
@@ -163,7 +163,7 @@ def test_both_roads_give_the_same(seed: int, version: int) -> None:
     short, served = play(seed, version, lambda router: None)
     generic, none_served = play(seed, version, lambda router: router.produce_patterns.forget())
     assert none_served == 0
-    assert (served > STEPS // 8) == (version >= 9), "the short road was hardly taken"
+    assert (served > STEPS // 8) == (version >= 9), "the fast path was hardly taken"
     assert short == generic
 
 

@@ -1,4 +1,4 @@
-"""Transactions on the short road of Produce: same answers, same logs as on the generic road."""
+"""Transactions on the fast path of Produce: same answers, same logs as on the general path."""
 
 import asyncio
 import random
@@ -99,9 +99,9 @@ class Life:
 def live(
     seed: int, version: int, before_each: Callable[[Router], None]
 ) -> tuple[list[object], int]:
-    """All that can be seen of one life (answers, logs), and how many went the short road."""
+    """All that can be seen of one life (answers, logs), and how many took the fast path."""
     seen: list[object] = []
-    short_roads: list[int] = []
+    fast_path_counts: list[int] = []
 
     async def scenario(bench: Bench) -> None:
         router = Router(bench.broker, listener="PLAINTEXT")
@@ -120,10 +120,10 @@ def live(
             file = partition.log.active.file
             seen.append((repr(partition), file.pread(file.size, 0)))
             seen.append(partition.log.producers.derived())
-        short_roads.append(router.produce_patterns.served)
+        fast_path_counts.append(router.produce_patterns.served)
 
     play(scenario)
-    return seen, short_roads[0]
+    return seen, fast_path_counts[0]
 
 
 @pytest.mark.parametrize("version", [11, 12, 13])
@@ -132,5 +132,5 @@ def test_both_roads_give_the_same(seed: int, version: int) -> None:
     short, served = live(seed, version, lambda router: None)
     generic, none_served = live(seed, version, lambda router: router.produce_patterns.forget())
     assert none_served == 0
-    assert served > STEPS // 4, "the short road was hardly taken"
+    assert served > STEPS // 4, "the fast path was hardly taken"
     assert short == generic

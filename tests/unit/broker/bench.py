@@ -359,7 +359,7 @@ def set_leader(partition: Partition, node: int, *, epoch: int) -> None:
 
 
 def as_told(reply: Reply) -> Answer | Waiting | None:
-    """What the short roads say, in the words of the generic one."""
+    """Responses of the fast paths, for comparison with the general path."""
     if isinstance(reply, bytes):
         return Answer((reply,))
     return Waiting(unparked(reply)) if isinstance(reply, Parked) else reply

@@ -136,7 +136,7 @@ def test_who_speaks_again_is_left_alone() -> None:
         world.machine.network.cut("node", "other")
         world.dead.look()
         await asyncio.sleep(0.1)
-        world.heard()  # over another road
+        world.heard()  # over another connection
         world.machine.network.heal()
         await asyncio.sleep(3)
         assert world.controller.fenced == []

@@ -1,4 +1,4 @@
-"""The control road of one node on a simulated machine: log, quorum, controller, snapshots."""
+"""The control path of one node on a simulated machine: log, quorum, controller, snapshots."""
 
 from collections.abc import Callable
 from functools import partial
@@ -65,7 +65,7 @@ def new_machine(seed: int = 1) -> Machine:
 
 
 class ControlNode:
-    """Broker and controller without the data road: the image, and what changes it."""
+    """Broker and controller without the data path: the image, and what changes it."""
 
     def __init__(self, life: Life, config: BrokerConfig, loaded: LoadedMetadata) -> None:
         self.life = life
