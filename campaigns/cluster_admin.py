@@ -10,7 +10,7 @@ from random import Random
 from typing import Any, Final
 
 from campaigns.cluster_plan import AdminStep
-from lograft.simulation.client import NotSent, OutcomeUnknown, Refused
+from lograft.simulation.client import ErrorResponse, NotSent, OutcomeUnknown
 from lograft.simulation.cluster import CONTROLLER_PORT, directory_id_of
 from lograft.simulation.history import History
 from lograft.simulation.node_workload import TIMEOUT_MS, Admin, TopicPlan
@@ -65,7 +65,7 @@ class ClusterAdmin(Admin):
             try:
                 if await self._do(step):
                     self.done[step.kind] = self.done.get(step.kind, 0) + 1
-            except (NotSent, OutcomeUnknown, Refused):
+            except (NotSent, OutcomeUnknown, ErrorResponse):
                 self._cluster.look_again()
 
     async def _do(self, step: AdminStep) -> bool:

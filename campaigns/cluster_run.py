@@ -22,7 +22,7 @@ from campaigns.log_matching import unlike_logs, unlike_replays
 from campaigns.partition_watch import PartitionWatch
 from campaigns.quorum_watch import QuorumWatch
 from lograft.simulation.checkers import Violation
-from lograft.simulation.client import NotSent, OutcomeUnknown, Refused
+from lograft.simulation.client import ErrorResponse, NotSent, OutcomeUnknown
 from lograft.simulation.cluster import COMBINED, SimulatedCluster
 from lograft.simulation.errors import SimulationFailed
 from lograft.simulation.fence import fence
@@ -253,7 +253,7 @@ class ClusterRun(SimulatedCluster):
                 try:
                     await admin.create(topic)
                     break
-                except (NotSent, OutcomeUnknown, Refused) as error:
+                except (NotSent, OutcomeUnknown, ErrorResponse) as error:
                     if self.loop.now_ns > deadline_ns:
                         raise SimulationFailed(f"a new cluster does not serve: {error}") from None
                     admin.look_again()
@@ -342,7 +342,7 @@ class ClusterRun(SimulatedCluster):
             try:
                 await work(*arguments)
                 return
-            except (NotSent, OutcomeUnknown, Refused) as error:
+            except (NotSent, OutcomeUnknown, ErrorResponse) as error:
                 if self.loop.now_ns > deadline_ns:
                     self.violated(invariant, f"healed for {LIVENESS_SECONDS} s, but: {error}")
                     return
@@ -365,7 +365,7 @@ class ClusterRun(SimulatedCluster):
         )
         code = await producer.send_once()
         if code:
-            raise Refused(code)
+            raise ErrorResponse(code)
 
     async def _compare_topics(self, client: ClusterClient, extras: dict[str, bool | None]) -> None:
         client.look_again()

@@ -4,7 +4,7 @@ import asyncio
 from collections.abc import Callable, Iterable
 from typing import Final, Protocol
 
-from campaigns.groups.membership import Membership, Surroundings, TurnOver
+from campaigns.groups.membership import ActorContext, Membership, TurnOver
 from campaigns.groups.plan import ActorEvent, ActorPlan
 from lograft.simulation.history import History
 from lograft.simulation.machine import Machine
@@ -31,7 +31,7 @@ class World(Protocol):
 
     def machine(self, name: str) -> Machine: ...
 
-    def surroundings(self, proc: str, machine: Machine) -> Surroundings: ...
+    def surroundings(self, proc: str, machine: Machine) -> ActorContext: ...
 
     def cut_off(self, name: str) -> None: ...
 
@@ -45,7 +45,7 @@ class Actor:
         self,
         world: World,
         plan: ActorPlan,
-        make: Callable[[Surroundings, ActorPlan], Behaviour],
+        make: Callable[[ActorContext, ActorPlan], Behaviour],
         *,
         name: str,
     ) -> None:
@@ -136,7 +136,7 @@ class Cast:
         self,
         world: World,
         plans: Iterable[ActorPlan],
-        make: Callable[[Surroundings, ActorPlan], Behaviour],
+        make: Callable[[ActorContext, ActorPlan], Behaviour],
     ) -> None:
         self._world = world
         self._make = make

@@ -4,7 +4,7 @@ import asyncio
 from struct import Struct
 from typing import Final
 
-from campaigns.groups.membership import Membership, Place, Surroundings
+from campaigns.groups.membership import ActorContext, Membership, Place
 from campaigns.groups.plan import ActorPlan
 from lograft.model.errors import ErrorCode
 from lograft.wire import codec
@@ -34,7 +34,7 @@ FORGOTTEN: Final = frozenset({ErrorCode.UNKNOWN_MEMBER_ID, ErrorCode.FENCED_INST
 
 
 class ClassicMember(Membership):
-    def __init__(self, around: Surroundings, plan: ActorPlan, subscribed: list[str]) -> None:
+    def __init__(self, around: ActorContext, plan: ActorPlan, subscribed: list[str]) -> None:
         super().__init__(around, plan, subscribed)
         self._session_ms = around.random.choice(SESSION_MS)
         self._join_version = around.random.choice(JOIN_VERSIONS)

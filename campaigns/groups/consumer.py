@@ -4,7 +4,7 @@ import asyncio
 from typing import Any, Final
 from uuid import UUID
 
-from campaigns.groups.membership import Membership, Place, Surroundings, TurnOver
+from campaigns.groups.membership import ActorContext, Membership, Place, TurnOver
 from campaigns.groups.plan import ActorPlan
 from lograft.model.errors import ErrorCode
 from lograft.wire.messages import consumer_group_heartbeat as beating
@@ -24,7 +24,7 @@ FENCED: Final = frozenset({
 
 
 class ConsumerMember(Membership):
-    def __init__(self, around: Surroundings, plan: ActorPlan, subscribed: list[str]) -> None:
+    def __init__(self, around: ActorContext, plan: ActorPlan, subscribed: list[str]) -> None:
         super().__init__(around, plan, subscribed)
         self._names = {plan.topic_id: plan.name for plan in around.topics.values()}
         self._ids = {plan.name: plan.topic_id for plan in around.topics.values()}

@@ -33,7 +33,7 @@ class TurnOver(Exception):
     """A request got no answer, or an error that leaves nothing to do in this turn."""
 
 
-class Surroundings(NamedTuple):
+class ActorContext(NamedTuple):
     """What every client process has."""
 
     #: Of this life; unique in the history.
@@ -47,7 +47,7 @@ class Surroundings(NamedTuple):
 class Requester:
     """One request after the other to the coordinator of a group, each written down."""
 
-    def __init__(self, around: Surroundings, plan: ActorPlan) -> None:
+    def __init__(self, around: ActorContext, plan: ActorPlan) -> None:
         self.around = around
         self.group = plan.group
         self.member_id = ""
@@ -104,7 +104,7 @@ class Requester:
 class Membership(Requester, ABC):
     """`assigned` is what the member may use now, `epoch` what its commits are fenced by."""
 
-    def __init__(self, around: Surroundings, plan: ActorPlan, subscribed: list[str]) -> None:
+    def __init__(self, around: ActorContext, plan: ActorPlan, subscribed: list[str]) -> None:
         super().__init__(around, plan)
         self.subscribed = subscribed
 

@@ -19,7 +19,7 @@ from lograft.coordination.errors import NotCoordinator
 from lograft.coordination.offset_table import OffsetTable
 from lograft.coordination.transaction import Transaction
 from lograft.coordination.transaction_shard import TransactionShard
-from lograft.coordination.types import Outcome
+from lograft.coordination.types import CoordinatorResult
 from lograft.model.errors import ErrorCode
 from lograft.simulation.checkers import Violation
 from lograft.storage import producers
@@ -68,8 +68,8 @@ def _forget_some(self: OffsetTable, group_id: str, topic: str, partition: int, v
         _SET(self, group_id, topic, partition, value)
 
 
-def _fence_nobody(self: Any, now_ms: int) -> Outcome:
-    return Outcome()
+def _fence_nobody(self: Any, now_ms: int) -> CoordinatorResult:
+    return CoordinatorResult()
 
 
 def _effects_at_once(self: Shard[Any], replies: Any, effects: Any) -> None:

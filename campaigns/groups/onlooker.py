@@ -6,9 +6,9 @@ from typing import Final
 from campaigns.groups.coordinators import GROUP, CoordinatorRoute
 from campaigns.groups.membership import (
     COMMIT_VERSION,
+    ActorContext,
     Place,
     Requester,
-    Surroundings,
     TurnOver,
     fetch_offset,
 )
@@ -28,7 +28,7 @@ REFUSED: Final = frozenset({
 })  # fmt: skip
 
 
-async def look_on(around: Surroundings, plans: list[ActorPlan], places: list[Place]) -> None:
+async def look_on(around: ActorContext, plans: list[ActorPlan], places: list[Place]) -> None:
     """Stable offsets of one group after the other, for ever."""
     requesters = [Requester(around, plan) for plan in plans]
     while True:
@@ -40,7 +40,7 @@ async def look_on(around: Surroundings, plans: list[ActorPlan], places: list[Pla
             requester.route.look_again()
 
 
-async def reset(around: Surroundings, resets: list[Reset], places: list[Place]) -> None:
+async def reset(around: ActorContext, resets: list[Reset], places: list[Place]) -> None:
     """Sets a live group back, all partitions in one step."""
     loop = asyncio.get_running_loop()
     start = loop.time()
@@ -49,7 +49,7 @@ async def reset(around: Surroundings, resets: list[Reset], places: list[Place]) 
         await _reset(around, each, places, f"{around.proc}{number}")
 
 
-async def _reset(around: Surroundings, each: Reset, places: list[Place], proc: str) -> None:
+async def _reset(around: ActorContext, each: Reset, places: list[Place], proc: str) -> None:
     procs = {place: f"{proc}-{place[0]}-{place[1]}" for place in places}
     for (topic, index), name in procs.items():
         around.history.record(

@@ -7,9 +7,9 @@ from campaigns.groups.classic import ClassicMember
 from campaigns.groups.consumer import ConsumerMember
 from campaigns.groups.membership import (
     NO_OFFSET,
+    ActorContext,
     Membership,
     Place,
-    Surroundings,
     TurnOver,
     commit,
     fetch_offset,
@@ -26,7 +26,7 @@ COMMIT_SECONDS: Final = 1.0
 READ_COMMITTED: Final = 1
 
 
-def membership_of(around: Surroundings, plan: ActorPlan, subscribed: list[str]) -> Membership:
+def membership_of(around: ActorContext, plan: ActorPlan, subscribed: list[str]) -> Membership:
     kind: type[Membership] = ClassicMember if plan.protocol == "classic" else ConsumerMember
     return kind(around, plan, subscribed)
 
@@ -34,7 +34,7 @@ def membership_of(around: Surroundings, plan: ActorPlan, subscribed: list[str]) 
 class Positions:
     """Where a member goes on in each partition that it may use, and what it reads there."""
 
-    def __init__(self, around: Surroundings, membership: Membership) -> None:
+    def __init__(self, around: ActorContext, membership: Membership) -> None:
         self._around = around
         self._membership = membership
         self._readers: dict[Place, Reader] = {}
@@ -96,7 +96,7 @@ class Positions:
 
 
 class GroupConsumer:
-    def __init__(self, around: Surroundings, plan: ActorPlan, subscribed: list[str]) -> None:
+    def __init__(self, around: ActorContext, plan: ActorPlan, subscribed: list[str]) -> None:
         self._around = around
         self.membership = membership_of(around, plan, subscribed)
         self._positions = Positions(around, self.membership)

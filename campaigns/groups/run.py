@@ -17,8 +17,8 @@ from campaigns.groups.actors import Behaviour, Cast
 from campaigns.groups.checks import GROUP_CHECKERS
 from campaigns.groups.late import LateClient, LateRequests
 from campaigns.groups.membership import (
+    ActorContext,
     Requester,
-    Surroundings,
     TurnOver,
     fetch_offset,
 )
@@ -133,7 +133,7 @@ class GroupsRun(ClusterRun):
             found = self.client_hosts[name] = Machine(self.loop, self.network, name)
         return found
 
-    def surroundings(self, proc: str, machine: Machine) -> Surroundings:
+    def surroundings(self, proc: str, machine: Machine) -> ActorContext:
         life = machine.life
         assert life is not None, machine.host
         self._lives += 1
@@ -146,7 +146,7 @@ class GroupsRun(ClusterRun):
             is_over=lambda: machine.life is not life,
         )
         topics = {topic.name: topic for topic in self.topics}
-        return Surroundings(proc, client, self.history, self.random, topics)
+        return ActorContext(proc, client, self.history, self.random, topics)
 
     def cut_off(self, name: str) -> None:
         for node_id in self.hosts:
@@ -161,7 +161,7 @@ class GroupsRun(ClusterRun):
     def later(self, ms: int, act: Callable[[], None]) -> None:
         self.loop.call_later_ns(ms * 1_000_000, act, context=self.network.kernel)
 
-    def _behaviour(self, around: Surroundings, plan: ActorPlan) -> Behaviour:
+    def _behaviour(self, around: ActorContext, plan: ActorPlan) -> Behaviour:
         match plan.role:
             case "copier":
                 subscribed = self._subscribed(plan)
@@ -255,7 +255,7 @@ class GroupsRun(ClusterRun):
         self._late.permille = 0
         self.cast.gather()
         topics = {topic.name: topic for topic in self.topics}
-        around = Surroundings("settle", client, self.history, self.random, topics)
+        around = ActorContext("settle", client, self.history, self.random, topics)
         deadline_ns = self.deadline_ns()
         groups = self._groups()
         # Who copies comes first: others read the copies.
@@ -273,7 +273,7 @@ class GroupsRun(ClusterRun):
                     deadline_ns, self._read_committed, client, topic, partition, invariant="T6"
                 )
 
-    async def _catch_up(self, around: Surroundings, plan: ActorPlan) -> None:
+    async def _catch_up(self, around: ActorContext, plan: ActorPlan) -> None:
         """L2: the group has committed everything that was acknowledged."""
         goals: dict[tuple[str, int], int] = {
             (name, index): 0
@@ -311,7 +311,7 @@ class GroupsRun(ClusterRun):
         if owned != wanted:
             raise NotSent(f"{plan.group}: {owned} are owned, not {wanted}")
 
-    async def _last_offsets(self, around: Surroundings, plan: ActorPlan) -> None:
+    async def _last_offsets(self, around: ActorContext, plan: ActorPlan) -> None:
         requester = Requester(around, plan)
         offsets = []
         try:

@@ -4,7 +4,7 @@ import asyncio
 from collections.abc import Callable
 from typing import Final
 
-from campaigns.groups.membership import Membership, Place, Surroundings, TurnOver
+from campaigns.groups.membership import ActorContext, Membership, Place, TurnOver
 from campaigns.groups.plan import ActorPlan
 from campaigns.groups.reading import READ_COMMITTED, Positions, membership_of
 from campaigns.groups.transactions import (
@@ -28,7 +28,7 @@ class Copier:
     """Consumes, transforms, produces: the copies and the progress are one transaction."""
 
     def __init__(
-        self, around: Surroundings, plan: ActorPlan, subscribed: list[str], output: str,
+        self, around: ActorContext, plan: ActorPlan, subscribed: list[str], output: str,
         learn: Learn,
     ) -> None:  # fmt: skip
         self._around = around
@@ -90,7 +90,7 @@ class Transfer:
 
     membership: Final = None
 
-    def __init__(self, around: Surroundings, plan: ActorPlan, topic: str, learn: Learn) -> None:
+    def __init__(self, around: ActorContext, plan: ActorPlan, topic: str, learn: Learn) -> None:
         self._around = around
         self._producer = TransactionalProducer(around, plan, learn)
         self._places = [(topic, index) for index in range(around.topics[topic].partitions)]

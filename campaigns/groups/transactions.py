@@ -16,7 +16,7 @@ from typing import Any, Final, TypeVar
 
 from campaigns.cluster_producer import TIMESTAMP_MS
 from campaigns.groups.coordinators import GROUP, TRANSACTION, CoordinatorRoute
-from campaigns.groups.membership import Membership, Place, Surroundings
+from campaigns.groups.membership import ActorContext, Membership, Place
 from campaigns.groups.plan import ActorPlan
 from lograft.model.errors import ErrorCode
 from lograft.simulation.client import RETRIABLE, NotSent, OutcomeUnknown
@@ -68,7 +68,7 @@ class SessionOver(Exception):
 
 class TransactionalProducer:
     def __init__(
-        self, around: Surroundings, plan: ActorPlan, learn: Callable[[str, int, int], None]
+        self, around: ActorContext, plan: ActorPlan, learn: Callable[[str, int, int], None]
     ) -> None:
         """`learn` is told every identity that a producer gets."""
         self._around = around

@@ -22,7 +22,7 @@ if not __package__:
     sys.path[0] = str(Path(__file__).resolve().parents[2])
 
 from examples.raft_kv.addresses import Peer, parse_peer, parse_peers
-from examples.raft_kv.kv_client import KvClient, OutcomeUnknown, Refused
+from examples.raft_kv.kv_client import CommandRejected, KvClient, OutcomeUnknown
 from examples.raft_kv.packing import Value
 from lograft.model.errors import InvalidInput
 from lograft.net.sockets import SocketTransport
@@ -65,7 +65,7 @@ async def _run(arguments: argparse.Namespace, peers: Sequence[Peer]) -> tuple[in
             )
             try:
                 return await _do(client, arguments, peers)
-            except (InvalidInput, Refused) as error:
+            except (InvalidInput, CommandRejected) as error:
                 return WRONG, f"raft_kv: {error}"
             except OutcomeUnknown as error:
                 return NO_ANSWER, f"raft_kv: {error}"

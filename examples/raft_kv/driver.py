@@ -74,7 +74,7 @@ INBOX_MAX: Final = 10_000
 RECOVERY_POINT_INTERVAL_MS: Final = 5_000
 
 
-class ChangeRefused(LograftError):
+class VoterChangeRejected(LograftError):
     """The voters stay as they are."""
 
 
@@ -539,7 +539,7 @@ class RaftDriver:
         elif response.error in (Error.NOT_LEADER, Error.TIMED_OUT):
             future.set_exception(Uncertain(f"the change of the voters: {response.error.value}"))
         else:
-            future.set_exception(ChangeRefused(response.error.value))
+            future.set_exception(VoterChangeRejected(response.error.value))
 
 
 def _unlink(disk: Disk, paths: list[str]) -> None:

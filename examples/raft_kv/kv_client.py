@@ -22,7 +22,7 @@ RETRY_MS: Final = 50
 ATTEMPT_MS: Final = 3_000
 
 
-class Refused(LograftError):
+class CommandRejected(LograftError):
     """A server says why this cannot be done."""
 
 
@@ -72,7 +72,9 @@ class KvClient:
         """The new server runs already, and is asked for the name of its disk first."""
         status = await self.status(peer.address)
         if status["id"] != peer.node_id:
-            raise Refused(f"{peer.address} is server {number(status['id'])}, not {peer.node_id}")
+            raise CommandRejected(
+                f"{peer.address} is server {number(status['id'])}, not {peer.node_id}"
+            )
         directory = content(status["directory"])
         host, port = peer.address.host, peer.address.port
         await self._ask(protocol.ADD, (host, port, peer.node_id, directory))
@@ -86,7 +88,7 @@ class KvClient:
         except _Lost as lost:
             raise OutcomeUnknown(f"{server} does not answer: {lost.reason}") from None
         if code != protocol.OK:
-            raise Refused(text(answer))
+            raise CommandRejected(text(answer))
         pairs = [tuple_of(pair, 2) for pair in tuple_of(answer)]
         return {text(name): value for name, value in pairs}
 
@@ -115,7 +117,7 @@ class KvClient:
             if code == protocol.OK:
                 return answer
             if code == protocol.REFUSED:
-                raise Refused(text(answer))
+                raise CommandRejected(text(answer))
             if code == protocol.REDIRECT and answer is not None:
                 host, port = tuple_of(answer, 2)
                 self._server = Address(text(host), number(port))
@@ -197,7 +199,7 @@ class _Connection:
 def _done(answer: bytes) -> Value:
     status, value = tuple_of(unpack_tuple(answer), 2)
     if status != DONE:
-        raise Refused(text(value))
+        raise CommandRejected(text(value))
     return value
 
 

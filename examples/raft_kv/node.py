@@ -10,7 +10,7 @@ from uuid import UUID
 
 from examples.raft_kv import folder, protocol
 from examples.raft_kv.addresses import PEERS_MAX, Peer
-from examples.raft_kv.driver import ChangeRefused, DriverSettings, RaftDriver
+from examples.raft_kv.driver import DriverSettings, RaftDriver, VoterChangeRejected
 from examples.raft_kv.links import FRAME_BYTES_MAX, UNSENT_BYTES_MAX, frame
 from examples.raft_kv.packing import Malformed, Value, content, number, pack, text, unpack_tuple
 from examples.raft_kv.packing import values as tuple_of
@@ -139,7 +139,7 @@ class KvNode:
             return protocol.UNCERTAIN, str(error)
         except Busy as error:
             return protocol.BUSY, str(error)
-        except (ChangeRefused, Malformed, InvalidInput) as error:
+        except (VoterChangeRejected, Malformed, InvalidInput) as error:
             return protocol.REFUSED, str(error)
 
     async def _answer(self, what: int, argument: Value) -> Value:

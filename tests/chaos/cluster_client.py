@@ -16,7 +16,7 @@ from lograft.wire.messages.metadata import (
     MetadataRequestTopic,
     MetadataResponse,
 )
-from tests.chaos.raw_client import Fetched, RawClient, Refused
+from tests.chaos.raw_client import ErrorResponse, Fetched, RawClient
 from tests.chaos.recording import PASSING, Asking, Run
 
 #: What a cluster may say for a while when a node went or came.
@@ -101,7 +101,7 @@ class ClusterClient:
             known = self._leaders[tp] = self.leader_of(tp)
         try:
             yield self._clients[known]
-        except (OSError, Refused):
+        except (OSError, ErrorResponse):
             self._leaders.pop(tp, None)
             raise
 

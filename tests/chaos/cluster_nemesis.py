@@ -21,7 +21,7 @@ from lograft.wire.messages.find_coordinator import (
 )
 from tests.chaos.cluster_client import ClusterClient, ClusterRun
 from tests.chaos.networks import Network
-from tests.chaos.raw_client import RawClient, Refused
+from tests.chaos.raw_client import ErrorResponse, RawClient
 from tests.compatibility.clusters import Cluster, controller_in, quorum_request
 from tests.compatibility.readiness import broker_ids
 from tests.compatibility.servers import Server
@@ -134,7 +134,7 @@ class ClusterNemesis:
             return False
         try:
             return all(self._client.in_sync(tp) == len(servers) for tp in self._partitions)
-        except (OSError, Refused, ValueError):
+        except (OSError, ErrorResponse, ValueError):
             return False
 
     def _revive(self) -> None:
@@ -219,7 +219,7 @@ class ClusterNemesis:
                 return self._cluster.node(self._controller())
             if target == "coordinator" and self._coordinated:
                 return self._cluster.node(self._coordinator())
-        except (OSError, Refused, StopIteration, LookupError):
+        except (OSError, ErrorResponse, StopIteration, LookupError):
             pass
         return self._chance.choice(self._cluster.servers)
 
@@ -233,7 +233,7 @@ class ClusterNemesis:
         with RawClient(server.port, name="nemesis", host=server.host) as client:
             (found,) = client.ask(request, 4, FindCoordinatorResponse).coordinators
         if found.error_code:
-            raise Refused(found.error_code)
+            raise ErrorResponse(found.error_code)
         return found.node_id
 
     def _controller(self) -> int:

@@ -19,7 +19,7 @@ from tests.chaos.payloads import value_of
 from tests.chaos.raw_client import (
     FETCH_VERSION,
     PRODUCE_VERSION,
-    Refused,
+    ErrorResponse,
     base_offset_in,
     batch_of,
     fetch_request,
@@ -77,7 +77,7 @@ class Client:
                 return await ask()
             except ConnectionError as error:
                 problem = str(error)
-            except Refused as error:
+            except ErrorResponse as error:
                 if error.code not in PASSING:
                     raise
                 problem = str(error)
@@ -96,7 +96,7 @@ async def produce(run: Run, index: int, topic: Topic, tp: TopicPartition) -> Non
             lambda: client.ask(ask_for_id, 4, InitProducerIdResponse)
         )
         if known.error_code:
-            raise Refused(known.error_code)
+            raise ErrorResponse(known.error_code)
         sequence = 0
         while not run.stop.is_set():
             uid = f"{client.name}-{sequence}"
@@ -113,7 +113,7 @@ async def produce(run: Run, index: int, topic: Topic, tp: TopicPartition) -> Non
             run.history.record(proc, "ok", "send", offset=offset)
             sequence += 1
             await asyncio.sleep(chance.random() * 0.4)
-    except (Refused, TimeoutError) as error:
+    except (ErrorResponse, TimeoutError) as error:
         run.trouble(client.name, f"{tp}: {error}")
     finally:
         client.close()
@@ -138,7 +138,7 @@ async def follow(run: Run, index: int, tp: TopicPartition) -> None:
                 run.history.record(client.name, "info", "poll")
                 await asyncio.sleep(0.05)
                 continue
-            except Refused as error:
+            except ErrorResponse as error:
                 run.history.record(client.name, "fail", "poll")
                 if error.code not in PASSING:
                     run.trouble(client.name, f"{tp}: {error}")

@@ -7,29 +7,29 @@ from typing import Final, Literal, NamedTuple
 
 from lograft.wire.batches import BatchHeader, iterate_headers
 
-Outcome = Literal["whole", "shorter", "offline", "served corrupt", "stuck", "wrong"]
+DamageOutcome = Literal["whole", "shorter", "offline", "served corrupt", "stuck", "wrong"]
 #: The partition's folder, chance, and the offset below which the log was fsynced.
 Damaging = Callable[[Path, random.Random, int], None]
-WHOLE: Final[frozenset[Outcome]] = frozenset(("whole",))
-SHORTER: Final[frozenset[Outcome]] = frozenset(("whole", "shorter"))
+WHOLE: Final[frozenset[DamageOutcome]] = frozenset(("whole",))
+SHORTER: Final[frozenset[DamageOutcome]] = frozenset(("whole", "shorter"))
 #: Damage below the recovery point is no torn tail: nothing may be cut, nothing invented.
-OFFLINE: Final[frozenset[Outcome]] = frozenset(("whole", "offline"))
+OFFLINE: Final[frozenset[DamageOutcome]] = frozenset(("whole", "offline"))
 #: Base offset and epoch lie outside the CRC, and a lost file looks like one that retention took: a
 #: sealed segment is not read again before it is served, here as in Kafka.
-UNSEEN: Final[frozenset[Outcome]] = frozenset(("whole", "offline", "shorter", "wrong"))
+UNSEEN: Final[frozenset[DamageOutcome]] = frozenset(("whole", "offline", "shorter", "wrong"))
 #: Fetch hands on the bytes of sealed segments unread, as Kafka does: the CRC tells the client.
-SEALED: Final[frozenset[Outcome]] = frozenset(("whole", "offline", "served corrupt", "stuck"))
+SEALED: Final[frozenset[DamageOutcome]] = frozenset(("whole", "offline", "served corrupt", "stuck"))
 
 
 class Damage(NamedTuple):
     name: str
     apply: Damaging
     #: When the node was killed before.
-    allowed: frozenset[Outcome]
+    allowed: frozenset[DamageOutcome]
     #: When it was stopped cleanly, if that makes a difference: then all was fsynced.
-    allowed_when_clean: frozenset[Outcome] | None = None
+    allowed_when_clean: frozenset[DamageOutcome] | None = None
 
-    def allows(self, outcome: Outcome, *, clean: bool) -> bool:
+    def allows(self, outcome: DamageOutcome, *, clean: bool) -> bool:
         if clean and self.allowed_when_clean is not None:
             return outcome in self.allowed_when_clean
         return outcome in self.allowed

@@ -12,7 +12,7 @@ from collections.abc import Sequence
 from typing import Final, Literal, NamedTuple
 
 from lograft.model.types import TopicPartition
-from tests.chaos.raw_client import EARLIEST, LATEST, RawClient, Refused
+from tests.chaos.raw_client import EARLIEST, LATEST, ErrorResponse, RawClient
 from tests.chaos.recording import PASSING, Run
 from tests.compatibility.servers import Server
 
@@ -146,7 +146,7 @@ def patiently(client: RawClient, tp: TopicPartition, timestamp: int) -> int:
         except OSError:
             if time.monotonic() > deadline:
                 raise
-        except Refused as error:
+        except ErrorResponse as error:
             if error.code not in PASSING or time.monotonic() > deadline:
                 raise
         time.sleep(0.02)

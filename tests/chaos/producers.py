@@ -16,7 +16,7 @@ from confluent_kafka import KafkaError, KafkaException, Message, Producer
 
 from lograft.model.types import TopicPartition
 from tests.chaos.payloads import value_of
-from tests.chaos.raw_client import Refused, batch_of
+from tests.chaos.raw_client import ErrorResponse, batch_of
 from tests.chaos.recording import Run
 from tests.chaos.topics import SEGMENT_BYTES, Topic
 
@@ -174,7 +174,7 @@ class RetryingProducer(threading.Thread):
     def run(self) -> None:
         try:
             self._produce()
-        except Refused as error:
+        except ErrorResponse as error:
             self._run.trouble(self.name, f"{self._tp}: {error}")
         except TimeoutError as error:
             self._run.trouble(self.name, f"{self._tp}: {error}")
@@ -229,7 +229,7 @@ class RetryingProducer(threading.Thread):
                 return ask()
             except OSError:
                 pass
-            except Refused as error:
+            except ErrorResponse as error:
                 if error.code not in self._run.passing:
                     raise
             if time.monotonic() > deadline:

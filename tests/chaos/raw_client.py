@@ -52,7 +52,7 @@ FETCH_VERSION: Final = 12
 M = TypeVar("M", bound=Message)
 
 
-class Refused(Exception):
+class ErrorResponse(Exception):
     """The node answered with an error code."""
 
     def __init__(self, code: int, message: str | None = None) -> None:
@@ -133,14 +133,14 @@ class RawClient:
         request = CreateTopicsRequest(topics=[topic], timeout_ms=10_000)
         (made,) = self.ask(request, 7, CreateTopicsResponse).topics
         if made.error_code:
-            raise Refused(made.error_code, made.error_message)
+            raise ErrorResponse(made.error_code, made.error_message)
 
     def producer_id(self) -> tuple[int, int]:
         """A new producer id and its epoch."""
         request = InitProducerIdRequest(transactional_id=None, transaction_timeout_ms=60_000)
         answer = self.ask(request, 4, InitProducerIdResponse)
         if answer.error_code:
-            raise Refused(answer.error_code)
+            raise ErrorResponse(answer.error_code)
         return answer.producer_id, answer.producer_epoch
 
     def produce(self, tp: TopicPartition, batch: bytes) -> int:
@@ -162,7 +162,7 @@ class RawClient:
         request = ListOffsetsRequest(replica_id=-1, topics=[topic])
         (answer,) = self.ask(request, 7, ListOffsetsResponse).topics[0].partitions
         if answer.error_code:
-            raise Refused(answer.error_code)
+            raise ErrorResponse(answer.error_code)
         return answer.offset
 
 
@@ -175,7 +175,7 @@ def produce_request(tp: TopicPartition, batch: bytes) -> ProduceRequest:
 def base_offset_in(answer: ProduceResponse) -> int:
     (partition,) = answer.responses[0].partition_responses
     if partition.error_code:
-        raise Refused(partition.error_code, partition.error_message)
+        raise ErrorResponse(partition.error_code, partition.error_message)
     return partition.base_offset
 
 
@@ -195,10 +195,10 @@ def fetch_request(
 
 def fetched_in(answer: FetchResponse, offset: int) -> Fetched:
     if answer.error_code:
-        raise Refused(answer.error_code)
+        raise ErrorResponse(answer.error_code)
     (partition,) = answer.responses[0].partitions
     if partition.error_code:
-        raise Refused(partition.error_code)
+        raise ErrorResponse(partition.error_code)
     data = partition.records
     assert data is None or isinstance(data, bytes | bytearray | memoryview)
     return unpacked(

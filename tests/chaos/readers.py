@@ -12,7 +12,7 @@ from confluent_kafka import TopicPartition as Assigned
 from lograft.model.errors import ErrorCode
 from lograft.model.types import TopicPartition
 from tests.chaos.payloads import DamagedValue, uid_in
-from tests.chaos.raw_client import EARLIEST, LATEST, Refused
+from tests.chaos.raw_client import EARLIEST, LATEST, ErrorResponse
 from tests.chaos.recording import Run
 
 POLL_SECONDS: Final = 0.2
@@ -135,7 +135,7 @@ class RawReader(threading.Thread):
                         self._list_offsets(tp)
                 except OSError:
                     self._run.stop.wait(RETRY_SECONDS)
-                except Refused as error:
+                except ErrorResponse as error:
                     if error.code not in self._run.passing:
                         self._run.trouble(self.name, f"{tp}: {error}")
             self._run.stop.wait(0.02)
@@ -154,7 +154,7 @@ class RawReader(threading.Thread):
         except OSError:
             history.record(self.name, "info", "poll")
             raise
-        except Refused as error:
+        except ErrorResponse as error:
             history.record(self.name, "fail", "poll", error=error.code)
             if error.code != ErrorCode.OFFSET_OUT_OF_RANGE:
                 raise
@@ -199,7 +199,7 @@ class RawReader(threading.Thread):
             except OSError:
                 history.record(self.name, "info", "list_offsets")
                 raise
-            except Refused:
+            except ErrorResponse:
                 history.record(self.name, "fail", "list_offsets")
                 raise
             history.record(self.name, "ok", "list_offsets", offset=offset)

@@ -22,7 +22,7 @@ from lograft.storage.log_dirs import RECOVERY_POINTS, write_checkpoint
 from lograft.wire.errors import MalformedMessage
 from tests.chaos.damages import (
     Damage,
-    Outcome,
+    DamageOutcome,
     cut_anywhere,
     empty,
     flip_anywhere,
@@ -32,7 +32,7 @@ from tests.chaos.damages import (
 )
 from tests.chaos.nemesis import patiently
 from tests.chaos.payloads import value_of
-from tests.chaos.raw_client import EARLIEST, LATEST, RawClient, Refused, batch_of
+from tests.chaos.raw_client import EARLIEST, LATEST, ErrorResponse, RawClient, batch_of
 from tests.chaos.topics import BUSY_NODE
 from tests.compatibility.servers import Server
 
@@ -129,7 +129,7 @@ def damaged(prepared: Prepared, new_node: Callable[..., Server], tmp_path: Path)
     return server
 
 
-def outcome(client: RawClient, tp: TopicPartition, wanted: dict[int, str]) -> Outcome:
+def outcome(client: RawClient, tp: TopicPartition, wanted: dict[int, str]) -> DamageOutcome:
     """What a consumer finds that reads the partition from its beginning to its end."""
     found: list[tuple[int, str]] = []
     try:
@@ -144,7 +144,7 @@ def outcome(client: RawClient, tp: TopicPartition, wanted: dict[int, str]) -> Ou
             position = got.next_offset
     except MalformedMessage:
         return "served corrupt"
-    except Refused as error:
+    except ErrorResponse as error:
         if error.code not in (ErrorCode.KAFKA_STORAGE_ERROR, ErrorCode.CORRUPT_MESSAGE):
             raise
         return "offline"
@@ -154,7 +154,7 @@ def outcome(client: RawClient, tp: TopicPartition, wanted: dict[int, str]) -> Ou
     return "shorter" if found == known[: len(found)] else "wrong"
 
 
-def outcomes(server: Server, contents: Contents) -> dict[TopicPartition, Outcome]:
+def outcomes(server: Server, contents: Contents) -> dict[TopicPartition, DamageOutcome]:
     with RawClient(server.port) as client:
         return {tp: outcome(client, tp, wanted) for tp, wanted in contents.items()}
 

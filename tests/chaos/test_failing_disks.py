@@ -15,7 +15,7 @@ from lograft.model.errors import ErrorCode
 from lograft.model.types import TopicPartition
 from tests.chaos.mounts import LoopDisk, run, tmpfs
 from tests.chaos.payloads import value_of
-from tests.chaos.raw_client import RawClient, Refused, batch_of
+from tests.chaos.raw_client import ErrorResponse, RawClient, batch_of
 from tests.compatibility.servers import Server, lograft_command
 
 pytestmark = [pytest.mark.chaos]
@@ -47,7 +47,7 @@ class Writer:
         for _ in range(SENDS_MAX):
             try:
                 self.send(tp)
-            except Refused as error:
+            except ErrorResponse as error:
                 return error.code
             except OSError:
                 return None
@@ -90,7 +90,7 @@ def until_it_works(work: Callable[[], None]) -> None:
     while True:
         try:
             return work()
-        except (OSError, Refused):
+        except (OSError, ErrorResponse):
             if time.monotonic() > deadline:
                 raise
             time.sleep(0.05)
@@ -123,9 +123,9 @@ def test_a_full_log_dir_takes_only_its_partitions(
         assert writer.send_until_refused(doomed[0]) == ErrorCode.KAFKA_STORAGE_ERROR
 
         for tp in doomed:
-            with pytest.raises(Refused, match="KAFKA_STORAGE_ERROR"):
+            with pytest.raises(ErrorResponse, match="KAFKA_STORAGE_ERROR"):
                 writer.client.fetch(tp, 0)
-            with pytest.raises(Refused, match="KAFKA_STORAGE_ERROR"):
+            with pytest.raises(ErrorResponse, match="KAFKA_STORAGE_ERROR"):
                 writer.send(tp)
         for tp in healthy:
             writer.send(tp)
@@ -200,7 +200,7 @@ def test_a_full_metadata_dir_stops_the_node_and_keeps_every_topic(
             for number in range(SENDS_MAX):
                 try:
                     client.create_topic(f"topic-{number}", partitions=20)
-                except (OSError, Refused):
+                except (OSError, ErrorResponse):
                     break
                 created.append(f"topic-{number}")
 
@@ -255,7 +255,7 @@ def test_a_deleted_data_folder_ends_in_a_sentence(new_node: Callable[..., Server
     shutil.rmtree(server.data)
     try:
         writer.client.create_topic("another")
-    except (Refused, OSError):
+    except (ErrorResponse, OSError):
         pass  # it may be quicker to end than to answer
     assert "No such file or directory" in ended(server)
     # A folder that is gone is not formatted again behind the operator's back.

@@ -22,7 +22,7 @@ from tests.chaos import topics
 from tests.chaos.mounts import LoopDisk
 from tests.chaos.nemesis import Nemesis
 from tests.chaos.producers import LibrdkafkaProducer, RetryingProducer
-from tests.chaos.raw_client import RawClient, Refused
+from tests.chaos.raw_client import ErrorResponse, RawClient
 from tests.chaos.readers import RawReader
 from tests.chaos.recording import Run
 from tests.chaos.topics import FLUSHED
@@ -71,7 +71,7 @@ def create_when_unfenced(port: int, topic: str) -> None:
             try:
                 client.create_topic(topic)
                 return
-            except Refused as error:
+            except ErrorResponse as error:
                 is_fenced = error.code == ErrorCode.INVALID_REPLICATION_FACTOR
                 if not is_fenced or time.monotonic() > deadline:
                     raise

@@ -17,7 +17,7 @@ from lograft.client import (
     NewTopic,
     Operation,
     Producer,
-    SettingRefused,
+    SettingRejected,
     SomeFailed,
     Target,
     TopicExists,
@@ -109,7 +109,7 @@ def test_settings(server: Server, new_topic: NewName) -> None:
         found = (await admin.describe_configs([resource], synonyms=True))[resource]
         assert (found["retention.ms"].value, found["retention.ms"].source.name) == ("77", "TOPIC")
         assert found["retention.ms"].type.name == "LONG"
-        with pytest.raises(SettingRefused):
+        with pytest.raises(SettingRejected):
             await admin.alter_configs({resource: [ConfigChange("retention.ms", "soon")]})
         both = await admin.describe_configs([broker_resource(1), resource], names=["node.id"])
         assert both[broker_resource(1)]["node.id"].value == "1"

@@ -9,7 +9,7 @@ import pytest
 
 from examples.raft_kv.driver import RaftDriver
 from examples.raft_kv.folder import SNAPSHOTS_KEPT
-from examples.raft_kv.kv_client import KvClient, Refused
+from examples.raft_kv.kv_client import CommandRejected, KvClient
 from examples.raft_kv.links import frame
 from examples.raft_kv.node import QUESTIONS_MAX, KvNode
 from examples.raft_kv.packing import Value, pack, unpack_tuple
@@ -166,7 +166,7 @@ def test_a_server_is_added_and_the_leader_removed() -> None:
         await client.remove_peer(leader)
         await client.set(b"last", b"1")
         # An old list of servers is enough: whoever answers knows the leader.
-        with pytest.raises(Refused, match="voter not found"):
+        with pytest.raises(CommandRejected, match="voter not found"):
             await client.remove_peer(leader)
 
     async def main() -> None:

@@ -10,7 +10,7 @@ from lograft.broker.coordinators.coordinator_runtime import key_hash
 from lograft.model.errors import ErrorCode
 from lograft.model.seams import FileSlice
 from lograft.model.types import TRANSACTIONS_TOPIC, ReplicationMode
-from lograft.simulation.client import NotSent, OutcomeUnknown, Refused
+from lograft.simulation.client import ErrorResponse, NotSent, OutcomeUnknown
 from lograft.simulation.routing import ClusterClient, PartitionRoute
 from lograft.storage.markers import read_marker
 from lograft.testing import VirtualCluster
@@ -264,7 +264,7 @@ async def read_committed(client: ClusterClient, index: int) -> tuple[list[bytes]
             continue
         data = reply.responses[0].partitions[0]
         if data.error_code:
-            assert Refused(data.error_code).is_retriable, data.error_code
+            assert ErrorResponse(data.error_code).is_retriable, data.error_code
             route.look_again()
             await asyncio.sleep(PAUSE_SECONDS)
             continue

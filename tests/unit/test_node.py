@@ -5,7 +5,7 @@ from typing import cast
 import pytest
 
 from lograft.cli.serving import embedded_properties
-from lograft.metadata.types import Outcome
+from lograft.metadata.types import ControllerResult
 from lograft.model.errors import InvalidConfig, LograftError
 from lograft.model.seams import Runtime
 from lograft.model.settings.broker import BROKER_CONFIGS, broker_config
@@ -116,7 +116,7 @@ def test_a_starting_node_warns_of_what_its_metadata_contains_without_effect(
     async def store_quota(node: Node) -> None:
         controller = node.broker.controller_here
         assert controller is not None
-        await controller.submit(lambda _: Outcome((quota,), None))
+        await controller.submit(lambda _: ControllerResult((quota,), None))
 
     with Cluster() as cluster:
         cluster.create_topic("orders", configs={"local.retention.ms": "5"})

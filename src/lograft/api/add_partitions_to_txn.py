@@ -15,7 +15,7 @@ from lograft.api.producer_fencing import told
 from lograft.api.types import each_item, whole_request
 from lograft.coordination.transaction import EPOCH_BUMP_SINCE, partitions_of
 from lograft.coordination.transaction_shard import TransactionShard
-from lograft.coordination.types import Outcome, Ticket
+from lograft.coordination.types import CoordinatorResult, Ticket
 from lograft.model.errors import ErrorCode, LograftError
 from lograft.model.types import INTERNAL_TOPICS
 from lograft.security.authorization import CLUSTER_ACTION, TOPIC_WRITE, TRANSACTIONAL_ID_WRITE
@@ -98,7 +98,7 @@ def _ask(
     partitions = partitions_of((topic.name, topic.partitions) for topic in transaction.topics)
     client_version = EPOCH_BUMP_SINCE if version >= BROKERS_SINCE else 0
 
-    def decide(shard: TransactionShard, ticket: Ticket, now_ms: int) -> Outcome:
+    def decide(shard: TransactionShard, ticket: Ticket, now_ms: int) -> CoordinatorResult:
         if transaction.verify_only:
             return shard.verify_partitions(
                 ticket,

@@ -6,8 +6,7 @@ Without an authorizer everything is allowed, and nothing is computed.
 from collections.abc import Iterable
 from typing import TYPE_CHECKING, Any, Final
 
-from lograft.metadata.errors import Refused
-from lograft.model.errors import ErrorCode
+from lograft.model.errors import ErrorCode, Rejected
 from lograft.security.authorization import (
     CLUSTER_DESCRIBE,
     CLUSTER_NAME,
@@ -78,7 +77,7 @@ ALL_OPERATIONS: Final = {kind: bit_field(known) for kind, known in OPERATIONS.it
 
 
 def check_request(context: "Context", needs: "Needs", request: Any) -> None:
-    """Raises Refused if the principal lacks what the request needs as a whole."""
+    """Raises Rejected if the principal lacks what the request needs as a whole."""
     authorizer = context.authorizer
     if authorizer is None:
         return
@@ -129,9 +128,9 @@ def is_allowed_on_any(context: "Context", permission: Permission) -> bool:
     )
 
 
-def denied(permission: Permission, name: str) -> Refused:
+def denied(permission: Permission, name: str) -> Rejected:
     operation, resource_type = permission
-    return Refused(
+    return Rejected(
         DENIED_CODE[resource_type],
         f"The principal lacks the permission {operation.name.upper()} on"
         f" {resource_type.name.upper()} '{name}'.",

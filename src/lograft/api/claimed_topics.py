@@ -4,7 +4,7 @@ from typing import TypeVar
 
 from lograft.api.context import Context
 from lograft.api.topic_names import NamedTopic, NamedTopics
-from lograft.metadata.errors import Refused
+from lograft.model.errors import Rejected
 
 T = TypeVar("T", bound=NamedTopic)
 
@@ -14,12 +14,12 @@ async def claimed_topics(context: Context, group_id: str, topics: NamedTopics[T]
     broker = context.broker
     if not broker.image.claims or not topics.known:
         return topics
-    broker.groups.led_for(group_id)  # Refused where it is coordinated elsewhere.
-    refused = dict[str, Refused]()
+    broker.groups.led_for(group_id)  # Rejected where it is coordinated elsewhere.
+    refused = dict[str, Rejected]()
     for topic in topics.known:
         try:
             await broker.claims.claim(group_id, [topic.name])
-        except Refused as error:
+        except Rejected as error:
             refused[topic.name] = error
     return NamedTopics(
         [topic for topic in topics.known if topic.name not in refused],

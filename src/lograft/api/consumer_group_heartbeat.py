@@ -11,9 +11,8 @@ from lograft.api.context import Api, Context
 from lograft.api.join_group import client_of
 from lograft.api.types import group_of, whole_request
 from lograft.coordination.consumer_heartbeat import heartbeat
-from lograft.metadata.errors import Refused
 from lograft.metadata.types import GROUP_VERSION
-from lograft.model.errors import ErrorCode
+from lograft.model.errors import ErrorCode, Rejected
 from lograft.security.authorization import GROUP_READ, TOPIC_DESCRIBE
 from lograft.wire.message import Message
 from lograft.wire.messages.consumer_group_heartbeat import ConsumerGroupHeartbeatRequest
@@ -43,7 +42,7 @@ def handle(
 async def _claim_first(context: Context, request: ConsumerGroupHeartbeatRequest) -> Message:
     """A topic that another group has claimed (subscription.mode=ptp) is refused."""
     broker = context.broker
-    broker.groups.led_for(request.group_id)  # Refused where it is coordinated elsewhere.
+    broker.groups.led_for(request.group_id)  # Rejected where it is coordinated elsewhere.
     await broker.claims.claim(request.group_id, set(request.subscribed_topic_names or ()))
     found = _ask(context, request)
     return found if isinstance(found, Message) else await found
@@ -66,7 +65,7 @@ def check_enabled(context: Context) -> None:
         "consumer" not in broker.config.group_coordinator_rebalance_protocols
         or broker.image.features.get(GROUP_VERSION, 0) < 1
     ):
-        raise Refused(
+        raise Rejected(
             ErrorCode.UNSUPPORTED_VERSION,
             "The consumer group protocol is not enabled: it needs group.version=1 and 'consumer'"
             " in group.coordinator.rebalance.protocols.",

@@ -8,7 +8,7 @@ from lograft.api.context import Context
 from lograft.broker.broker import ControllerPort
 from lograft.broker.errors import NotController, WaitTimedOut
 from lograft.metadata.image import MetadataImage
-from lograft.metadata.types import Outcome
+from lograft.metadata.types import ControllerResult
 
 R = TypeVar("R")
 
@@ -26,7 +26,7 @@ def controller_of(context: Context) -> ControllerPort:
 
 async def decide(
     context: Context,
-    decision: Callable[[MetadataImage], Outcome[R]],
+    decision: Callable[[MetadataImage], ControllerResult[R]],
     *,
     timeout_ms: int = TIMEOUT_MS,
 ) -> R:

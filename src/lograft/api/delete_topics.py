@@ -13,7 +13,7 @@ from lograft.api.errors import code_of
 from lograft.api.types import each_item
 from lograft.metadata.image import MetadataImage
 from lograft.metadata.topics import delete_topics
-from lograft.metadata.types import Outcome
+from lograft.metadata.types import ControllerResult
 from lograft.model.errors import ErrorCode, LograftError
 from lograft.security.authorization import TOPIC_DELETE, TOPIC_DESCRIBE
 from lograft.wire.messages.delete_topics import (
@@ -39,7 +39,7 @@ async def handle(context: Context, request: DeleteTopicsRequest) -> DeleteTopics
 
 def _delete(
     context: Context, image: MetadataImage, request: DeleteTopicsRequest
-) -> Outcome[DeleteTopicsResponse]:
+) -> ControllerResult[DeleteTopicsResponse]:
     """Permissions belong to names: ids are looked up in the image that decides."""
     config = context.broker.config
     if context.authorizer is None:

@@ -9,8 +9,7 @@ from typing import Final
 from lograft.api.context import Api, Context
 from lograft.api.types import whole_request
 from lograft.metadata.client_quotas import QuotaFilter, select_quotas
-from lograft.metadata.errors import Refused
-from lograft.model.errors import ErrorCode
+from lograft.model.errors import ErrorCode, Rejected
 from lograft.security.authorization import CLUSTER_DESCRIBE_CONFIGS
 from lograft.wire.messages.describe_client_quotas import (
     DescribeClientQuotasRequest,
@@ -26,7 +25,7 @@ API: Final = Api(key=48, versions=range(2), needs=whole_request(CLUSTER_DESCRIBE
 def handle(context: Context, request: DescribeClientQuotasRequest) -> DescribeClientQuotasResponse:
     try:
         selected = QuotaFilter(request.components, strict=request.strict)
-    except Refused as refusal:
+    except Rejected as refusal:
         return error_response(request, refusal.code, refusal.message)
     return DescribeClientQuotasResponse(
         error_message=None,

@@ -13,7 +13,6 @@ from lograft.api.context import Api, Context
 from lograft.api.own_resources import check_is_own, check_may_describe
 from lograft.api.types import each_item
 from lograft.broker.broker import Broker
-from lograft.metadata.errors import Refused
 from lograft.metadata.names import check_topic_name
 from lograft.metadata.resource_configs import (
     client_metrics_documentation,
@@ -22,7 +21,7 @@ from lograft.metadata.resource_configs import (
     group_documentation,
 )
 from lograft.metadata.types import ResourceType
-from lograft.model.errors import ErrorCode
+from lograft.model.errors import ErrorCode, Rejected
 from lograft.model.settings.keys import ConfigSource
 from lograft.model.settings.resolution import (
     ConfigEntry,
@@ -88,7 +87,7 @@ def handle(context: Context, request: DescribeConfigsRequest) -> DescribeConfigs
                 ]
                 for find_failures in context.broker.metadata.apply_failures:
                     result.skipped_values += find_failures()
-        except Refused as refusal:
+        except Rejected as refusal:
             result.error_code = refusal.code
             result.error_message = refusal.message
         results.append(result)
@@ -119,7 +118,7 @@ def _describe(broker: Broker, resource: DescribeConfigsResource) -> Iterable[Con
         case ResourceType.TOPIC:
             check_topic_name(name)
             if name not in broker.image.topic_ids:
-                raise Refused(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"There is no topic '{name}'.")
+                raise Rejected(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"There is no topic '{name}'.")
             overrides = broker.image.config_of(ResourceType.TOPIC, name)
             return describe_topic(overrides, broker.config, names=names)
         case ResourceType.BROKER if not name:
@@ -136,7 +135,7 @@ def _describe(broker: Broker, resource: DescribeConfigsResource) -> Iterable[Con
             overrides = broker.image.config_of(ResourceType.GROUP, name)
             return describe_group(overrides, broker.config, names=names)
         case _:
-            raise Refused(
+            raise Rejected(
                 ErrorCode.INVALID_REQUEST,
                 f"There are no settings of resource type {resource.resource_type}, name '{name}'.",
             )

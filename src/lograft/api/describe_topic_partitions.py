@@ -13,11 +13,10 @@ from lograft.api.context import Api, Context
 from lograft.api.types import each_item
 from lograft.broker.broker import Broker
 from lograft.broker.partitions.partition import Partition
-from lograft.metadata.errors import Refused
 from lograft.metadata.mode_switch import status
 from lograft.metadata.names import check_topic_name
 from lograft.metadata.types import PartitionState
-from lograft.model.errors import ErrorCode, InvalidInput
+from lograft.model.errors import ErrorCode, InvalidInput, Rejected
 from lograft.model.types import INTERNAL_TOPICS, NO_NODE, NO_OFFSET, NodeId
 from lograft.replication.replica_view import NEVER_MS, ReplicaStatus
 from lograft.replication.types import NO_BROKER_EPOCH
@@ -106,7 +105,7 @@ def _describe(
         code = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
         try:
             check_topic_name(name)
-        except Refused as refusal:
+        except Rejected as refusal:
             code = refusal.code
         unknown = DescribeTopicPartitionsResponseTopic(
             error_code=code, name=name, topic_authorized_operations=operations

@@ -93,7 +93,7 @@ CODE_OF: Final[dict[type[LograftError], ErrorCode]] = {
     broker.MetadataBatchTooLarge: ErrorCode.POLICY_VIOLATION,
     broker.MetadataCorrupt: ErrorCode.KAFKA_STORAGE_ERROR,
     broker.VotesCorrupt: ErrorCode.KAFKA_STORAGE_ERROR,
-    metadata.Refused: ErrorCode.UNKNOWN_SERVER_ERROR,  # carries its own code, see code_of
+    model.Rejected: ErrorCode.UNKNOWN_SERVER_ERROR,  # carries its own code, see code_of
     metadata.InconsistentRecord: ErrorCode.UNKNOWN_SERVER_ERROR,
     consensus.IllegalMove: ErrorCode.UNKNOWN_SERVER_ERROR,
     consensus.CommittedAtRisk: ErrorCode.UNKNOWN_SERVER_ERROR,
@@ -102,7 +102,7 @@ CODE_OF: Final[dict[type[LograftError], ErrorCode]] = {
 
 
 def code_of(error: LograftError) -> ErrorCode:
-    if isinstance(error, metadata.Refused):
+    if isinstance(error, model.Rejected):
         return error.code
     for kind in type(error).__mro__:
         code = CODE_OF.get(kind)

@@ -15,8 +15,7 @@ from lograft.api.types import each_item
 from lograft.broker.broker import Broker
 from lograft.broker.coordinators.coordinator_runtime import CoordinatorRuntime
 from lograft.coordination.errors import CoordinatorNotAvailable
-from lograft.metadata.errors import Refused
-from lograft.model.errors import ErrorCode, LograftError
+from lograft.model.errors import ErrorCode, LograftError, Rejected
 from lograft.model.types import NO_NODE
 from lograft.security.authorization import (
     CLUSTER_ACTION,
@@ -117,4 +116,4 @@ def _coordinators(broker: Broker, key_type: int, version: int) -> CoordinatorRun
         return broker.transactions
     if key_type == SHARE and version >= SHARE_SINCE:
         raise CoordinatorNotAvailable("this broker has no such coordinators yet")
-    raise Refused(ErrorCode.INVALID_REQUEST, f"there is no coordinator of type {key_type}")
+    raise Rejected(ErrorCode.INVALID_REQUEST, f"there is no coordinator of type {key_type}")

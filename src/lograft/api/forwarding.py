@@ -13,8 +13,7 @@ from typing import TYPE_CHECKING, Final, TypeVar
 from lograft.api.context import Context
 from lograft.broker.errors import ControllerUnreachable
 from lograft.broker.links.controller_link import Forwarded
-from lograft.metadata.errors import Refused
-from lograft.model.errors import ErrorCode, InvalidInput
+from lograft.model.errors import ErrorCode, InvalidInput, Rejected
 from lograft.model.seams import Address
 from lograft.security.principals import encode_principal
 from lograft.wire.apis import response_class, response_header_version
@@ -64,7 +63,7 @@ TIMEOUT_MS_MIN: Final = 1_000
 
 async def forward_frame(context: Context, request: Message, frame: bytes) -> Message | bytes:
     """The response of this node's own controller, or another one's answer as header and body.
-    `frame` holds the request with its header. Raises ControllerUnreachable, or Refused with what
+    `frame` holds the request with its header. Raises ControllerUnreachable, or Rejected with what
     the controller has against the envelope."""
     return await _forward(context, request, lambda: frame)
 
@@ -111,7 +110,7 @@ async def _forward(
             code = ErrorCode(reply.error_code)
         except ValueError:
             code = ErrorCode.UNKNOWN_SERVER_ERROR
-        raise Refused(code, f"The controller refused what this broker forwarded: {code.name}.")
+        raise Rejected(code, f"The controller refused what this broker forwarded: {code.name}.")
     if reply.response_data is None:
         raise ControllerUnreachable("the controller's answer is empty")
     # Whoever made a topic through this broker finds it here afterwards.

@@ -21,9 +21,8 @@ from lograft.metadata.configs import (
     incremental_alter_configs,
     topics_with_new_subscriptions,
 )
-from lograft.metadata.errors import Refused
 from lograft.metadata.types import ResourceType
-from lograft.model.errors import ErrorCode
+from lograft.model.errors import ErrorCode, Rejected
 from lograft.model.settings.keys import AlterOperation
 from lograft.security.authorization import (
     CLUSTER_ACTION,
@@ -150,17 +149,17 @@ def _alter_loggers(
 def _level(name: str, operation: int, value: str | None) -> int:
     # Only loggers that exist: names from outside must not make new ones without end.
     if name != ROOT_LOGGER and name not in logging.root.manager.loggerDict:
-        raise Refused(ErrorCode.INVALID_CONFIG, f"There is no logger {name[:200]!r}.")
+        raise Rejected(ErrorCode.INVALID_CONFIG, f"There is no logger {name[:200]!r}.")
     if operation == AlterOperation.DELETE:
         if name == ROOT_LOGGER:
-            raise Refused(
+            raise Rejected(
                 ErrorCode.INVALID_REQUEST, "The root logger's level cannot be deleted, only set."
             )
         return logging.NOTSET
     if operation != AlterOperation.SET:
-        raise Refused(ErrorCode.INVALID_REQUEST, "A logger's level can be set or deleted only.")
+        raise Rejected(ErrorCode.INVALID_REQUEST, "A logger's level can be set or deleted only.")
     if value not in LEVELS:
-        raise Refused(
+        raise Rejected(
             ErrorCode.INVALID_CONFIG,
             f"A level is one of {', '.join(LEVELS)}, not {str(value)[:50]!r}.",
         )

@@ -16,8 +16,7 @@ from lograft.api.context import Api, Context
 from lograft.api.producer_fencing import told
 from lograft.api.types import each_item, transactional_id_of, whole_request
 from lograft.broker.errors import ControllerUnreachable
-from lograft.metadata.errors import Refused
-from lograft.model.errors import ErrorCode, LograftError
+from lograft.model.errors import ErrorCode, LograftError, Rejected
 from lograft.model.types import NO_PRODUCER_EPOCH, NO_PRODUCER_ID
 from lograft.security.authorization import (
     CLUSTER_IDEMPOTENT_WRITE,
@@ -60,7 +59,7 @@ async def handle(context: Context, request: InitProducerIdRequest) -> InitProduc
         if transactional_id is None:
             return InitProducerIdResponse(producer_id=await producer_ids.next(), producer_epoch=0)
         await producer_ids.wait_some()
-    except (ControllerUnreachable, Refused):
+    except (ControllerUnreachable, Rejected):
         # What clients wait out; they do not expect to need the controller here.
         return _refused(ErrorCode.COORDINATOR_LOAD_IN_PROGRESS)
     try:

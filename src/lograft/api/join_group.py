@@ -17,8 +17,7 @@ from lograft.api.types import group_of, whole_request
 from lograft.broker.coordinators.coordinator_runtime import KEY_LENGTH_MAX
 from lograft.coordination.classic_member import Client, protocols_of
 from lograft.coordination.classic_subscription import CONSUMER_PROTOCOL, topics_named_in
-from lograft.metadata.errors import Refused
-from lograft.model.errors import ErrorCode, LograftError
+from lograft.model.errors import ErrorCode, LograftError, Rejected
 from lograft.security.authorization import GROUP_READ, TOPIC_DESCRIBE
 from lograft.wire.messages.join_group import JoinGroupRequest, JoinGroupResponse
 
@@ -42,7 +41,7 @@ async def _join(context: Context, request: JoinGroupRequest) -> JoinGroupRespons
     config = context.broker.config
     low_ms, high_ms = config.group_min_session_timeout_ms, config.group_max_session_timeout_ms
     if not low_ms <= request.session_timeout_ms <= high_ms:
-        raise Refused(
+        raise Rejected(
             ErrorCode.INVALID_SESSION_TIMEOUT,
             f"a session timeout of {request.session_timeout_ms} ms is not within {low_ms} and"
             f" {high_ms} ms",
@@ -60,7 +59,7 @@ async def _claim(context: Context, request: JoinGroupRequest) -> None:
     """Who may be a member of the group may not yet read every topic."""
     broker = context.broker
     if broker.image.claims and request.protocol_type == CONSUMER_PROTOCOL:
-        broker.groups.led_for(request.group_id)  # Refused where it is coordinated elsewhere.
+        broker.groups.led_for(request.group_id)  # Rejected where it is coordinated elsewhere.
         topics = topics_named_in(protocols_of(request).values())
         await broker.claims.claim(request.group_id, topics)
 
@@ -81,8 +80,8 @@ def client_of(context: Context) -> Client:
 def check_group(group_id: str) -> None:
     """Whether the name is one."""
     if not group_id:
-        raise Refused(ErrorCode.INVALID_GROUP_ID, "a group needs a name")
+        raise Rejected(ErrorCode.INVALID_GROUP_ID, "a group needs a name")
     if len(group_id) > KEY_LENGTH_MAX:
-        raise Refused(
+        raise Rejected(
             ErrorCode.INVALID_GROUP_ID, f"the name of a group has at most {KEY_LENGTH_MAX} letters"
         )

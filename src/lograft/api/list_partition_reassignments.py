@@ -10,7 +10,7 @@ from lograft.api.decisions import decide
 from lograft.api.errors import code_of
 from lograft.api.types import whole_request
 from lograft.metadata.reassignment import list_reassignments
-from lograft.metadata.types import Outcome
+from lograft.metadata.types import ControllerResult
 from lograft.model.errors import LograftError
 from lograft.security.authorization import CLUSTER_DESCRIBE
 from lograft.wire.messages.list_partition_reassignments import (
@@ -27,7 +27,7 @@ async def handle(
     try:
         return await decide(
             context,
-            lambda image: Outcome((), list_reassignments(image, request)),
+            lambda image: ControllerResult((), list_reassignments(image, request)),
             timeout_ms=request.timeout_ms,
         )
     except LograftError as error:

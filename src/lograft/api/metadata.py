@@ -16,11 +16,10 @@ from lograft.api.context import Api, Context
 from lograft.api.types import each_item
 from lograft.broker.broker import Broker
 from lograft.broker.control.topic_creation import create_on_demand
-from lograft.metadata.errors import Refused
 from lograft.metadata.image import MetadataImage
 from lograft.metadata.names import check_topic_name
 from lograft.metadata.types import PartitionState, TopicState
-from lograft.model.errors import ErrorCode, InvalidInput
+from lograft.model.errors import ErrorCode, InvalidInput, Rejected
 from lograft.model.types import INTERNAL_TOPICS, NO_NODE, ZERO_UUID
 from lograft.security.authorization import (
     CLUSTER_CREATE,
@@ -108,7 +107,7 @@ async def _settle_first(
 def _illegal(name: str) -> int:
     try:
         check_topic_name(name)
-    except Refused as refusal:
+    except Rejected as refusal:
         return refusal.code
     return 0
 

@@ -25,9 +25,8 @@ from lograft.api.topic_names import (
 from lograft.api.types import each_item, group_of, whole_request
 from lograft.coordination.offset_commands import commit_offsets
 from lograft.coordination.offset_reset import reset_offsets
-from lograft.metadata.errors import Refused
 from lograft.metadata.image import MetadataImage
-from lograft.model.errors import ErrorCode, LograftError
+from lograft.model.errors import ErrorCode, LograftError, Rejected
 from lograft.model.types import ResetAction
 from lograft.security.authorization import GROUP_READ, TOPIC_READ
 from lograft.wire.messages.offset_commit import (
@@ -89,11 +88,11 @@ def _check_all(
         if code is ErrorCode.TOPIC_AUTHORIZATION_FAILED:
             raise denied(TOPIC_READ, str(name))
         if code is ErrorCode.POLICY_VIOLATION:
-            raise Refused(code, f"Another group reads topic {name} point to point.")
+            raise Rejected(code, f"Another group reads topic {name} point to point.")
         if topic.name in image.topic_ids:
             index = topic.partitions[0].partition_index
-            raise Refused(code, f"Topic {name} has no partition {index}.")
-        raise Refused(code, f"There is no topic {name}.")
+            raise Rejected(code, f"Topic {name} has no partition {index}.")
+        raise Rejected(code, f"There is no topic {name}.")
 
 
 def error_response(

@@ -113,7 +113,7 @@ async def _drop_claimed(
     broker = context.broker
     if not broker.image.claims or not asked.topics or not asked.group_id:
         return []
-    broker.groups.led_for(asked.group_id)  # Refused where it is coordinated elsewhere.
+    broker.groups.led_for(asked.group_id)  # Rejected where it is coordinated elsewhere.
     names = [topic.name for topic in asked.topics]
     claimed = await broker.claims.find_refused(asked.group_id, names)
     refused = [(one, claimed[one.name].code) for one in asked.topics if one.name in claimed]

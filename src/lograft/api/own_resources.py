@@ -8,9 +8,8 @@ from lograft.api.authorization import denied, is_allowed
 from lograft.api.context import Context
 from lograft.api.errors import code_of
 from lograft.api.forwarding import must_forward
-from lograft.metadata.errors import Refused
 from lograft.metadata.types import ResourceType
-from lograft.model.errors import ErrorCode, InvalidInput, LograftError
+from lograft.model.errors import ErrorCode, InvalidInput, LograftError, Rejected
 from lograft.model.settings.dynamic import check_without_file, validate_dynamic
 from lograft.security.authorization import (
     CLUSTER_ALTER_CONFIGS,
@@ -35,7 +34,7 @@ def check_is_own(context: Context, resource_type: int, name: str) -> None:
         and not is_default
         and name != str(context.broker.node_id)
     ):
-        raise Refused(
+        raise Rejected(
             ErrorCode.INVALID_REQUEST,
             f"This is broker {context.broker.node_id}: it answers for itself, not for '{name}'.",
         )
@@ -90,7 +89,7 @@ def check_broker_values(
             stored = broker.image.config_of(ResourceType.BROKER, "") if name else {}
             check_without_file(broker.metadata.static_config, {**stored, **values}, named=named)
     except InvalidInput as error:
-        raise Refused(ErrorCode.INVALID_REQUEST, str(error)) from None
+        raise Rejected(ErrorCode.INVALID_REQUEST, str(error)) from None
 
 
 async def answer_each(
@@ -106,7 +105,7 @@ async def answer_each(
     for number, resource in enumerate(resources):
         try:
             answer = here(resource)
-        except Refused as refusal:
+        except Rejected as refusal:
             answer = refused(resource, refusal.code, refusal.message)
         if answer is not None:
             answered[number] = answer

@@ -13,8 +13,7 @@ from lograft.api.context import Context
 from lograft.broker.broker import Broker
 from lograft.broker.errors import NeedsCoordinator
 from lograft.broker.partitions.partition import Partition
-from lograft.metadata.errors import Refused
-from lograft.model.errors import ErrorCode, LograftError
+from lograft.model.errors import ErrorCode, LograftError, Rejected
 from lograft.model.types import TopicPartition
 from lograft.storage.producers import UNVERIFIED, Verification
 from lograft.wire.batches import TRANSACTIONAL_FLAG, unpack_header
@@ -130,23 +129,23 @@ def _begin(context: Context, partition: Partition, records: memoryview) -> Verif
 
 def _check_request(request: ProduceRequest, is_same_producer: bool) -> None:
     if request.transactional_id is None:
-        raise Refused(
+        raise Rejected(
             ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED,
             "a batch of a transaction in a request that does not say whose it is",
         )
     if not is_same_producer:
-        raise Refused(
+        raise Rejected(
             ErrorCode.INVALID_PRODUCER_ID_MAPPING,
             "a request holds the transactions of more than one producer",
         )
 
 
-def _told(code: ErrorCode, version: int) -> Refused:
+def _told(code: ErrorCode, version: int) -> Rejected:
     if code in PASSING:
-        return Refused(
+        return Rejected(
             ErrorCode.NOT_ENOUGH_REPLICAS,
             f"the coordinator of the transaction cannot be asked now: {code.name}",
         )
     if code is ErrorCode.TRANSACTION_ABORTABLE and version < ABORTABLE_SINCE:
         code = ErrorCode.INVALID_TXN_STATE
-    return Refused(code, f"the coordinator of the transaction says {code.name}")
+    return Rejected(code, f"the coordinator of the transaction says {code.name}")

@@ -72,8 +72,8 @@ FAST_PATH_REQUESTS: Final = Counter(
 
 logger = logging.getLogger(__name__)
 
-Outcome = Message | ParkedResponse | Coroutine[Any, Any, Message | None] | None
-Handle = Callable[[Context, Any], Outcome]
+HandlerResult = Message | ParkedResponse | Coroutine[Any, Any, Message | None] | None
+Handle = Callable[[Context, Any], HandlerResult]
 ErrorResponse = Callable[[Any, ErrorCode, str], Message]
 
 
@@ -403,7 +403,7 @@ class Session:
         header: RequestHeader,
         context: Context,
         request: Message,
-        outcome: Outcome,
+        outcome: HandlerResult,
     ) -> Reply:
         if outcome is None:
             return None

@@ -9,8 +9,7 @@ from typing import Final
 from lograft.api.context import Api, Context
 from lograft.api.join_group import check_group
 from lograft.api.types import group_of, whole_request
-from lograft.metadata.errors import Refused
-from lograft.model.errors import ErrorCode
+from lograft.model.errors import ErrorCode, Rejected
 from lograft.security.authorization import GROUP_READ
 from lograft.wire.messages.sync_group import SyncGroupRequest, SyncGroupResponse
 
@@ -24,7 +23,7 @@ async def handle(context: Context, request: SyncGroupRequest) -> SyncGroupRespon
         request.protocol_type,
         request.protocol_name,
     ):
-        raise Refused(ErrorCode.INCONSISTENT_GROUP_PROTOCOL, "a member names its protocol")
+        raise Rejected(ErrorCode.INCONSISTENT_GROUP_PROTOCOL, "a member names its protocol")
     check_group(request.group_id)
     response: SyncGroupResponse = await context.broker.groups.ask(
         request.group_id,

@@ -14,9 +14,8 @@ from lograft.api.topic_names import add_answers, existing_partitions, known_topi
 from lograft.api.types import each_item, group_of, transactional_id_of, whole_request
 from lograft.coordination.group_shard import GroupShard
 from lograft.coordination.offset_commands import commit_transactional_offsets
-from lograft.coordination.types import Outcome, Ticket
-from lograft.metadata.errors import Refused
-from lograft.model.errors import ErrorCode, LograftError
+from lograft.coordination.types import CoordinatorResult, Ticket
+from lograft.model.errors import ErrorCode, LograftError, Rejected
 from lograft.security.authorization import GROUP_READ, TOPIC_READ, TRANSACTIONAL_ID_WRITE
 from lograft.storage.producers import UNVERIFIED, ProducerStates, Verification
 from lograft.wire.messages.txn_offset_commit import (
@@ -59,12 +58,12 @@ async def handle(context: Context, request: TxnOffsetCommitRequest) -> TxnOffset
 
 async def _commit(context: Context, request: TxnOffsetCommitRequest) -> TxnOffsetCommitResponse:
     if not request.group_id:
-        raise Refused(ErrorCode.INVALID_GROUP_ID, "a group needs a name")
+        raise Rejected(ErrorCode.INVALID_GROUP_ID, "a group needs a name")
     groups, version = context.broker.groups, context.api_version
     producers = groups.led_for(request.group_id).leader_log().producers
     word = await _verify(context, request, producers)
 
-    def decide(shard: GroupShard, ticket: Ticket, now_ms: int) -> Outcome:
+    def decide(shard: GroupShard, ticket: Ticket, now_ms: int) -> CoordinatorResult:
         producers.check_transactional(
             request.producer_id, request.producer_epoch, FIRST_SEQUENCE, word
         )
@@ -105,7 +104,7 @@ async def _verify(
     elif code is ErrorCode.TRANSACTION_ABORTABLE and version < ABORTABLE_SINCE:
         code = ErrorCode.INVALID_TXN_STATE
     if code is not ErrorCode.NONE:
-        raise Refused(code, f"the coordinator of {request.transactional_id} says {code.name}")
+        raise Rejected(code, f"the coordinator of {request.transactional_id} says {code.name}")
     return word
 
 

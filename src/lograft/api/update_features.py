@@ -18,7 +18,7 @@ from lograft.broker.errors import NotController, WaitTimedOut
 from lograft.consensus.messages import Error, UpgradeVersionRequest
 from lograft.metadata.features import Controller, raises_kraft_version, update_features
 from lograft.metadata.image import MetadataImage
-from lograft.metadata.types import Outcome
+from lograft.metadata.types import ControllerResult
 from lograft.model.errors import LograftError
 from lograft.security.authorization import CLUSTER_ALTER
 from lograft.wire.messages.update_features import UpdateFeaturesRequest, UpdateFeaturesResponse
@@ -27,13 +27,13 @@ API: Final = Api(key=57, versions=range(3), needs=whole_request(CLUSTER_ALTER))
 
 
 async def handle(context: Context, request: UpdateFeaturesRequest) -> UpdateFeaturesResponse:
-    def decision(image: MetadataImage) -> Outcome[UpdateFeaturesResponse]:
+    def decision(image: MetadataImage) -> ControllerResult[UpdateFeaturesResponse]:
         return update_features(
             image, request, version=context.api_version, controller=_controller(context)
         )
 
-    def check(image: MetadataImage) -> Outcome[UpdateFeaturesResponse]:
-        return Outcome((), decision(image).reply)
+    def check(image: MetadataImage) -> ControllerResult[UpdateFeaturesResponse]:
+        return ControllerResult((), decision(image).reply)
 
     try:
         if raises_kraft_version(request, context.broker.kraft_version):

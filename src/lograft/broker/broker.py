@@ -70,8 +70,8 @@ from lograft.metadata.ignored_settings import find_stored_ignored_settings
 from lograft.metadata.image import MetadataImage
 from lograft.metadata.on_demand import on_demand_max
 from lograft.metadata.types import (
+    ControllerResult,
     LeaderRecovery,
-    Outcome,
     PartitionState,
     ResourceType,
     TopicState,
@@ -122,7 +122,7 @@ class ControllerPort(Protocol):
     def image(self) -> MetadataImage | None:
         """None on a controller that is not active."""
 
-    def submit(self, decision: Callable[[MetadataImage], Outcome[T]]) -> Awaitable[T]:
+    def submit(self, decision: Callable[[MetadataImage], ControllerResult[T]]) -> Awaitable[T]:
         """The decision's reply, once its records are committed. Raises NotController."""
 
     def register_broker(

@@ -19,9 +19,8 @@ from lograft.metadata.client_metrics import (
     parse_subscription,
     select_metrics,
 )
-from lograft.metadata.errors import Refused
 from lograft.metadata.types import ConfigResource, ResourceType
-from lograft.model.errors import ErrorCode
+from lograft.model.errors import ErrorCode, Rejected
 from lograft.model.metrics import Gauge, Sample
 from lograft.wire.compression import decompress
 
@@ -156,7 +155,7 @@ class ClientTelemetry:
                 continue
             try:
                 found.append(parse_subscription(resource.name, values))
-            except Refused as refusal:
+            except Rejected as refusal:
                 logger.warning(
                     "ignoring client metrics subscription %s: %s", resource.name, refusal
                 )

@@ -4,8 +4,8 @@ from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass
 from typing import ClassVar, Final
 
-from lograft.client.refused_settings import REFUSED
-from lograft.client.settings import Refused, Secret, Settings, at_least, one_of, setting
+from lograft.client.settings import Secret, Settings, UnsupportedSetting, at_least, one_of, setting
+from lograft.client.unsupported_settings import UNSUPPORTED
 from lograft.model.errors import InvalidConfig
 from lograft.model.listeners import parse_address
 from lograft.model.seams import Address
@@ -64,7 +64,7 @@ class ClientSettings(Settings):
     ssl_enabled_protocols: tuple[str, ...] = setting(("TLSv1.2", "TLSv1.3"))
     ssl_cipher_suites: tuple[str, ...] = setting(())
 
-    refused: ClassVar[Mapping[str, Refused]] = REFUSED
+    unsupported: ClassVar[Mapping[str, UnsupportedSetting]] = UNSUPPORTED
 
     def check(self) -> None:
         self.bootstrap_addresses()

@@ -403,12 +403,12 @@ class TopicExists(BrokerError):
     CODES = (ErrorCode.TOPIC_ALREADY_EXISTS,)
 
 
-class SettingRefused(BrokerError):
+class SettingRejected(BrokerError):
     """A setting has a name or a value that the cluster does not take.
 
     try:
         await admin.alter_configs({topic_resource("topic"): [ConfigChange("wrong", "1")]})
-    except SettingRefused as error:
+    except SettingRejected as error:
         print(error)
     """
 

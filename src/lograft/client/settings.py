@@ -72,7 +72,7 @@ def not_empty(value: Any) -> str | None:
     return "must not be empty" if value is not None and not value else None
 
 
-class Refused(typing.NamedTuple):
+class UnsupportedSetting(typing.NamedTuple):
     """A setting of Kafka's that cannot be followed; its default is taken as if it were not set."""
 
     default: str | None
@@ -87,7 +87,7 @@ class Refused(typing.NamedTuple):
 class Settings:
     """What all kinds of settings can do."""
 
-    refused: ClassVar[Mapping[str, Refused]] = {}
+    unsupported: ClassVar[Mapping[str, UnsupportedSetting]] = {}
 
     def __post_init__(self) -> None:
         for one in fields(self):
@@ -113,9 +113,9 @@ class Settings:
                 reads = known[name]
                 meant = value if reads is None else reads(value)
                 values[name] = _converted(dotted(name), meant, kinds[name])
-            elif (refused := cls.refused.get(dotted(name))) is not None:
-                if not refused.is_default(value):
-                    raise InvalidConfig(f"{dotted(name)} cannot be set: {refused.reason}")
+            elif (unsupported := cls.unsupported.get(dotted(name))) is not None:
+                if not unsupported.is_default(value):
+                    raise InvalidConfig(f"{dotted(name)} cannot be set: {unsupported.reason}")
             else:
                 log.warning("%s is not a setting of this client: it has no effect", dotted(name))
         missing = [

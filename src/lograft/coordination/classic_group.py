@@ -18,9 +18,8 @@ from lograft.coordination.classic_subscription import (
 )
 from lograft.coordination.deadlines import Deadline, Deadlines
 from lograft.coordination.group import GroupKind, PartitionCheck, check_not_fenced
-from lograft.coordination.types import Outcome, Record, Reply, Ticket
-from lograft.metadata.errors import Refused
-from lograft.model.errors import ErrorCode
+from lograft.coordination.types import CoordinatorResult, Record, Reply, Ticket
+from lograft.model.errors import ErrorCode, Rejected
 from lograft.model.types import NO_TIMESTAMP
 from lograft.wire.messages.join_group import JoinGroupResponse
 from lograft.wire.messages.sync_group import SyncGroupResponse
@@ -67,7 +66,7 @@ class ClassicGroup:
     )
 
     def __init__(
-        self, group_id: str, deadlines: Deadlines[Outcome], wall_ms: Callable[[], int]
+        self, group_id: str, deadlines: Deadlines[CoordinatorResult], wall_ms: Callable[[], int]
     ) -> None:
         self._deadlines = deadlines
         self._wall_ms = wall_ms
@@ -91,7 +90,7 @@ class ClassicGroup:
         #: A static member's new self: it comes in with the record that names it.
         self.arriving: Member | None = None
         #: Ids that were given away (KIP-394) and whose owners have not joined yet.
-        self.pending: dict[str, Deadline[Outcome]] = {}
+        self.pending: dict[str, Deadline[CoordinatorResult]] = {}
         #: Parked requests, by member.
         self.joins: dict[str, Ticket] = {}
         self.syncs: dict[str, Ticket] = {}
@@ -101,8 +100,8 @@ class ClassicGroup:
         self.is_initial = False
         #: Someone joined since the initial rebalance was last put off.
         self.has_grown = False
-        self.join_deadline: Deadline[Outcome] | None = None
-        self.sync_deadline: Deadline[Outcome] | None = None
+        self.join_deadline: Deadline[CoordinatorResult] | None = None
+        self.sync_deadline: Deadline[CoordinatorResult] | None = None
         #: How many members have each protocol.
         self._supporters: dict[str, int] = {}
         #: None: no consumers, or one that cannot be understood.
@@ -317,7 +316,7 @@ class ClassicGroup:
             replies += self.refuse_sync(member_id, code)
         return replies
 
-    def fence_all(self, now_ms: int) -> Outcome:
+    def fence_all(self, now_ms: int) -> CoordinatorResult:
         replies: list[Reply] = []
         for member in list(self.members.values()):
             replies += self.remove(member, ErrorCode.UNKNOWN_MEMBER_ID)
@@ -331,7 +330,9 @@ class ClassicGroup:
         key, value, _ = self.empty_record()
         assert isinstance(value, GroupMetadataValue)
         value.fenced_timestamp = self._wall_ms()
-        return Outcome(records=[Record(key, value, FENCED_VALUE_VERSION)], replies=replies)
+        return CoordinatorResult(
+            records=[Record(key, value, FENCED_VALUE_VERSION)], replies=replies
+        )
 
     # What all groups can say (`group.Group`).
 
@@ -374,20 +375,20 @@ class ClassicGroup:
         if instance_id is not None:
             current = self.instances.get(instance_id)
             if current is not None and current != member_id:
-                raise Refused(
+                raise Rejected(
                     ErrorCode.FENCED_INSTANCE_ID,
                     f"instance {instance_id} of group {self.group_id} has a newer member id",
                 )
         member = self.members.get(member_id)
         if member is None or (instance_id is not None and member.instance_id != instance_id):
-            raise Refused(
+            raise Rejected(
                 ErrorCode.UNKNOWN_MEMBER_ID, f"group {self.group_id} has no member {member_id!r}"
             )
         return member
 
     def check_generation(self, generation: int) -> None:
         if generation != self.generation:
-            raise Refused(
+            raise Rejected(
                 ErrorCode.ILLEGAL_GENERATION,
                 f"group {self.group_id} is in generation {self.generation}, not {generation}",
             )
@@ -409,12 +410,12 @@ class ClassicGroup:
             self.check_member(member_id, instance_id)
             self.check_generation(epoch)
         elif not transactional:
-            raise Refused(
+            raise Rejected(
                 ErrorCode.UNKNOWN_MEMBER_ID,
                 f"group {self.group_id} has members: only they may commit",
             )
         if not transactional and self.state is GroupState.COMPLETING:
-            raise Refused(
+            raise Rejected(
                 ErrorCode.REBALANCE_IN_PROGRESS,
                 f"generation {epoch} of group {self.group_id} has no assignment yet",
             )
@@ -425,7 +426,7 @@ class ClassicGroup:
 
     def check_delete(self) -> None:
         if self.state is not GroupState.EMPTY:
-            raise Refused(
+            raise Rejected(
                 ErrorCode.NON_EMPTY_GROUP,
                 f"group {self.group_id} has {len(self.members)} members",
             )

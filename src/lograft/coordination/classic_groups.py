@@ -19,11 +19,10 @@ from lograft.coordination.classic_member import (
 from lograft.coordination.classic_rebalance import Rebalancing, Turn, join_answer, shown_to_leader
 from lograft.coordination.classic_states import GroupState
 from lograft.coordination.group import Group, Replay
-from lograft.coordination.types import NOTHING, Outcome, Reply, Ticket
+from lograft.coordination.types import NOTHING, CoordinatorResult, Reply, Ticket
 from lograft.coordination.unserved_groups import UnservedGroup
 from lograft.metadata.delta import MetadataDelta
-from lograft.metadata.errors import Refused
-from lograft.model.errors import ErrorCode
+from lograft.model.errors import ErrorCode, Rejected
 from lograft.wire.message import Message
 from lograft.wire.messages.heartbeat import HeartbeatRequest, HeartbeatResponse
 from lograft.wire.messages.join_group import JoinGroupRequest, JoinGroupResponse
@@ -50,19 +49,19 @@ class ClassicMembers(Protocol):
 
     def join(
         self, group: Group, request: JoinGroupRequest, client: Client, ticket: Ticket, now_ms: int
-    ) -> Outcome: ...
+    ) -> CoordinatorResult: ...
 
     def sync(
         self, group: Group, request: SyncGroupRequest, ticket: Ticket, now_ms: int
-    ) -> Outcome: ...
+    ) -> CoordinatorResult: ...
 
     def heartbeat(
         self, group: Group, request: HeartbeatRequest, ticket: Ticket, now_ms: int
-    ) -> Outcome: ...
+    ) -> CoordinatorResult: ...
 
     def leave(
         self, group: Group, request: LeaveGroupRequest, ticket: Ticket, now_ms: int
-    ) -> Outcome: ...
+    ) -> CoordinatorResult: ...
 
 
 class ClassicGroups:
@@ -79,7 +78,7 @@ class ClassicGroups:
 
     def join(
         self, request: JoinGroupRequest, client: Client, ticket: Ticket, now_ms: int
-    ) -> Outcome:
+    ) -> CoordinatorResult:
         group = self._groups.get(request.group_id)
         if isinstance(group, UnservedGroup):
             code = ErrorCode.INCONSISTENT_GROUP_PROTOCOL
@@ -172,7 +171,7 @@ class ClassicGroups:
         member_id = request.member_id
         try:
             member = group.check_member(member_id, request.group_instance_id)
-        except Refused as refusal:
+        except Rejected as refusal:
             turn.reply(ticket, _join_error(refusal.code, member_id))
             return
         settled = group.state is GroupState.STABLE and group.leader != member_id
@@ -239,7 +238,7 @@ class ClassicGroups:
 
     # SyncGroup.
 
-    def sync(self, request: SyncGroupRequest, ticket: Ticket, now_ms: int) -> Outcome:
+    def sync(self, request: SyncGroupRequest, ticket: Ticket, now_ms: int) -> CoordinatorResult:
         group = self._groups.get(request.group_id)
         if group is None or group.is_empty() or isinstance(group, UnservedGroup):
             return _sync_refused(ticket, ErrorCode.UNKNOWN_MEMBER_ID)
@@ -247,12 +246,12 @@ class ClassicGroups:
             return self._elsewhere.sync(group, request, ticket, now_ms)
         try:
             self._check_sync(group, request)
-        except Refused as refusal:
+        except Rejected as refusal:
             return _sync_refused(ticket, refusal.code)
         self._rebalancing.synced(group, request.member_id)
         if group.state is GroupState.STABLE:
             assignment = group.members[request.member_id].assignment
-            return Outcome(replies=[(ticket, _sync_answer(group, assignment))])
+            return CoordinatorResult(replies=[(ticket, _sync_answer(group, assignment))])
         turn = Turn(now_ms)
         turn.replies += group.refuse_sync(request.member_id, ErrorCode.REBALANCE_IN_PROGRESS)
         group.syncs[request.member_id] = ticket
@@ -266,12 +265,12 @@ class ClassicGroups:
         if request.protocol_type not in (None, group.protocol_type) or (
             request.protocol_name not in (None, group.protocol)
         ):
-            raise Refused(
+            raise Rejected(
                 ErrorCode.INCONSISTENT_GROUP_PROTOCOL,
                 f"group {group.group_id} uses {group.protocol} of type {group.protocol_type}",
             )
         if group.state is GroupState.PREPARING:
-            raise Refused(
+            raise Rejected(
                 ErrorCode.REBALANCE_IN_PROGRESS, f"group {group.group_id} rebalances again"
             )
 
@@ -287,7 +286,9 @@ class ClassicGroups:
 
     # Heartbeat.
 
-    def heartbeat(self, request: HeartbeatRequest, ticket: Ticket, now_ms: int) -> Outcome:
+    def heartbeat(
+        self, request: HeartbeatRequest, ticket: Ticket, now_ms: int
+    ) -> CoordinatorResult:
         group = self._groups.get(request.group_id)
         if not isinstance(group, ClassicGroup):
             if group is None or isinstance(group, UnservedGroup):
@@ -296,7 +297,7 @@ class ClassicGroups:
         try:
             member = group.check_member(request.member_id, request.group_instance_id)
             group.check_generation(request.generation_id)
-        except Refused as refusal:
+        except Rejected as refusal:
             return _beat(ticket, refusal.code)
         group.keep_alive(member, now_ms)
         if group.state is GroupState.PREPARING:
@@ -305,7 +306,7 @@ class ClassicGroups:
 
     # LeaveGroup.
 
-    def leave(self, request: LeaveGroupRequest, ticket: Ticket, now_ms: int) -> Outcome:
+    def leave(self, request: LeaveGroupRequest, ticket: Ticket, now_ms: int) -> CoordinatorResult:
         group = self._groups.get(request.group_id)
         if not isinstance(group, ClassicGroup):
             if group is not None and not isinstance(group, UnservedGroup):
@@ -331,7 +332,7 @@ class ClassicGroups:
             member_id = group.instances.get(leaving.group_instance_id, "")
         try:
             member = group.check_member(member_id, leaving.group_instance_id)
-        except Refused as refusal:
+        except Rejected as refusal:
             answer.error_code = refusal.code
             return answer
         turn.replies += group.remove(member, ErrorCode.UNKNOWN_MEMBER_ID)
@@ -356,7 +357,7 @@ class ClassicGroups:
             group = self._groups[key.group] = self.new_group(key.group)
         group.take(value)
 
-    def on_loaded(self, now_ms: int) -> Outcome:
+    def on_loaded(self, now_ms: int) -> CoordinatorResult:
         turn = Turn(now_ms)
         for group in list(self._groups.values()):
             if isinstance(group, ClassicGroup):
@@ -372,7 +373,7 @@ class ClassicGroups:
             # (Without a leader: `group_conversion.downgrade_records`.)
             self._rebalancing.begin(turn, group)
 
-    def take_over(self, group_id: str, now_ms: int) -> Outcome:
+    def take_over(self, group_id: str, now_ms: int) -> CoordinatorResult:
         """A group of another kind has just become a classic one, by its records."""
         group = self._groups[group_id]
         assert isinstance(group, ClassicGroup), group
@@ -388,7 +389,7 @@ class ClassicGroups:
             for reply in group.refuse_all(ErrorCode.NOT_COORDINATOR)
         ]
 
-    def on_image(self, delta: MetadataDelta) -> Outcome:
+    def on_image(self, delta: MetadataDelta) -> CoordinatorResult:
         """Consumers of classic groups see for themselves when topics change."""
         return NOTHING
 
@@ -397,12 +398,12 @@ def _join_error(code: ErrorCode, member_id: str) -> JoinGroupResponse:
     return JoinGroupResponse(error_code=code, member_id=member_id, leader="")
 
 
-def _join_refused(ticket: Ticket, code: ErrorCode, member_id: str) -> Outcome:
-    return Outcome(replies=[(ticket, _join_error(code, member_id))], waits=False)
+def _join_refused(ticket: Ticket, code: ErrorCode, member_id: str) -> CoordinatorResult:
+    return CoordinatorResult(replies=[(ticket, _join_error(code, member_id))], waits=False)
 
 
-def _sync_refused(ticket: Ticket, code: ErrorCode) -> Outcome:
-    return Outcome(replies=[(ticket, SyncGroupResponse(error_code=code))], waits=False)
+def _sync_refused(ticket: Ticket, code: ErrorCode) -> CoordinatorResult:
+    return CoordinatorResult(replies=[(ticket, SyncGroupResponse(error_code=code))], waits=False)
 
 
 def _sync_answer(group: ClassicGroup, assignment: bytes) -> SyncGroupResponse:
@@ -411,5 +412,5 @@ def _sync_answer(group: ClassicGroup, assignment: bytes) -> SyncGroupResponse:
     )
 
 
-def _beat(ticket: Ticket, code: ErrorCode) -> Outcome:
-    return Outcome(replies=((ticket, HeartbeatResponse(error_code=code)),), waits=False)
+def _beat(ticket: Ticket, code: ErrorCode) -> CoordinatorResult:
+    return CoordinatorResult(replies=((ticket, HeartbeatResponse(error_code=code)),), waits=False)

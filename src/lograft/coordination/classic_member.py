@@ -4,7 +4,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 
 from lograft.coordination.deadlines import Deadline
-from lograft.coordination.types import Outcome
+from lograft.coordination.types import CoordinatorResult
 from lograft.wire.messages.join_group import JoinGroupRequest
 from lograft.wire.records.group_metadata_value import MemberMetadata
 
@@ -42,7 +42,7 @@ class Member:
     #: Its first JoinGroup is still parked. It cannot send heartbeats and we cannot see whether it
     #: is still there, so it has some time, then it must ask again.
     is_new: bool = False
-    session: Deadline[Outcome] | None = field(default=None, repr=False)
+    session: Deadline[CoordinatorResult] | None = field(default=None, repr=False)
 
     @property
     def is_static(self) -> bool:

@@ -11,7 +11,7 @@ from lograft.coordination.classic_group import ClassicGroup
 from lograft.coordination.classic_member import Member
 from lograft.coordination.classic_states import Cause, GroupState
 from lograft.coordination.deadlines import Deadlines
-from lograft.coordination.types import NOTHING, Outcome, Record, Reply, Ticket
+from lograft.coordination.types import NOTHING, CoordinatorResult, Record, Reply, Ticket
 from lograft.model.errors import ErrorCode
 from lograft.model.settings.broker import BrokerConfig
 from lograft.wire.message import Message
@@ -35,11 +35,11 @@ class Turn:
     def reply(self, ticket: Ticket, message: Message) -> None:
         self.replies.append((ticket, message))
 
-    def outcome(self) -> Outcome:
+    def outcome(self) -> CoordinatorResult:
         if not self.records and not self.replies:
             return NOTHING
         # Without records the replies tell of soft state only.
-        return Outcome(
+        return CoordinatorResult(
             records=self.records,
             replies=self.replies,
             failed=self.failed,
@@ -77,7 +77,9 @@ def join_answer(group: ClassicGroup, member_id: str) -> JoinGroupResponse:
 class Rebalancing:
     """For all classic groups of a shard."""
 
-    def __init__(self, deadlines: Deadlines[Outcome], config: Callable[[], BrokerConfig]) -> None:
+    def __init__(
+        self, deadlines: Deadlines[CoordinatorResult], config: Callable[[], BrokerConfig]
+    ) -> None:
         self._deadlines = deadlines
         self._config = config
 
@@ -104,7 +106,7 @@ class Rebalancing:
             at_ms, partial(self._pending_over, group, member_id)
         )
 
-    def _session_over(self, group: ClassicGroup, member: Member, now_ms: int) -> Outcome:
+    def _session_over(self, group: ClassicGroup, member: Member, now_ms: int) -> CoordinatorResult:
         if group.members.get(member.member_id) is not member:
             return self._deserted(group)
         waits = member.member_id in group.joins or member.member_id in group.syncs
@@ -115,11 +117,11 @@ class Rebalancing:
         self.go_on(turn, group)
         return turn.outcome()
 
-    def _deserted(self, group: ClassicGroup) -> Outcome:
+    def _deserted(self, group: ClassicGroup) -> CoordinatorResult:
         """This was done before, and the log did not take that nobody is left."""
-        return Outcome(records=[group.empty_record()]) if group.is_empty() else NOTHING
+        return CoordinatorResult(records=[group.empty_record()]) if group.is_empty() else NOTHING
 
-    def _pending_over(self, group: ClassicGroup, member_id: str, now_ms: int) -> Outcome:
+    def _pending_over(self, group: ClassicGroup, member_id: str, now_ms: int) -> CoordinatorResult:
         turn = Turn(now_ms)
         group.drop_pending(member_id)
         if group.state is GroupState.PREPARING:
@@ -205,7 +207,7 @@ class Rebalancing:
             turn.now_ms + group.rebalance_timeout_ms, partial(self._joins_over, group)
         )
 
-    def _joins_over(self, group: ClassicGroup, now_ms: int) -> Outcome:
+    def _joins_over(self, group: ClassicGroup, now_ms: int) -> CoordinatorResult:
         turn = Turn(now_ms)
         self.complete(turn, group)
         return turn.outcome()
@@ -216,7 +218,9 @@ class Rebalancing:
             turn.now_ms + delay_ms, partial(self._delay_over, group, delay_ms, max(rest_ms, 0))
         )
 
-    def _delay_over(self, group: ClassicGroup, delay_ms: int, rest_ms: int, now_ms: int) -> Outcome:
+    def _delay_over(
+        self, group: ClassicGroup, delay_ms: int, rest_ms: int, now_ms: int
+    ) -> CoordinatorResult:
         """As long as members come, the first generation is put off, up to the rebalance timeout."""
         turn = Turn(now_ms)
         if group.has_grown and rest_ms:
@@ -226,7 +230,7 @@ class Rebalancing:
             self.complete(turn, group)
         return turn.outcome()
 
-    def _sync_over(self, group: ClassicGroup, generation: int, now_ms: int) -> Outcome:
+    def _sync_over(self, group: ClassicGroup, generation: int, now_ms: int) -> CoordinatorResult:
         """Who has not asked for its assignment by now is not there any more."""
         if generation != group.generation or not group.unsynced:
             return self._deserted(group)

@@ -4,20 +4,20 @@ from lograft.coordination.assignors import Assignment
 from lograft.coordination.consumer_group import ConsumerGroup
 from lograft.coordination.consumer_groups import ConsumerGroups
 from lograft.coordination.consumer_member import ConsumerMember
-from lograft.coordination.types import Outcome, Ticket
-from lograft.metadata.errors import Refused
+from lograft.coordination.types import CoordinatorResult, Ticket
 from lograft.metadata.image import MetadataImage
+from lograft.model.errors import Rejected
 from lograft.wire.messages import consumer_group_describe as wire
 
 
-def describe(groups: ConsumerGroups, group_id: str, ticket: Ticket) -> Outcome:
+def describe(groups: ConsumerGroups, group_id: str, ticket: Ticket) -> CoordinatorResult:
     try:
         group = groups.group(group_id)
-    except Refused as refusal:
+    except Rejected as refusal:
         missing = wire.DescribedGroup(
             group_id=group_id, error_code=refusal.code, error_message=refusal.message
         )
-        return Outcome(replies=[(ticket, missing)])
+        return CoordinatorResult(replies=[(ticket, missing)])
     image = groups.shard.around.image()
     wishes = (member.assignor for member in group.members.values())
     described = wire.DescribedGroup(
@@ -28,7 +28,7 @@ def describe(groups: ConsumerGroups, group_id: str, ticket: Ticket) -> Outcome:
         assignor_name=groups.settings(group_id).preferred_assignor(wishes),
         members=[_member(group, member, image) for member in group.members.values()],
     )
-    return Outcome(replies=[(ticket, described)])
+    return CoordinatorResult(replies=[(ticket, described)])
 
 
 def _member(group: ConsumerGroup, member: ConsumerMember, image: MetadataImage) -> wire.Member:

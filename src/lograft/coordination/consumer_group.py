@@ -24,9 +24,8 @@ from lograft.coordination.consumer_records import (
 )
 from lograft.coordination.group import GroupKind, PartitionCheck, check_not_fenced
 from lograft.coordination.subscriptions import ResolvedRegex
-from lograft.coordination.types import Outcome, Record
-from lograft.metadata.errors import Refused
-from lograft.model.errors import ErrorCode
+from lograft.coordination.types import CoordinatorResult, Record
+from lograft.model.errors import ErrorCode, Rejected
 from lograft.model.types import NO_TIMESTAMP
 
 K = TypeVar("K")
@@ -92,7 +91,7 @@ class ConsumerGroup:
     def member(self, member_id: str) -> ConsumerMember:
         found = self.members.get(member_id)
         if found is None:
-            raise Refused(
+            raise Rejected(
                 ErrorCode.UNKNOWN_MEMBER_ID,
                 f"Member {member_id} is not a member of group {self.group_id}.",
             )
@@ -149,7 +148,7 @@ class ConsumerGroup:
             return None  # a producer that does not say whose offsets it commits
         member = self.member(member_id)
         if not transactional and member.classic is None and api_version < COMMIT_VERSION_MIN:
-            raise Refused(
+            raise Rejected(
                 ErrorCode.UNSUPPORTED_VERSION,
                 "Members of the consumer protocol commit with OffsetCommit"
                 f" {COMMIT_VERSION_MIN} or above.",
@@ -181,8 +180,8 @@ class ConsumerGroup:
         if epoch != member.epoch:
             raise self._stale(member, f"is in epoch {member.epoch}, not in {epoch}")
 
-    def _stale(self, member: ConsumerMember, why: str) -> Refused:
-        return Refused(
+    def _stale(self, member: ConsumerMember, why: str) -> Rejected:
+        return Rejected(
             ErrorCode.STALE_MEMBER_EPOCH
             if member.classic is None
             else ErrorCode.ILLEGAL_GENERATION,
@@ -191,7 +190,7 @@ class ConsumerGroup:
 
     def check_delete(self) -> None:
         if self.members:
-            raise Refused(
+            raise Rejected(
                 ErrorCode.NON_EMPTY_GROUP,
                 f"Group {self.group_id} has {len(self.members)} member(s).",
             )
@@ -219,7 +218,7 @@ class ConsumerGroup:
     def commit_seen(self, member_id: str, now_ms: int) -> None:
         """Only a heartbeat is a sign of life here."""
 
-    def fence_all(self, now_ms: int) -> Outcome:
+    def fence_all(self, now_ms: int) -> CoordinatorResult:
         records = [
             record
             for member_id in self.members
@@ -233,7 +232,7 @@ class ConsumerGroup:
             target_epoch(self.group_id, epoch, 0),
             group_epoch(self.group_id, epoch, 0, fenced_ms=self._wall_ms()),
         ]
-        return Outcome(records=records)
+        return CoordinatorResult(records=records)
 
     # Replay.
 

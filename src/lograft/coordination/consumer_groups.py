@@ -23,10 +23,9 @@ from lograft.coordination.group_conversion import (
     upgrade_records,
 )
 from lograft.coordination.pattern_matching import PatternMatching
-from lograft.coordination.types import NOTHING, Outcome, Record, Reply
+from lograft.coordination.types import NOTHING, CoordinatorResult, Record, Reply
 from lograft.metadata.delta import MetadataDelta
-from lograft.metadata.errors import Refused
-from lograft.model.errors import ErrorCode
+from lograft.model.errors import ErrorCode, Rejected
 from lograft.wire.message import Message
 from lograft.wire.records.consumer_group_member_metadata_key import ConsumerGroupMemberMetadataKey
 from lograft.wire.records.consumer_group_metadata_key import ConsumerGroupMetadataKey
@@ -45,8 +44,8 @@ class ConsumerGroups:
         self.shard = shard
         self._settings: dict[str, ConsumerSettings] = {}
         #: By group and member.
-        self._sessions: dict[tuple[str, str], Deadline[Outcome]] = {}
-        self._steps: dict[tuple[str, str], Deadline[Outcome]] = {}
+        self._sessions: dict[tuple[str, str], Deadline[CoordinatorResult]] = {}
+        self._steps: dict[tuple[str, str], Deadline[CoordinatorResult]] = {}
         self._topics_created_at = 0
         self._matching = PatternMatching()
 
@@ -55,7 +54,7 @@ class ConsumerGroups:
     def group(self, group_id: str) -> ConsumerGroup:
         found = self.shard.groups.get(group_id)
         if not isinstance(found, ConsumerGroup):
-            raise Refused(
+            raise Rejected(
                 ErrorCode.GROUP_ID_NOT_FOUND,
                 f"Group {group_id} not found."
                 if found is None
@@ -119,7 +118,7 @@ class ConsumerGroups:
 
     def remove(
         self, group: ConsumerGroup, members: Sequence[ConsumerMember], now_ms: int
-    ) -> Outcome:
+    ) -> CoordinatorResult:
         """Members leave or are fenced."""
         if may_downgrade(
             group,
@@ -128,7 +127,7 @@ class ConsumerGroups:
             classic_members_max=self.shard.around.config().group_max_size,
         ):
             return self.downgrade(group, members, now_ms)
-        return Outcome(records=self._removal(group, members))
+        return CoordinatorResult(records=self._removal(group, members))
 
     def downgrade(
         self,
@@ -137,7 +136,7 @@ class ConsumerGroups:
         now_ms: int,
         *,
         arriving: ConsumerMember | None = None,
-    ) -> Outcome:
+    ) -> CoordinatorResult:
         """Only classic members remain: they are among themselves again. `arriving` takes the place
         of the only one that leaves; if nothing else changes they need not rebalance."""
         gone = {member.member_id for member in leaving}
@@ -160,7 +159,9 @@ class ConsumerGroups:
             self.shard.around.image(),
             is_settled=is_settled,
         )
-        return Outcome(records=records, then=partial(classic.take_over, group.group_id, now_ms))
+        return CoordinatorResult(
+            records=records, then=partial(classic.take_over, group.group_id, now_ms)
+        )
 
     def _removal(self, group: ConsumerGroup, members: Sequence[ConsumerMember]) -> list[Record]:
         """What they had is free, the group gets a new epoch."""
@@ -219,7 +220,7 @@ class ConsumerGroups:
     def end_step(self, group_id: str, member_id: str) -> None:
         self.shard.deadlines.cancel(self._steps.pop((group_id, member_id), None))
 
-    def _session_expired(self, group_id: str, member_id: str, now_ms: int) -> Outcome:
+    def _session_expired(self, group_id: str, member_id: str, now_ms: int) -> CoordinatorResult:
         group = self.shard.groups.get(group_id)
         if not isinstance(group, ConsumerGroup) or member_id not in group.members:
             # It never became one: its join did not reach the log.
@@ -227,14 +228,14 @@ class ConsumerGroups:
             return NOTHING
         return self.fence(group, member_id, now_ms)
 
-    def _step_expired(self, group_id: str, member_id: str, now_ms: int) -> Outcome:
+    def _step_expired(self, group_id: str, member_id: str, now_ms: int) -> CoordinatorResult:
         self._steps.pop((group_id, member_id), None)
         group = self.shard.groups.get(group_id)
         if not isinstance(group, ConsumerGroup) or member_id not in group.members:
             return NOTHING
         return self.fence(group, member_id, now_ms)
 
-    def fence(self, group: ConsumerGroup, member_id: str, now_ms: int) -> Outcome:
+    def fence(self, group: ConsumerGroup, member_id: str, now_ms: int) -> CoordinatorResult:
         def failed(code: ErrorCode) -> Sequence[Reply]:
             self.extend_session(group.group_id, member_id, now_ms, FENCE_RETRY_MS)
             return ()
@@ -271,7 +272,7 @@ class ConsumerGroups:
             elif type(key) is ConsumerGroupMemberMetadataKey:
                 self._forget_timers(key.group_id, key.member_id)
 
-    def on_loaded(self, now_ms: int) -> Outcome:
+    def on_loaded(self, now_ms: int) -> CoordinatorResult:
         self._topics_created_at = self.shard.around.image().offset
         for group in self._groups():
             group.is_stale = True
@@ -287,7 +288,7 @@ class ConsumerGroups:
     def on_unloaded(self) -> Sequence[Reply]:
         return ()
 
-    def on_image(self, delta: MetadataDelta) -> Outcome:
+    def on_image(self, delta: MetadataDelta) -> CoordinatorResult:
         image = self.shard.around.image()
         if delta.created_topics:
             self._topics_created_at = image.offset

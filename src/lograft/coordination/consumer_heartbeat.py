@@ -21,9 +21,8 @@ from lograft.coordination.consumer_member import (
 )
 from lograft.coordination.consumer_records import current_assignment
 from lograft.coordination.consumer_settings import ConsumerSettings
-from lograft.coordination.types import Outcome, Ticket
-from lograft.metadata.errors import Refused
-from lograft.model.errors import ErrorCode
+from lograft.coordination.types import CoordinatorResult, Ticket
+from lograft.model.errors import ErrorCode, Rejected
 from lograft.model.uuids import uuid_to_text
 from lograft.wire.messages.consumer_group_heartbeat import (
     Assignment,
@@ -42,7 +41,7 @@ def heartbeat(
     client: Client,
     ticket: Ticket,
     now_ms: int,
-) -> Outcome:
+) -> CoordinatorResult:
     try:
         if request.member_epoch < 0:
             _check_request(request, client.api_version)
@@ -54,11 +53,11 @@ def heartbeat(
                 return _answer(groups, request, member, member, ticket=ticket, now_ms=now_ms)
         _check_request(request, client.api_version)
         return _change(groups, request, client, ticket=ticket, now_ms=now_ms)
-    except Refused as refusal:
+    except Rejected as refusal:
         error = ConsumerGroupHeartbeatResponse(
             error_code=refusal.code, error_message=refusal.message
         )
-        return Outcome(replies=[(ticket, error)], waits=False)
+        return CoordinatorResult(replies=[(ticket, error)], waits=False)
 
 
 def _check_request(request: ConsumerGroupHeartbeatRequest, version: int) -> None:
@@ -122,7 +121,7 @@ def _change(
     *,
     ticket: Ticket,
     now_ms: int,
-) -> Outcome:
+) -> CoordinatorResult:
     is_join = request.member_epoch == JOIN
     if is_join:
         group, records = groups.group_to_join(request.group_id)
@@ -166,7 +165,7 @@ def _answer(
     *,
     ticket: Ticket,
     now_ms: int,
-) -> Outcome:
+) -> CoordinatorResult:
     settings = groups.settings(request.group_id)
     groups.extend_session(request.group_id, member.member_id, now_ms, settings.session_timeout_ms)
     response = ConsumerGroupHeartbeatResponse(
@@ -184,12 +183,12 @@ def _answer(
     )
     if request.member_epoch == JOIN or tells_everything or member.assigned != old.assigned:
         response.assignment = _written(member.assigned)
-    return Outcome(replies=[(ticket, response)])
+    return CoordinatorResult(replies=[(ticket, response)])
 
 
 def _leave(
     groups: ConsumerGroups, request: ConsumerGroupHeartbeatRequest, ticket: Ticket, now_ms: int
-) -> Outcome:
+) -> CoordinatorResult:
     group = groups.group(request.group_id)
     if request.instance_id is None:
         member = group.member(request.member_id)
@@ -206,7 +205,7 @@ def _leave(
         )
         # Only its session runs on.
         groups.end_step(group.group_id, member.member_id)
-        outcome = Outcome(records=[current_assignment(group.group_id, gone)])
+        outcome = CoordinatorResult(records=[current_assignment(group.group_id, gone)])
     else:
         outcome = groups.remove(group, [member], now_ms)
     outcome.replies = [(ticket, reply)]
@@ -215,7 +214,7 @@ def _leave(
 
 def check_size(group: ConsumerGroup, member_id: str, settings: ConsumerSettings) -> None:
     if len(group.members) >= settings.members_max and member_id not in group.members:
-        raise Refused(
+        raise Rejected(
             ErrorCode.GROUP_MAX_SIZE_REACHED,
             f"The consumer group has reached its maximum capacity of {settings.members_max}"
             " members.",
@@ -224,7 +223,7 @@ def check_size(group: ConsumerGroup, member_id: str, settings: ConsumerSettings)
 
 def _check_assignor(name: str | None, settings: ConsumerSettings) -> None:
     if name is not None and name not in settings.assignors:
-        raise Refused(
+        raise Rejected(
             ErrorCode.UNSUPPORTED_ASSIGNOR,
             f"ServerAssignor {name} is not supported. Supported assignors:"
             f" {', '.join(settings.assignors)}.",
@@ -247,7 +246,7 @@ def _check_epoch(member: ConsumerMember, request: ConsumerGroupHeartbeatRequest)
         )
     )
     if not is_repeated:
-        raise Refused(
+        raise Rejected(
             ErrorCode.FENCED_MEMBER_EPOCH,
             f"The consumer group member has the epoch {epoch}, the group coordinator expects"
             f" {member.epoch}. The member must abandon all its partitions and rejoin.",
@@ -267,7 +266,7 @@ def _static_member(
     if present is None:
         return group.members.get(member_id) or ConsumerMember(member_id), None
     if present.epoch != LEAVE_FOR_NOW and present.classic is None:
-        raise Refused(
+        raise Rejected(
             ErrorCode.UNRELEASED_INSTANCE_ID,
             f"Static member {member_id} with instance id {request.instance_id} cannot join the"
             f" group because the instance id is owned by member {present.member_id}.",
@@ -278,9 +277,9 @@ def _static_member(
 def known_static(group: ConsumerGroup, instance_id: str, member_id: str) -> ConsumerMember:
     member = group.static_member(instance_id)
     if member is None:
-        raise Refused(ErrorCode.UNKNOWN_MEMBER_ID, f"Instance id {instance_id} is unknown.")
+        raise Rejected(ErrorCode.UNKNOWN_MEMBER_ID, f"Instance id {instance_id} is unknown.")
     if member.member_id != member_id:
-        raise Refused(
+        raise Rejected(
             ErrorCode.FENCED_INSTANCE_ID,
             f"Static member {member_id} with instance id {instance_id} was fenced by member"
             f" {member.member_id}.",
@@ -324,5 +323,5 @@ def _written(owned: Owned) -> Assignment:
     )
 
 
-def _invalid(sentence: str) -> Refused:
-    return Refused(ErrorCode.INVALID_REQUEST, sentence)
+def _invalid(sentence: str) -> Rejected:
+    return Rejected(ErrorCode.INVALID_REQUEST, sentence)

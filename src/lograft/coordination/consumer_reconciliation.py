@@ -17,8 +17,7 @@ from lograft.coordination.consumer_member import (
     MemberState,
     Owned,
 )
-from lograft.metadata.errors import Refused
-from lograft.model.errors import ErrorCode
+from lograft.model.errors import ErrorCode, Rejected
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -49,7 +48,7 @@ def reconcile(member: ConsumerMember, now: Situation) -> ConsumerMember:
             return _next(member, now)
         case MemberState.UNKNOWN:
             if now.reported is None or any(now.reported.values()):
-                raise Refused(
+                raise Rejected(
                     ErrorCode.FENCED_MEMBER_EPOCH,
                     f"The state of member {member.member_id} was written by a later release: "
                     "it has to give up its partitions and join again.",

@@ -1,4 +1,4 @@
-"""Why a coordinator cannot be asked. What it refuses itself is a `metadata.errors.Refused`."""
+"""Why a coordinator cannot be asked. What it refuses itself is a `Rejected`."""
 
 from lograft.model.errors import LograftError
 

@@ -10,7 +10,7 @@ learns of it. When they join again, their group claims the topic or is rejected.
 from functools import partial
 from typing import TYPE_CHECKING, Final
 
-from lograft.coordination.types import NOTHING, Outcome
+from lograft.coordination.types import NOTHING, CoordinatorResult
 from lograft.metadata.claims import unclaimed
 from lograft.metadata.delta import MetadataDelta
 from lograft.metadata.types import ResourceType
@@ -54,7 +54,7 @@ class ForeignGroups:
         missing = unclaimed(self._shard.around.image(), group_id, topics)
         return any(group.reads(topic) for topic in missing)
 
-    def _fence(self, group_id: str, topics: set[str], now_ms: int) -> Outcome:
+    def _fence(self, group_id: str, topics: set[str], now_ms: int) -> CoordinatorResult:
         if not self._is_foreign(group_id, topics):
             return NOTHING
         return self._shard.groups[group_id].fence_all(now_ms)

@@ -4,16 +4,15 @@ from collections.abc import Callable, Mapping, Sequence, Sized
 from enum import Enum
 from typing import Final, Protocol, TypeAlias
 
-from lograft.coordination.types import Outcome, Record, Reply
+from lograft.coordination.types import CoordinatorResult, Record, Reply
 from lograft.metadata.delta import MetadataDelta
-from lograft.metadata.errors import Refused
-from lograft.model.errors import ErrorCode
+from lograft.model.errors import ErrorCode, Rejected
 from lograft.model.types import NO_TIMESTAMP
 from lograft.wire.message import Message
 
 #: Replays one kind of record: its key and its value, None for a tombstone.
 Replay: TypeAlias = "Callable[..., None]"
-#: (topic, partition): raises Refused where a member may commit for some partitions only.
+#: (topic, partition): raises Rejected where a member may commit for some partitions only.
 PartitionCheck: TypeAlias = Callable[[str, int], None]
 
 
@@ -34,7 +33,7 @@ class GroupKind(Enum):
 
 
 class Group(Protocol):
-    """The checks raise Refused; none of them changes anything."""
+    """The checks raise Rejected; none of them changes anything."""
 
     @property
     def group_id(self) -> str: ...
@@ -92,7 +91,7 @@ class Group(Protocol):
     def commit_seen(self, member_id: str, now_ms: int) -> None:
         """A commit is a sign of life."""
 
-    def fence_all(self, now_ms: int) -> Outcome:
+    def fence_all(self, now_ms: int) -> CoordinatorResult:
         """Every member loses its membership: records that remove them and move the generation or
         group epoch on, so that no commit of theirs counts any more and all have to join again
         (UNKNOWN_MEMBER_ID); replies to those that are parked. Also when it is empty. For a while
@@ -103,7 +102,7 @@ class Group(Protocol):
 def check_not_fenced(group_id: str, fenced_ms: int, wall_ms: int) -> None:
     """For an empty group whose members were sent away at `fenced_ms`, if they were."""
     if fenced_ms != NO_TIMESTAMP and wall_ms - fenced_ms < QUIET_AFTER_FENCE_MS:
-        raise Refused(
+        raise Rejected(
             ErrorCode.UNKNOWN_MEMBER_ID,
             f"the members of group {group_id} were just sent away: only those that have joined"
             " again may commit",
@@ -116,8 +115,8 @@ class GroupFamily(Protocol):
     def replays(self) -> Mapping[type[Message], Replay]:
         """By the type of the record's key: `replay(key, value)`."""
 
-    def on_loaded(self, now_ms: int) -> Outcome: ...
+    def on_loaded(self, now_ms: int) -> CoordinatorResult: ...
 
     def on_unloaded(self) -> Sequence[Reply]: ...
 
-    def on_image(self, delta: MetadataDelta) -> Outcome: ...
+    def on_image(self, delta: MetadataDelta) -> CoordinatorResult: ...

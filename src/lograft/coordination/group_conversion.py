@@ -34,9 +34,8 @@ from lograft.coordination.consumer_records import (
 from lograft.coordination.consumer_settings import ConsumerSettings
 from lograft.coordination.consumer_targets import existing_topics, metadata_hash
 from lograft.coordination.types import Record
-from lograft.metadata.errors import Refused
 from lograft.metadata.image import MetadataImage
-from lograft.model.errors import ErrorCode
+from lograft.model.errors import ErrorCode, Rejected
 from lograft.wire.records.consumer_group_member_metadata_value import (
     ClassicMemberMetadata,
     ClassicProtocol,
@@ -145,8 +144,8 @@ def classic_metadata(
     )
 
 
-def _not_upgraded(group_id: str, why: str) -> Refused:
-    return Refused(
+def _not_upgraded(group_id: str, why: str) -> Rejected:
+    return Rejected(
         ErrorCode.GROUP_ID_NOT_FOUND,
         f"Cannot upgrade classic group {group_id} to consumer group because {why}.",
     )

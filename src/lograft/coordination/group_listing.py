@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 from lograft.coordination.classic_group import ClassicGroup
 from lograft.coordination.classic_states import GroupState
 from lograft.coordination.offset_records import offset_tombstones
-from lograft.coordination.types import Outcome, Ticket
+from lograft.coordination.types import CoordinatorResult, Ticket
 from lograft.model.errors import ErrorCode
 from lograft.wire.messages.delete_groups import DeletableGroupResult
 from lograft.wire.messages.describe_groups import DescribedGroup, DescribedGroupMember
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 def list_users(
     shard: "GroupShard", ticket: Ticket, topics: Sequence[str], group_ids: Sequence[str]
-) -> Outcome:
+) -> CoordinatorResult:
     """The groups that use some of these topics, all or those in `group_ids`: a member subscribes to
     it, or a position is kept."""
     groups = shard.groups
@@ -34,12 +34,12 @@ def list_users(
         ]
         if used:
             listed.append(ListedGroup(group_id=group.group_id, used_topics=used))
-    return Outcome(replies=[(ticket, ListGroupsResponse(groups=listed))])
+    return CoordinatorResult(replies=[(ticket, ListGroupsResponse(groups=listed))])
 
 
 def list_groups(
     shard: "GroupShard", ticket: Ticket, *, states: Collection[str], types: Collection[str]
-) -> Outcome:
+) -> CoordinatorResult:
     """Those in one of these states and of one of these types, in small letters; none: all."""
     listed = [
         ListedGroup(
@@ -52,10 +52,10 @@ def list_groups(
         if (not states or group.state_name.lower() in states)
         and (not types or group.kind.value.lower() in types)
     ]
-    return Outcome(replies=[(ticket, ListGroupsResponse(groups=listed))])
+    return CoordinatorResult(replies=[(ticket, ListGroupsResponse(groups=listed))])
 
 
-def describe_group(shard: "GroupShard", ticket: Ticket, group_id: str) -> Outcome:
+def describe_group(shard: "GroupShard", ticket: Ticket, group_id: str) -> CoordinatorResult:
     """A group of another kind than classic is none to this API."""
     group = shard.groups.get(group_id)
     if isinstance(group, ClassicGroup):
@@ -69,7 +69,7 @@ def describe_group(shard: "GroupShard", ticket: Ticket, group_id: str) -> Outcom
             group_id=group_id,
             group_state=GroupState.DEAD.value,
         )
-    return Outcome(replies=[(ticket, described)])
+    return CoordinatorResult(replies=[(ticket, described)])
 
 
 def _described(group: ClassicGroup) -> DescribedGroup:
@@ -94,9 +94,11 @@ def _described(group: ClassicGroup) -> DescribedGroup:
     )
 
 
-def delete_group(shard: "GroupShard", ticket: Ticket, group_id: str) -> Outcome:
+def delete_group(shard: "GroupShard", ticket: Ticket, group_id: str) -> CoordinatorResult:
     """With its positions, in one batch."""
     group = shard.group(group_id)
     group.check_delete()
     records = [*offset_tombstones(shard.offsets, group_id), *group.tombstones()]
-    return Outcome(records=records, replies=[(ticket, DeletableGroupResult(group_id=group_id))])
+    return CoordinatorResult(
+        records=records, replies=[(ticket, DeletableGroupResult(group_id=group_id))]
+    )

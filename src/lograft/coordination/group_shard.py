@@ -16,11 +16,17 @@ from lograft.coordination.group import Group, GroupFamily, GroupKind, Replay
 from lograft.coordination.hosted_members import HostedMembers
 from lograft.coordination.offset_expiry import OffsetUpkeep
 from lograft.coordination.offset_table import Committed, OffsetTable
-from lograft.coordination.types import NOTHING, RETRY_MS, Outcome, Record, Reply, Surroundings
+from lograft.coordination.types import (
+    NOTHING,
+    RETRY_MS,
+    CoordinatorContext,
+    CoordinatorResult,
+    Record,
+    Reply,
+)
 from lograft.coordination.unserved_groups import UnservedGroups
 from lograft.metadata.delta import MetadataDelta
-from lograft.metadata.errors import Refused
-from lograft.model.errors import ErrorCode
+from lograft.model.errors import ErrorCode, Rejected
 from lograft.model.metrics import Gauge, Label, Sample, one_of
 from lograft.model.types import NO_PRODUCER_EPOCH, NO_PRODUCER_ID, Offset
 from lograft.wire.message import Message
@@ -48,12 +54,12 @@ OFFSETS: Final = Gauge(
 class GroupShard:
     """A `types.Core`."""
 
-    def __init__(self, around: Surroundings) -> None:
+    def __init__(self, around: CoordinatorContext) -> None:
         self.around = around
         #: Every group that has members, a record of its own or offsets.
         self.groups: dict[str, Group] = {}
         self.offsets = OffsetTable()
-        self.deadlines: Deadlines[Outcome] = Deadlines()
+        self.deadlines: Deadlines[CoordinatorResult] = Deadlines()
         self.families: list[GroupFamily] = []
         self._replays: dict[type[Message], Replay] = {}
         self.upkeep = OffsetUpkeep(self)
@@ -73,7 +79,7 @@ class GroupShard:
     def group(self, group_id: str) -> Group:
         found = self.groups.get(group_id)
         if found is None:
-            raise Refused(ErrorCode.GROUP_ID_NOT_FOUND, f"there is no group {group_id}")
+            raise Rejected(ErrorCode.GROUP_ID_NOT_FOUND, f"there is no group {group_id}")
         return found
 
     # Replay: the only writer of what the log says.
@@ -132,7 +138,7 @@ class GroupShard:
 
     # The life of the shard.
 
-    def on_loaded(self, now_ms: int) -> Outcome:
+    def on_loaded(self, now_ms: int) -> CoordinatorResult:
         self.upkeep.on_loaded(now_ms)
         self.foreign.on_loaded()
         return _merged([family.on_loaded(now_ms) for family in self.families])
@@ -146,7 +152,7 @@ class GroupShard:
     def next_deadline_ms(self) -> int | None:
         return self.deadlines.next_ms()
 
-    def on_time(self, now_ms: int) -> Outcome:
+    def on_time(self, now_ms: int) -> CoordinatorResult:
         due = self.deadlines.take_due(now_ms)
         if due is None:
             return NOTHING
@@ -163,7 +169,7 @@ class GroupShard:
 
         return replace(outcome, failed=failed)
 
-    def on_image(self, delta: MetadataDelta) -> Outcome:
+    def on_image(self, delta: MetadataDelta) -> CoordinatorResult:
         self.upkeep.on_image(delta)
         self.foreign.on_image(delta)
         return _merged([family.on_image(delta) for family in self.families])
@@ -178,10 +184,10 @@ class GroupShard:
             yield MEMBERS.sample(len(group.members), group.kind.value)
 
 
-def _merged(outcomes: Sequence[Outcome]) -> Outcome:
+def _merged(outcomes: Sequence[CoordinatorResult]) -> CoordinatorResult:
     """One batch of all; these outcomes have no way to fail."""
     assert all(one.failed is None and one.producer is None for one in outcomes), outcomes
-    return Outcome(
+    return CoordinatorResult(
         records=[record for one in outcomes for record in one.records],
         replies=[reply for one in outcomes for reply in one.replies],
     )

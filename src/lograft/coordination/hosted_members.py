@@ -26,10 +26,9 @@ from lograft.coordination.group_conversion import (
     may_downgrade,
     named_assignment,
 )
-from lograft.coordination.types import Outcome, Ticket
-from lograft.metadata.errors import Refused
+from lograft.coordination.types import CoordinatorResult, Ticket
 from lograft.metadata.image import MetadataImage
-from lograft.model.errors import ErrorCode
+from lograft.model.errors import ErrorCode, Rejected
 from lograft.model.uuids import uuid_to_text
 from lograft.wire.messages.heartbeat import HeartbeatRequest, HeartbeatResponse
 from lograft.wire.messages.join_group import JoinGroupRequest, JoinGroupResponse
@@ -57,15 +56,15 @@ class HostedMembers:
 
     def join(
         self, group: Group, request: JoinGroupRequest, client: Client, ticket: Ticket, now_ms: int
-    ) -> Outcome:
+    ) -> CoordinatorResult:
         assert isinstance(group, ConsumerGroup), group
         try:
             return self._join(group, request, client, ticket=ticket, now_ms=now_ms)
-        except Refused as refusal:
+        except Rejected as refusal:
             error = JoinGroupResponse(
                 error_code=refusal.code, member_id=request.member_id, leader=""
             )
-            return Outcome(replies=[(ticket, error)], waits=False)
+            return CoordinatorResult(replies=[(ticket, error)], waits=False)
 
     def _join(
         self,
@@ -75,7 +74,7 @@ class HostedMembers:
         *,
         ticket: Ticket,
         now_ms: int,
-    ) -> Outcome:
+    ) -> CoordinatorResult:
         around = self._groups.circumstances(group.group_id, client)
         is_known = request.member_id != ""
         member_id = request.member_id or uuid_to_text(self._around.new_uuid())
@@ -87,7 +86,7 @@ class HostedMembers:
             told = JoinGroupResponse(
                 error_code=ErrorCode.MEMBER_ID_REQUIRED, member_id=member_id, leader=""
             )
-            return Outcome(replies=[(ticket, told)], waits=False)
+            return CoordinatorResult(replies=[(ticket, told)], waits=False)
         replaces: ConsumerMember | None = None
         if instance_id is None:
             old = group.members.get(member_id) or ConsumerMember(member_id)
@@ -117,7 +116,7 @@ class HostedMembers:
         else:
             change = MemberChange(group=group, around=around, old=old, new=new, replaces=replaces)
             member = change.apply(_reported(subscription.owned_partitions, around.image))
-            outcome, epoch = Outcome(records=change.records), member.epoch
+            outcome, epoch = CoordinatorResult(records=change.records), member.epoch
             self._groups.extend_session(
                 group.group_id, member_id, now_ms, request.session_timeout_ms
             )
@@ -134,7 +133,9 @@ class HostedMembers:
 
     # SyncGroup.
 
-    def sync(self, group: Group, request: SyncGroupRequest, ticket: Ticket, now_ms: int) -> Outcome:
+    def sync(
+        self, group: Group, request: SyncGroupRequest, ticket: Ticket, now_ms: int
+    ) -> CoordinatorResult:
         assert isinstance(group, ConsumerGroup), group
         try:
             member = _member(group, request.member_id, request.group_instance_id)
@@ -144,7 +145,7 @@ class HostedMembers:
             if request.protocol_type not in (None, CONSUMER_PROTOCOL) or (
                 request.protocol_name not in (None, protocol.name)
             ):
-                raise Refused(
+                raise Rejected(
                     ErrorCode.INCONSISTENT_GROUP_PROTOCOL,
                     f"Member {member.member_id} uses {protocol.name} of type {CONSUMER_PROTOCOL}.",
                 )
@@ -153,13 +154,13 @@ class HostedMembers:
                 member.state is not MemberState.UNREVOKED_PARTITIONS
             ):
                 self._groups.await_step(group.group_id, member, now_ms)
-                raise Refused(
+                raise Rejected(
                     ErrorCode.REBALANCE_IN_PROGRESS,
                     f"Member {member.member_id} has to join group {group.group_id} again.",
                 )
-        except Refused as refusal:
+        except Rejected as refusal:
             error = SyncGroupResponse(error_code=refusal.code)
-            return Outcome(replies=[(ticket, error)], waits=False)
+            return CoordinatorResult(replies=[(ticket, error)], waits=False)
         self._groups.end_step(group.group_id, member.member_id)
         self._extend(group, member, now_ms)
         answer = SyncGroupResponse(
@@ -169,13 +170,13 @@ class HostedMembers:
                 member.assigned, self._around.image(), metadata=bytes(protocol.metadata)
             ),
         )
-        return Outcome(replies=[(ticket, answer)])
+        return CoordinatorResult(replies=[(ticket, answer)])
 
     # Heartbeat.
 
     def heartbeat(
         self, group: Group, request: HeartbeatRequest, ticket: Ticket, now_ms: int
-    ) -> Outcome:
+    ) -> CoordinatorResult:
         assert isinstance(group, ConsumerGroup), group
         code = ErrorCode.NONE
         try:
@@ -185,9 +186,11 @@ class HostedMembers:
             if self._has_to_join_again(group, member):
                 code = ErrorCode.REBALANCE_IN_PROGRESS
                 self._groups.await_step(group.group_id, member, now_ms)
-        except Refused as refusal:
+        except Rejected as refusal:
             code = refusal.code
-        return Outcome(replies=((ticket, HeartbeatResponse(error_code=code)),), waits=False)
+        return CoordinatorResult(
+            replies=((ticket, HeartbeatResponse(error_code=code)),), waits=False
+        )
 
     def _has_to_join_again(self, group: ConsumerGroup, member: ConsumerMember) -> bool:
         match member.state:
@@ -214,7 +217,7 @@ class HostedMembers:
 
     def leave(
         self, group: Group, request: LeaveGroupRequest, ticket: Ticket, now_ms: int
-    ) -> Outcome:
+    ) -> CoordinatorResult:
         assert isinstance(group, ConsumerGroup), group
         answers = []
         leaving: dict[str, ConsumerMember] = {}
@@ -226,11 +229,11 @@ class HostedMembers:
             try:
                 member = _leaving(group, identity)
                 leaving[member.member_id] = member
-            except Refused as refusal:
+            except Rejected as refusal:
                 answer.error_code = refusal.code
         reply = (ticket, LeaveGroupResponse(members=answers))
         if not leaving:
-            return Outcome(replies=[reply])
+            return CoordinatorResult(replies=[reply])
         outcome = self._groups.remove(group, list(leaving.values()), now_ms)
         outcome.replies = [reply]
         return outcome
@@ -254,7 +257,7 @@ def _check_protocols(
                 names &= {one.name for one in member.classic.supported_protocols}
         subscription = subscription_of(bytes(request.protocols[0].metadata))
     if not names or subscription is None:
-        raise Refused(
+        raise Rejected(
             ErrorCode.INCONSISTENT_GROUP_PROTOCOL,
             f"Member {request.member_id}'s protocols are not supported.",
         )
@@ -297,7 +300,7 @@ def _leaving(group: ConsumerGroup, identity: MemberIdentity) -> ConsumerMember:
         # An administrator removes a static member, whatever its member id is.
         member = group.static_member(identity.group_instance_id)
         if member is None:
-            raise Refused(
+            raise Rejected(
                 ErrorCode.UNKNOWN_MEMBER_ID, f"Instance id {identity.group_instance_id} is unknown."
             )
         return member
@@ -306,7 +309,7 @@ def _leaving(group: ConsumerGroup, identity: MemberIdentity) -> ConsumerMember:
 
 def _check_classic(member: ConsumerMember) -> ConsumerMember:
     if member.classic is None:
-        raise Refused(
+        raise Rejected(
             ErrorCode.UNKNOWN_MEMBER_ID,
             f"Member {member.member_id} does not use the classic protocol.",
         )
@@ -315,7 +318,7 @@ def _check_classic(member: ConsumerMember) -> ConsumerMember:
 
 def _check_generation(member: ConsumerMember, generation: int) -> None:
     if generation != member.epoch:
-        raise Refused(
+        raise Rejected(
             ErrorCode.ILLEGAL_GENERATION,
             f"Member {member.member_id} is in epoch {member.epoch}, not in {generation}.",
         )

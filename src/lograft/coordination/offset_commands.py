@@ -1,7 +1,7 @@
-"""Committing and deleting offsets, as functions `(shard, request, …) → Outcome`.
+"""Committing and deleting offsets, as functions `(shard, request, …) → CoordinatorResult`.
 
 The topics of a request are those that exist: its handler has answered for the others. An error of
-the group (Refused) is told for all of them.
+the group (Rejected) is told for all of them.
 """
 
 from typing import Final
@@ -9,9 +9,8 @@ from typing import Final
 from lograft.coordination.group import Group, PartitionCheck
 from lograft.coordination.group_shard import GroupShard
 from lograft.coordination.offset_records import offset_record, offset_tombstone
-from lograft.coordination.types import Outcome, Record, Ticket
-from lograft.metadata.errors import Refused
-from lograft.model.errors import ErrorCode
+from lograft.coordination.types import CoordinatorResult, Record, Ticket
+from lograft.model.errors import ErrorCode, Rejected
 from lograft.model.settings.keys import LONG_MAX
 from lograft.model.types import NO_TIMESTAMP
 from lograft.wire.messages.offset_commit import (
@@ -46,7 +45,7 @@ def commit_offsets(
     *,
     now_ms: int,
     api_version: int,
-) -> Outcome:
+) -> CoordinatorResult:
     group = _committed_to(
         shard,
         request.group_id,
@@ -99,7 +98,9 @@ def commit_offsets(
         topics.append(
             OffsetCommitResponseTopic(name=topic.name, topic_id=topic.topic_id, partitions=answers)
         )
-    return Outcome(records=records, replies=[(ticket, OffsetCommitResponse(topics=topics))])
+    return CoordinatorResult(
+        records=records, replies=[(ticket, OffsetCommitResponse(topics=topics))]
+    )
 
 
 def commit_transactional_offsets(
@@ -108,7 +109,7 @@ def commit_transactional_offsets(
     ticket: Ticket,
     *,
     api_version: int,
-) -> Outcome:
+) -> CoordinatorResult:
     """They count once the producer's transaction is committed."""
     group = _committed_to(
         shard, request.group_id, epoch=request.generation_id, knows_not_found=False
@@ -121,10 +122,10 @@ def commit_transactional_offsets(
             transactional=True,
             api_version=api_version,
         )
-    except Refused as error:
+    except Rejected as error:
         if error.code is ErrorCode.STALE_MEMBER_EPOCH:
             # Producers know the classic protocol's errors only.
-            raise Refused(ErrorCode.ILLEGAL_GENERATION, error.message) from None
+            raise Rejected(ErrorCode.ILLEGAL_GENERATION, error.message) from None
         raise
     commit_ms = shard.around.wall_ms()
     records: list[Record] = []
@@ -156,7 +157,7 @@ def commit_transactional_offsets(
                 )
             )
         topics.append(TxnOffsetCommitResponseTopic(name=topic.name, partitions=answers))
-    return Outcome(
+    return CoordinatorResult(
         records=records,
         replies=[(ticket, TxnOffsetCommitResponse(topics=topics))],
         producer=(request.producer_id, request.producer_epoch),
@@ -171,7 +172,7 @@ def _committed_to(shard: GroupShard, group_id: str, *, epoch: int, knows_not_fou
     if epoch < 0:
         return shard.new_simple_group(group_id)
     code = ErrorCode.GROUP_ID_NOT_FOUND if knows_not_found else ErrorCode.ILLEGAL_GENERATION
-    raise Refused(code, f"there is no group {group_id}")
+    raise Rejected(code, f"there is no group {group_id}")
 
 
 def _check_partition(
@@ -188,7 +189,9 @@ def _check_partition(
     return ErrorCode.NONE
 
 
-def delete_offsets(shard: GroupShard, request: OffsetDeleteRequest, ticket: Ticket) -> Outcome:
+def delete_offsets(
+    shard: GroupShard, request: OffsetDeleteRequest, ticket: Ticket
+) -> CoordinatorResult:
     """Of topics that nobody in the group reads."""
     group = shard.group(request.group_id)
     group.check_offset_delete()
@@ -215,4 +218,6 @@ def delete_offsets(shard: GroupShard, request: OffsetDeleteRequest, ticket: Tick
                 ],
             )
         )
-    return Outcome(records=records, replies=[(ticket, OffsetDeleteResponse(topics=topics))])
+    return CoordinatorResult(
+        records=records, replies=[(ticket, OffsetDeleteResponse(topics=topics))]
+    )

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Final
 from lograft.coordination.group import Group
 from lograft.coordination.offset_records import offset_tombstone
 from lograft.coordination.offset_table import Committed
-from lograft.coordination.types import NOTHING, RETRY_MS, Outcome, Record, Reply
+from lograft.coordination.types import NOTHING, RETRY_MS, CoordinatorResult, Record, Reply
 from lograft.metadata.delta import MetadataDelta
 from lograft.model.errors import ErrorCode
 from lograft.model.types import NO_OFFSET, NO_TIMESTAMP
@@ -34,8 +34,8 @@ class OffsetUpkeep:
         self._unseen: deque[str] = deque()
         #: (group, topic, partition, offset of the record that was there when the topic went).
         self._orphans: deque[tuple[str, str, int, int]] = deque()
-        self._look_due: Deadline[Outcome] | None = None
-        self._orphans_due: Deadline[Outcome] | None = None
+        self._look_due: Deadline[CoordinatorResult] | None = None
+        self._orphans_due: Deadline[CoordinatorResult] | None = None
 
     def on_loaded(self, now_ms: int) -> None:
         self._look_due = self._shard.deadlines.add(now_ms + self._interval_ms, self._look)
@@ -59,7 +59,7 @@ class OffsetUpkeep:
         committed = self._shard.offsets.get(group_id, topic, partition)
         return NO_OFFSET if committed is None else committed.record_offset
 
-    def _drop_orphans(self, now_ms: int) -> Outcome:
+    def _drop_orphans(self, now_ms: int) -> CoordinatorResult:
         """A topic of the same name may have come meanwhile: what was committed for that stays."""
         piece = [self._orphans.popleft() for _ in range(min(len(self._orphans), RECORDS_PER_PIECE))]
         records = [
@@ -77,11 +77,11 @@ class OffsetUpkeep:
             deadlines.move(due, now_ms + RETRY_MS)
             return ()
 
-        return Outcome(records=records, failed=failed, separable=True)
+        return CoordinatorResult(records=records, failed=failed, separable=True)
 
     # Offsets that are too old.
 
-    def _look(self, now_ms: int) -> Outcome:
+    def _look(self, now_ms: int) -> CoordinatorResult:
         shard = self._shard
         if not self._unseen:
             self._unseen.extend(shard.groups)
@@ -96,7 +96,7 @@ class OffsetUpkeep:
         assert self._look_due is not None
         shard.deadlines.move(self._look_due, now_ms + (0 if self._unseen else self._interval_ms))
         # What cannot be written now is found again the next time.
-        return Outcome(records=records, separable=True) if records else NOTHING
+        return CoordinatorResult(records=records, separable=True) if records else NOTHING
 
     def _expired(self, group: Group, wall_ms: int) -> list[Record]:
         """Tombstones for its old offsets; for the group too if it is empty and none is left."""

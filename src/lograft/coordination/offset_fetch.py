@@ -4,7 +4,7 @@ from uuid import UUID
 
 from lograft.coordination.group_shard import GroupShard
 from lograft.coordination.offset_table import Committed
-from lograft.coordination.types import Outcome, Ticket
+from lograft.coordination.types import CoordinatorResult, Ticket
 from lograft.model.errors import ErrorCode
 from lograft.model.types import NO_EPOCH, NO_OFFSET, ZERO_UUID
 from lograft.wire.messages.offset_fetch import (
@@ -21,7 +21,7 @@ def fetch_offsets(
     ticket: Ticket,
     *,
     require_stable: bool,
-) -> Outcome:
+) -> CoordinatorResult:
     """Without topics: all that the group has committed. A group that nobody knows has nothing,
     which is no error. With `require_stable`, a partition for which a transaction is open answers
     UNSTABLE_OFFSET_COMMIT: its position may be about to change."""
@@ -60,7 +60,7 @@ def fetch_offsets(
             for asked in request.topics
         ]
     reply = OffsetFetchResponseGroup(group_id=request.group_id, topics=topics)
-    return Outcome(replies=[(ticket, reply)])
+    return CoordinatorResult(replies=[(ticket, reply)])
 
 
 def _are_same(committed: UUID, asked: UUID) -> bool:

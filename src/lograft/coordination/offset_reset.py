@@ -11,9 +11,8 @@ from collections.abc import Iterator
 from lograft.coordination.group_shard import GroupShard
 from lograft.coordination.offset_records import offset_record, offset_tombstone
 from lograft.coordination.offset_table import Before
-from lograft.coordination.types import Outcome, Record, Ticket
-from lograft.metadata.errors import Refused
-from lograft.model.errors import ErrorCode
+from lograft.coordination.types import CoordinatorResult, Record, Ticket
+from lograft.model.errors import ErrorCode, Rejected
 from lograft.model.types import NO_EPOCH, NO_OFFSET, RESET_GENERATION, ResetAction
 from lograft.wire.messages.offset_commit import (
     OffsetCommitRequest,
@@ -27,7 +26,7 @@ from lograft.wire.messages.offset_commit import (
 
 def reset_offsets(
     shard: GroupShard, request: OffsetCommitRequest, ticket: Ticket, now_ms: int
-) -> Outcome:
+) -> CoordinatorResult:
     """All or nothing. The topics are those that exist. Of a group that nobody knows, too."""
     if request.member_id or request.generation_id_or_member_epoch != RESET_GENERATION:
         raise _invalid(f"A reset comes from nobody's member, in generation {RESET_GENERATION}.")
@@ -40,10 +39,10 @@ def reset_offsets(
     reply = (ticket, _answer(request))
     group = shard.groups.get(request.group_id)
     if group is None or group.is_empty():
-        return Outcome(records=records, replies=[reply])
+        return CoordinatorResult(records=records, replies=[reply])
     fenced = group.fence_all(now_ms)
     assert fenced.failed is None, group
-    return Outcome(records=[*fenced.records, *records], replies=[*fenced.replies, reply])
+    return CoordinatorResult(records=[*fenced.records, *records], replies=[*fenced.replies, reply])
 
 
 def _new_offsets(shard: GroupShard, request: OffsetCommitRequest) -> Iterator[Record]:
@@ -53,7 +52,7 @@ def _new_offsets(shard: GroupShard, request: OffsetCommitRequest) -> Iterator[Re
         if asked.committed_offset < 0:
             raise _invalid(f"{asked.committed_offset} is no offset to reset to.")
         if len(asked.committed_metadata or "") > metadata_max:
-            raise Refused(
+            raise Rejected(
                 ErrorCode.OFFSET_METADATA_TOO_LARGE,
                 f"Metadata may have {metadata_max} bytes.",
             )
@@ -126,5 +125,5 @@ def _answer(request: OffsetCommitRequest) -> OffsetCommitResponse:
     )
 
 
-def _invalid(sentence: str) -> Refused:
-    return Refused(ErrorCode.INVALID_REQUEST, sentence)
+def _invalid(sentence: str) -> Rejected:
+    return Rejected(ErrorCode.INVALID_REQUEST, sentence)

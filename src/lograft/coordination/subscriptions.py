@@ -9,9 +9,8 @@ from typing import Final, NamedTuple
 
 from lograft.coordination.pattern_matching import PatternMatching
 from lograft.metadata.claims import unclaimed
-from lograft.metadata.errors import Refused
 from lograft.metadata.image import MetadataImage
-from lograft.model.errors import ErrorCode
+from lograft.model.errors import ErrorCode, Rejected
 from lograft.model.patterns import NoPattern
 
 #: However many topics are created: a group's patterns are not matched again sooner.
@@ -38,11 +37,11 @@ def resolve(
 ) -> dict[str, ResolvedRegex]:
     """The topics whose whole name matches, for each; without those that the member for whom it is
     done may not see, and those that one group only may read, unless this one has claimed them by
-    name. Refused: it is not a pattern. Raises TakesLong."""
+    name. Rejected: it is not a pattern. Raises TakesLong."""
     try:
         matched = matching.among(regexes, image.topic_ids, image.offset)
     except NoPattern as error:
-        raise Refused(
+        raise Rejected(
             ErrorCode.INVALID_REGULAR_EXPRESSION,
             f"SubscribedTopicRegex `{error.pattern}` is not a valid regular expression: {error}.",
         ) from None

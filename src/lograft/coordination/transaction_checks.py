@@ -6,8 +6,7 @@ from lograft.coordination.transaction import (
     Partitions,
     Transaction,
 )
-from lograft.metadata.errors import Refused
-from lograft.model.errors import ErrorCode
+from lograft.model.errors import ErrorCode, Rejected
 from lograft.wire.messages.add_partitions_to_txn import (
     AddPartitionsToTxnPartitionResult,
     AddPartitionsToTxnResult,
@@ -17,7 +16,7 @@ from lograft.wire.messages.add_partitions_to_txn import (
 
 def refuse_pending(transaction: Transaction) -> None:
     if transaction.is_pending:
-        raise Refused(
+        raise Rejected(
             ErrorCode.CONCURRENT_TRANSACTIONS,
             "The transaction before is decided, and its markers are being written.",
         )
@@ -26,7 +25,7 @@ def refuse_pending(transaction: Transaction) -> None:
 def check_identity(transaction: Transaction, producer_id: int, epoch: int) -> None:
     """That the request is of this producer, and of this transaction as far as the epoch tells."""
     if producer_id != transaction.producer_id:
-        raise Refused(
+        raise Rejected(
             ErrorCode.INVALID_PRODUCER_ID_MAPPING,
             f"The transactional id belongs to producer {transaction.producer_id},"
             f" not {producer_id}.",
@@ -35,17 +34,17 @@ def check_identity(transaction: Transaction, producer_id: int, epoch: int) -> No
         raise fenced_out(transaction, producer_id, epoch)
 
 
-def fenced_out(transaction: Transaction, producer_id: int, epoch: int) -> Refused:
-    return Refused(
+def fenced_out(transaction: Transaction, producer_id: int, epoch: int) -> Rejected:
+    return Rejected(
         ErrorCode.PRODUCER_FENCED,
         f"Producer {producer_id} with epoch {epoch} is shut out: the transactional id is at"
         f" producer {transaction.producer_id}, epoch {transaction.epoch}.",
     )
 
 
-def wrong_state(transaction: Transaction, *, committed: bool) -> Refused:
+def wrong_state(transaction: Transaction, *, committed: bool) -> Rejected:
     wish = "commit" if committed else "abort"
-    return Refused(
+    return Rejected(
         ErrorCode.INVALID_TXN_STATE, f"There is nothing to {wish} in {transaction.state.name}."
     )
 

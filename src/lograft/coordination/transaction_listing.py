@@ -3,9 +3,8 @@
 from lograft.coordination.transaction import Transaction
 from lograft.coordination.transaction_shard import TransactionShard
 from lograft.coordination.transaction_states import BY_NAME
-from lograft.coordination.types import Outcome, Ticket
-from lograft.metadata.errors import Refused
-from lograft.model.errors import ErrorCode
+from lograft.coordination.types import CoordinatorResult, Ticket
+from lograft.model.errors import ErrorCode, Rejected
 from lograft.model.patterns import NoPattern, compiled
 from lograft.wire.messages import describe_transactions, list_transactions
 from lograft.wire.messages.list_transactions import (
@@ -14,10 +13,10 @@ from lograft.wire.messages.list_transactions import (
 )
 
 
-def describe(shard: TransactionShard, ticket: Ticket, transactional_id: str) -> Outcome:
+def describe(shard: TransactionShard, ticket: Ticket, transactional_id: str) -> CoordinatorResult:
     found = shard.transactions.get(transactional_id)
     if found is None:
-        raise Refused(
+        raise Rejected(
             ErrorCode.TRANSACTIONAL_ID_NOT_FOUND,
             f"There is no transactional id {transactional_id}.",
         )
@@ -33,14 +32,14 @@ def describe(shard: TransactionShard, ticket: Ticket, transactional_id: str) -> 
             for topic, indexes in found.partitions.items()
         ],
     )
-    return Outcome(replies=((ticket, described),))
+    return CoordinatorResult(replies=((ticket, described),))
 
 
 class Wanted:
     """The filters of a ListTransactions request; an empty one lets all through."""
 
     def __init__(self, request: ListTransactionsRequest) -> None:
-        """Raises Refused for a pattern that is none."""
+        """Raises Rejected for a pattern that is none."""
         self.unknown_states = [name for name in request.state_filters if name not in BY_NAME]
         self._states = frozenset(BY_NAME[name] for name in request.state_filters if name in BY_NAME)
         # Only unknown states are asked for: then there are none.
@@ -52,7 +51,7 @@ class Wanted:
             try:
                 compiled(self._pattern)
             except NoPattern as error:
-                raise Refused(
+                raise Rejected(
                     ErrorCode.INVALID_REGULAR_EXPRESSION,
                     f"{self._pattern!r} is no regular expression: {error}.",
                 ) from None
@@ -72,7 +71,7 @@ class Wanted:
         return found
 
 
-def listed(shard: TransactionShard, ticket: Ticket, wanted: Wanted) -> Outcome:
+def listed(shard: TransactionShard, ticket: Ticket, wanted: Wanted) -> CoordinatorResult:
     """The part of one shard. Raises TakesLong."""
     wall_ms = shard.around.wall_ms()
     states = [
@@ -83,4 +82,6 @@ def listed(shard: TransactionShard, ticket: Ticket, wanted: Wanted) -> Outcome:
         )
         for transactional_id, each in wanted.among(shard, wall_ms=wall_ms).items()
     ]
-    return Outcome(replies=((ticket, ListTransactionsResponse(transaction_states=states)),))
+    return CoordinatorResult(
+        replies=((ticket, ListTransactionsResponse(transaction_states=states)),)
+    )

@@ -39,17 +39,16 @@ from lograft.coordination.transaction_checks import (
 from lograft.coordination.transaction_states import CAN_EXPIRE, EMPTY, ONGOING
 from lograft.coordination.types import (
     NOTHING,
+    CoordinatorContext,
+    CoordinatorResult,
     Effect,
-    Outcome,
     Record,
     Reply,
-    Surroundings,
     Ticket,
 )
 from lograft.metadata.delta import MetadataDelta
-from lograft.metadata.errors import Refused
 from lograft.metadata.types import TRANSACTION_VERSION
-from lograft.model.errors import ErrorCode
+from lograft.model.errors import ErrorCode, Rejected
 from lograft.model.metrics import Gauge, Sample
 from lograft.model.types import NO_PRODUCER_EPOCH, NO_PRODUCER_ID, Epoch, Offset
 from lograft.wire.message import Message
@@ -98,12 +97,12 @@ class WriteMarkers(Effect):
 
 
 class TransactionShard:
-    """A `types.Core`. What it refuses is raised as `Refused`."""
+    """A `types.Core`. What it refuses is raised as `Rejected`."""
 
     def __init__(
-        self, around: Surroundings, *, epoch: Epoch, new_producer_id: Callable[[], int]
+        self, around: CoordinatorContext, *, epoch: Epoch, new_producer_id: Callable[[], int]
     ) -> None:
-        """`epoch`: of the leadership in which this shard lives. `new_producer_id`: raises Refused
+        """`epoch`: of the leadership in which this shard lives. `new_producer_id`: raises Rejected
         when there is none at hand."""
         self.around = around
         self._epoch = epoch
@@ -152,7 +151,7 @@ class TransactionShard:
 
     # ── InitProducerId ───────────────────────────────────────────────────────────────────────
 
-    def init_producer_id(self, ticket: Ticket, request: InitProducerIdRequest) -> Outcome:
+    def init_producer_id(self, ticket: Ticket, request: InitProducerIdRequest) -> CoordinatorResult:
         transactional_id = request.transactional_id
         assert transactional_id is not None
         self._check_init(request)
@@ -186,7 +185,7 @@ class TransactionShard:
             return ()
 
         reply = InitProducerIdResponse(producer_id=producer_id, producer_epoch=epoch)
-        return Outcome(
+        return CoordinatorResult(
             records=(self._record(transactional_id, after),),
             replies=((ticket, reply),),
             failed=failed,
@@ -195,17 +194,17 @@ class TransactionShard:
     def _check_init(self, request: InitProducerIdRequest) -> None:
         config = self.around.config()
         if request.enable2_pc and not config.transaction_two_phase_commit_enable:
-            raise Refused(
+            raise Rejected(
                 ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED,
                 "transaction.two.phase.commit.enable is off.",
             )
         if request.keep_prepared_txn:
-            raise Refused(
+            raise Rejected(
                 ErrorCode.UNSUPPORTED_VERSION, "Prepared transactions cannot be taken over yet."
             )
         highest_ms = config.transaction_max_timeout_ms
         if not request.enable2_pc and not 0 < request.transaction_timeout_ms <= highest_ms:
-            raise Refused(
+            raise Rejected(
                 ErrorCode.INVALID_TRANSACTION_TIMEOUT,
                 f"A timeout of {request.transaction_timeout_ms} ms is not between 1 and"
                 f" transaction.max.timeout.ms ({highest_ms}).",
@@ -217,7 +216,7 @@ class TransactionShard:
         transactional_id: str,
         found: Transaction,
         request: InitProducerIdRequest,
-    ) -> Outcome:
+    ) -> CoordinatorResult:
         """The producer before has left a transaction behind. It is aborted with an epoch that
         nobody is told, and the new producer asks again when that is done."""
         asked = (request.producer_id, request.producer_epoch)
@@ -267,18 +266,18 @@ class TransactionShard:
         producer_epoch: int,
         partitions: Partitions,
         client_version: int,
-    ) -> Outcome:
+    ) -> CoordinatorResult:
         """Before anything is written to them. `client_version`: of the transaction protocol."""
         found = self._get(transactional_id)
         refuse_pending(found)
         check_identity(found, producer_id, producer_epoch)
         replies = ((ticket, partition_results(transactional_id, partitions)),)
         if found.state is ONGOING and found.has_all(partitions):
-            return Outcome(replies=replies)
+            return CoordinatorResult(replies=replies)
         after = found.with_partitions(
             partitions, client_version=client_version, wall_ms=self.around.wall_ms()
         )
-        return Outcome(records=(self._record(transactional_id, after),), replies=replies)
+        return CoordinatorResult(records=(self._record(transactional_id, after),), replies=replies)
 
     def verify_partitions(
         self,
@@ -288,18 +287,20 @@ class TransactionShard:
         producer_id: int,
         producer_epoch: int,
         partitions: Partitions,
-    ) -> Outcome:
+    ) -> CoordinatorResult:
         """Whether the producer may write to them: another broker asks before it appends."""
         found = self._get(transactional_id)
         check_identity(found, producer_id, producer_epoch)
         refuse_pending(found)
-        return Outcome(replies=((ticket, partition_results(transactional_id, partitions, found)),))
+        return CoordinatorResult(
+            replies=((ticket, partition_results(transactional_id, partitions, found)),)
+        )
 
     # ── EndTxn and its markers ───────────────────────────────────────────────────────────────
 
     def end_transaction(
         self, ticket: Ticket, request: EndTxnRequest, *, client_version: int
-    ) -> Outcome:
+    ) -> CoordinatorResult:
         transactional_id = request.transactional_id
         found = self._get(transactional_id)
         refuse_pending(found)
@@ -324,14 +325,16 @@ class TransactionShard:
         reply = EndTxnResponse(producer_id=producer_id, producer_epoch=epoch)
         return self._end(transactional_id, after, ticket, reply)
 
-    def _ended_before(self, ticket: Ticket, found: Transaction, request: EndTxnRequest) -> Outcome:
+    def _ended_before(
+        self, ticket: Ticket, found: Transaction, request: EndTxnRequest
+    ) -> CoordinatorResult:
         """The request was answered already, and the answer got lost."""
         if request.committed != found.is_committed:
             raise wrong_state(found, committed=request.committed)
         reply = EndTxnResponse(producer_id=found.producer_id, producer_epoch=found.epoch)
-        return Outcome(replies=((ticket, reply),))
+        return CoordinatorResult(replies=((ticket, reply),))
 
-    def markers_written(self, ticket: Ticket, ended: Sequence[WriteMarkers]) -> Outcome:
+    def markers_written(self, ticket: Ticket, ended: Sequence[WriteMarkers]) -> CoordinatorResult:
         """Every partition of these transactions knows of their end, or is gone."""
         wall_ms = self.around.wall_ms()
         records = [
@@ -340,7 +343,7 @@ class TransactionShard:
             if (found := self._pending(each)) is not None
         ]
         # Should the records be lost with this leadership, the next one writes the markers again.
-        return Outcome(
+        return CoordinatorResult(
             records=records, replies=((ticket, EndTxnResponse()),), waits=False, separable=True
         )
 
@@ -369,18 +372,18 @@ class TransactionShard:
 
     def _end(
         self, transactional_id: str, after: Transaction, ticket: Ticket, reply: Message
-    ) -> Outcome:
+    ) -> CoordinatorResult:
         record = self._record(transactional_id, after)
         replies = ((ticket, reply),)
         if after.partitions:
             effect = self._markers(transactional_id, after)
-            return Outcome(records=(record,), replies=replies, effects=(effect,))
+            return CoordinatorResult(records=(record,), replies=replies, effects=(effect,))
         closed = self._record(transactional_id, after.completed(after.updated_ms))
-        return Outcome(records=(record, closed), replies=replies)
+        return CoordinatorResult(records=(record, closed), replies=replies)
 
     # ── time ─────────────────────────────────────────────────────────────────────────────────
 
-    def on_loaded(self, now_ms: int) -> Outcome:
+    def on_loaded(self, now_ms: int) -> CoordinatorResult:
         config = self.around.config()
         self._abort_at_ms = (
             now_ms + config.transaction_abort_timed_out_transaction_cleanup_interval_ms
@@ -388,7 +391,7 @@ class TransactionShard:
         self._expire_at_ms = (
             now_ms + config.transaction_remove_expired_transaction_cleanup_interval_ms
         )
-        return Outcome(
+        return CoordinatorResult(
             effects=[
                 self._markers(transactional_id, transaction)
                 for transactional_id, transaction in self.transactions.items()
@@ -405,14 +408,14 @@ class TransactionShard:
     def next_deadline_ms(self) -> int:
         return min(self._abort_at_ms, self._expire_at_ms)
 
-    def on_time(self, now_ms: int) -> Outcome:
+    def on_time(self, now_ms: int) -> CoordinatorResult:
         if self._abort_at_ms <= now_ms:
             return self._abort_timed_out(now_ms)
         if self._expire_at_ms <= now_ms:
             return self._forget_expired(now_ms)
         return NOTHING
 
-    def _abort_timed_out(self, now_ms: int) -> Outcome:
+    def _abort_timed_out(self, now_ms: int) -> CoordinatorResult:
         records: list[Record] = []
         effects: list[Effect] = []
         wall_ms = self.around.wall_ms()
@@ -428,7 +431,7 @@ class TransactionShard:
                 continue
             try:
                 after = self._fenced(found)
-            except Refused:
+            except Rejected:
                 # No producer id at hand: the next sweep finds it again.
                 continue
             records.append(self._record(transactional_id, after))
@@ -438,9 +441,9 @@ class TransactionShard:
             self._abort_at_ms = now_ms + interval_ms
             return ()
 
-        return Outcome(records=records, effects=effects, failed=failed, separable=True)
+        return CoordinatorResult(records=records, effects=effects, failed=failed, separable=True)
 
-    def _forget_expired(self, now_ms: int) -> Outcome:
+    def _forget_expired(self, now_ms: int) -> CoordinatorResult:
         config = self.around.config()
         if not self._to_look_at:
             self._to_look_at = list(self.transactions)
@@ -452,7 +455,7 @@ class TransactionShard:
             interval_ms = config.transaction_remove_expired_transaction_cleanup_interval_ms
             self._expire_at_ms = now_ms + interval_ms
         oldest_ms = self.around.wall_ms() - config.transactional_id_expiration_ms
-        return Outcome(
+        return CoordinatorResult(
             records=[
                 tombstone(transactional_id)
                 for transactional_id in slice_
@@ -463,7 +466,7 @@ class TransactionShard:
             separable=True,
         )
 
-    def on_image(self, delta: MetadataDelta) -> Outcome:
+    def on_image(self, delta: MetadataDelta) -> CoordinatorResult:
         return NOTHING
 
     # ── questions ────────────────────────────────────────────────────────────────────────────
@@ -476,7 +479,7 @@ class TransactionShard:
     def _get(self, transactional_id: str) -> Transaction:
         found = self.transactions.get(transactional_id)
         if found is None:
-            raise Refused(
+            raise Rejected(
                 ErrorCode.INVALID_PRODUCER_ID_MAPPING,
                 f"The transactional id {transactional_id} is not known here.",
             )

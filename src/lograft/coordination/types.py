@@ -52,7 +52,7 @@ class Effect:
 
 
 @dataclass(slots=True, kw_only=True)
-class Outcome:
+class CoordinatorResult:
     """What a command wants. Several tickets may be answered at once, or none: then the core keeps
     the ticket and answers it with a later outcome."""
 
@@ -70,7 +70,7 @@ class Outcome:
     failed: Callable[[ErrorCode], Sequence[Reply]] | None = None
     #: Called once the records are replayed; what it wants follows at once, before anything else.
     #: For soft state of things that the records make.
-    then: "Callable[[], Outcome] | None" = None
+    then: "Callable[[], CoordinatorResult] | None" = None
     #: False: the replies rest on nothing that could be lost (errors, soft state) and leave at once.
     waits: bool = True
     #: Each record stands alone, with the effect at its place if there are any: several batches take
@@ -81,10 +81,10 @@ class Outcome:
 #: After a failed append what was due is tried again.
 RETRY_MS: Final = 500
 #: To be shared: outcomes are not changed.
-NOTHING: Final = Outcome()
+NOTHING: Final = CoordinatorResult()
 
 
-class Surroundings(NamedTuple):
+class CoordinatorContext(NamedTuple):
     """What a core may ask of the world around it."""
 
     #: With the dynamic settings of this moment.
@@ -112,7 +112,7 @@ class Core(Protocol):
     def replay_marker(self, producer_id: int, producer_epoch: int, *, committed: bool) -> None:
         """The transaction of this producer in this partition has ended."""
 
-    def on_loaded(self, now_ms: int) -> Outcome:
+    def on_loaded(self, now_ms: int) -> CoordinatorResult:
         """All of the log is replayed: arm timers, clean up."""
 
     def load_notes(self) -> Sequence[str]:
@@ -125,11 +125,11 @@ class Core(Protocol):
     def next_deadline_ms(self) -> int | None:
         """When `on_time` should be called; it may be too early, never too late."""
 
-    def on_time(self, now_ms: int) -> Outcome:
+    def on_time(self, now_ms: int) -> CoordinatorResult:
         """Does the first thing that is due. Called again while `next_deadline_ms` is not later
         than now, so a core cuts long work into pieces by setting a deadline of now."""
 
-    def on_image(self, delta: MetadataDelta) -> Outcome:
+    def on_image(self, delta: MetadataDelta) -> CoordinatorResult:
         """Topics came, went or grew, settings changed; the image has it already."""
 
     def collect_samples(self) -> Iterator[Sample]: ...

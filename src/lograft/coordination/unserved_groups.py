@@ -14,9 +14,8 @@ from typing import TYPE_CHECKING, Any, Final
 
 from lograft.coordination.errors import UnreadableRecord
 from lograft.coordination.group import GroupKind, PartitionCheck
-from lograft.coordination.types import Outcome, Record
-from lograft.metadata.errors import Refused
-from lograft.model.errors import ErrorCode
+from lograft.coordination.types import CoordinatorResult, Record
+from lograft.model.errors import ErrorCode, Rejected
 from lograft.wire.message import Message
 
 if TYPE_CHECKING:
@@ -98,9 +97,9 @@ class UnservedGroup:
 
     # Requests.
 
-    def _rejection(self) -> Refused:
+    def _rejection(self) -> Rejected:
         """Kafka's error for a group of another type."""
-        return Refused(
+        return Rejected(
             ErrorCode.GROUP_ID_NOT_FOUND,
             f"Group {self.group_id} is a {self.kind.value} group, which Lograft does not support"
             " yet: use another group id.",
@@ -122,9 +121,9 @@ class UnservedGroup:
 
     def check_delete(self) -> None:
         if self.members:
-            raise Refused(ErrorCode.NON_EMPTY_GROUP, f"Group {self.group_id} has members.")
+            raise Rejected(ErrorCode.NON_EMPTY_GROUP, f"Group {self.group_id} has members.")
         # The state of a share group is in other topics too, which only its coordinator can delete.
-        raise Refused(
+        raise Rejected(
             ErrorCode.UNSUPPORTED_VERSION,
             f"Group {self.group_id} is a {self.kind.value} group: only Apache Kafka can delete it.",
         )
@@ -132,7 +131,7 @@ class UnservedGroup:
     def check_offset_delete(self) -> None:
         raise self._rejection()
 
-    def fence_all(self, now_ms: int) -> Outcome:
+    def fence_all(self, now_ms: int) -> CoordinatorResult:
         raise self._rejection()
 
     def is_subscribed_to(self, topic: str) -> bool:

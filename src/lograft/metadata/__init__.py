@@ -2,7 +2,8 @@
 
 `image.MetadataImage` changes only by replaying records, so the same log gives the same image on
 every node, and `image.records()` gives back a log prefix that would build it (a snapshot).
-Decisions are functions of an image and a request that return an `Outcome`: the records to append
+Decisions are functions of an image and a request that return a `ControllerResult`: the records to
+append
 and the reply to release once they are committed. They change nothing themselves.
 
 One file per family of decisions: `topics`, `partitions`, `configs`, `brokers`, `features`,

@@ -5,12 +5,11 @@ from typing import Final
 
 from lograft.metadata.conditions import Conditions
 from lograft.metadata.elections import PartitionChange
-from lograft.metadata.errors import Refused
 from lograft.metadata.image import MetadataImage
 from lograft.metadata.mode_switch import enter_raft, report_leader
 from lograft.metadata.replay import changed_partition, new_partition_state
-from lograft.metadata.types import LeaderRecovery, Outcome, PartitionState, TopicState
-from lograft.model.errors import ErrorCode
+from lograft.metadata.types import ControllerResult, LeaderRecovery, PartitionState, TopicState
+from lograft.model.errors import ErrorCode, Rejected
 from lograft.model.settings.broker import BrokerConfig
 from lograft.model.types import NO_EPOCH, ReplicationMode, TopicIdPartition
 from lograft.wire.messages.alter_partition import (
@@ -32,7 +31,7 @@ ANY_EPOCH: Final = -1
 
 def alter_partition(
     image: MetadataImage, request: AlterPartitionRequest, version: int, *, config: BrokerConfig
-) -> Outcome[AlterPartitionResponse]:
+) -> ControllerResult[AlterPartitionResponse]:
     """Each partition by itself. Refuses the whole request if it does not come from the broker's
     present registration."""
     _check_sender(image, request.broker_id, request.broker_epoch)
@@ -61,7 +60,7 @@ def alter_partition(
                     records.append(record)
                     changed[key] = None
                 answers.append(_answer(request.broker_id, index, state, record))
-            except Refused as refusal:
+            except Rejected as refusal:
                 answers.append(
                     AlterPartitionResponsePartitionData(
                         partition_index=index, error_code=refusal.code
@@ -70,13 +69,13 @@ def alter_partition(
         response.topics.append(
             AlterPartitionResponseTopicData(topic_id=asked.topic_id, partitions=answers)
         )
-    return Outcome(tuple(records), response)
+    return ControllerResult(tuple(records), response)
 
 
 def _check_sender(image: MetadataImage, broker_id: int, broker_epoch: int) -> None:
     broker = image.brokers.get(broker_id)
     if broker is None or broker.epoch != broker_epoch:
-        raise Refused(
+        raise Rejected(
             ErrorCode.STALE_BROKER_EPOCH,
             f"Broker {broker_id} is not registered with epoch {broker_epoch}.",
         )
@@ -216,6 +215,6 @@ def _answer(
     )
 
 
-def _refused(code: ErrorCode) -> Refused:
+def _refused(code: ErrorCode) -> Rejected:
     """AlterPartition has codes only, no room for a sentence."""
-    return Refused(code, code.name)
+    return Rejected(code, code.name)

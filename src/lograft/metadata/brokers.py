@@ -11,10 +11,14 @@ from lograft.metadata.broker_partitions import (
     lose,
     lose_directories,
 )
-from lograft.metadata.errors import Refused
 from lograft.metadata.image import MetadataImage
-from lograft.metadata.types import METADATA_VERSION, BrokerState, Outcome, is_reserved_directory
-from lograft.model.errors import ErrorCode
+from lograft.metadata.types import (
+    METADATA_VERSION,
+    BrokerState,
+    ControllerResult,
+    is_reserved_directory,
+)
+from lograft.model.errors import ErrorCode, Rejected
 from lograft.model.settings.broker import BrokerConfig
 from lograft.wire.message import Message
 from lograft.wire.messages.broker_heartbeat import BrokerHeartbeatRequest, BrokerHeartbeatResponse
@@ -56,7 +60,7 @@ def register_broker(
     cluster_id: str,
     config: BrokerConfig,
     predecessor_alive: bool = False,
-) -> Outcome[BrokerRegistrationResponse]:
+) -> ControllerResult[BrokerRegistrationResponse]:
     """`predecessor_alive`: the broker with this id that is registered now spoke to us lately.
 
     A new incarnation starts fenced and leads nothing. Unless it names the registration before it,
@@ -67,7 +71,7 @@ def register_broker(
     before = image.brokers.get(request.broker_id)
     is_same = before is not None and before.incarnation_id == request.incarnation_id
     if before is not None and not is_same and predecessor_alive:
-        raise Refused(
+        raise Rejected(
             ErrorCode.DUPLICATE_BROKER_REGISTRATION,
             f"A broker with id {request.broker_id} is running: give this one another node.id.",
         )
@@ -106,7 +110,9 @@ def register_broker(
         record.fenced = before.fenced
         record.in_controlled_shutdown = before.in_controlled_shutdown
     records.append(record)
-    return Outcome(tuple(records), BrokerRegistrationResponse(broker_epoch=epoch), atomic=False)
+    return ControllerResult(
+        tuple(records), BrokerRegistrationResponse(broker_epoch=epoch), atomic=False
+    )
 
 
 def heartbeat(
@@ -115,7 +121,7 @@ def heartbeat(
     *,
     config: BrokerConfig,
     fenced_at: int = 0,
-) -> Outcome[BrokerHeartbeatResponse]:
+) -> ControllerResult[BrokerHeartbeatResponse]:
     """One step of a broker's life: unfence it, let it hand over its partitions, let it go.
 
     A fenced broker is trusted again when it has read its registration and, beyond Kafka's rule,
@@ -170,7 +176,7 @@ def heartbeat(
     reply = BrokerHeartbeatResponse(
         is_caught_up=is_caught_up, is_fenced=fenced, should_shut_down=may_go
     )
-    return Outcome(tuple(records), reply, atomic=False)
+    return ControllerResult(tuple(records), reply, atomic=False)
 
 
 def _cordon(broker: BrokerState, cordoned: list[UUID]) -> Iterator[Message]:
@@ -180,30 +186,34 @@ def _cordon(broker: BrokerState, cordoned: list[UUID]) -> Iterator[Message]:
         )
 
 
-def fence_broker(image: MetadataImage, broker_id: int, *, config: BrokerConfig) -> Outcome[None]:
+def fence_broker(
+    image: MetadataImage, broker_id: int, *, config: BrokerConfig
+) -> ControllerResult[None]:
     """The broker was silent for too long."""
     broker = image.brokers.get(broker_id)
     if broker is None or broker.fenced:
-        return Outcome((), None)
-    return Outcome(tuple(_fence(image, broker, config)), None, atomic=False)
+        return ControllerResult((), None)
+    return ControllerResult(tuple(_fence(image, broker, config)), None, atomic=False)
 
 
 def unregister_broker(
     image: MetadataImage, request: UnregisterBrokerRequest, *, config: BrokerConfig
-) -> Outcome[UnregisterBrokerResponse]:
+) -> ControllerResult[UnregisterBrokerResponse]:
     broker = image.brokers.get(request.broker_id)
     if broker is None:
-        raise Refused(
+        raise Rejected(
             ErrorCode.BROKER_ID_NOT_REGISTERED, f"Broker {request.broker_id} is not registered."
         )
     records: list[Message] = [*lose(image, request.broker_id, config)]
     records.append(UnregisterBrokerRecord(broker_id=broker.broker_id, broker_epoch=broker.epoch))
-    return Outcome(tuple(records), UnregisterBrokerResponse(error_message=None), atomic=False)
+    return ControllerResult(
+        tuple(records), UnregisterBrokerResponse(error_message=None), atomic=False
+    )
 
 
 def register_controller(
     image: MetadataImage, request: ControllerRegistrationRequest
-) -> Outcome[ControllerRegistrationResponse]:
+) -> ControllerResult[ControllerRegistrationResponse]:
     record = RegisterControllerRecord(
         controller_id=request.controller_id,
         incarnation_id=request.incarnation_id,
@@ -223,19 +233,19 @@ def register_controller(
             for feature in request.features
         ],
     )
-    return Outcome((record,), ControllerRegistrationResponse(error_message=None))
+    return ControllerResult((record,), ControllerRegistrationResponse(error_message=None))
 
 
 def _check_registration(
     image: MetadataImage, request: BrokerRegistrationRequest, *, cluster_id: str
 ) -> None:
     if request.cluster_id != cluster_id:
-        raise Refused(
+        raise Rejected(
             ErrorCode.INCONSISTENT_CLUSTER_ID,
             f"The broker belongs to cluster {request.cluster_id}, this one is {cluster_id}.",
         )
     if request.is_migrating_zk_broker:
-        raise Refused(
+        raise Rejected(
             ErrorCode.INVALID_REQUEST,
             "This cluster does not migrate from ZooKeeper: restart"
             " the broker with process.roles set.",
@@ -248,7 +258,7 @@ def _check_registration(
             and level
             and not (feature.min_supported_version <= level <= feature.max_supported_version)
         ):
-            raise Refused(
+            raise Rejected(
                 ErrorCode.UNSUPPORTED_VERSION,
                 f"The cluster has {feature.name} {level}, broker {request.broker_id} takes"
                 f" {feature.min_supported_version} to {feature.max_supported_version}.",
@@ -258,17 +268,17 @@ def _check_registration(
         ("features", [feature.name for feature in request.features]),
     ):
         if len(set(names)) != len(names):
-            raise Refused(ErrorCode.INVALID_REQUEST, f"Two {what} have the same name.")
+            raise Rejected(ErrorCode.INVALID_REQUEST, f"Two {what} have the same name.")
     if any(not 0 <= each.security_protocol < SECURITY_PROTOCOLS for each in request.listeners):
-        raise Refused(ErrorCode.INVALID_REQUEST, "A listener has an unknown security protocol.")
+        raise Rejected(ErrorCode.INVALID_REQUEST, "A listener has an unknown security protocol.")
     if any(is_reserved_directory(directory) for directory in request.log_dirs):
-        raise Refused(ErrorCode.INVALID_REQUEST, "A log dir has a reserved directory id.")
+        raise Rejected(ErrorCode.INVALID_REQUEST, "A log dir has a reserved directory id.")
     if len(set(request.log_dirs)) != len(request.log_dirs):
-        raise Refused(ErrorCode.INVALID_REQUEST, "Two log dirs have the same directory id.")
+        raise Rejected(ErrorCode.INVALID_REQUEST, "Two log dirs have the same directory id.")
     for other in image.brokers.values():
         shared = set(other.log_dirs) & set(request.log_dirs)
         if other.broker_id != request.broker_id and shared:
-            raise Refused(
+            raise Rejected(
                 ErrorCode.INVALID_REGISTRATION,
                 f"Broker {other.broker_id} has the directory id {min(shared)} too: a log dir was"
                 " copied with its meta.properties.",
@@ -278,9 +288,9 @@ def _check_registration(
 def _registered(image: MetadataImage, broker_id: int, epoch: int) -> BrokerState:
     broker = image.brokers.get(broker_id)
     if broker is None:
-        raise Refused(ErrorCode.BROKER_ID_NOT_REGISTERED, f"Broker {broker_id} is not registered.")
+        raise Rejected(ErrorCode.BROKER_ID_NOT_REGISTERED, f"Broker {broker_id} is not registered.")
     if broker.epoch != epoch:
-        raise Refused(
+        raise Rejected(
             ErrorCode.STALE_BROKER_EPOCH,
             f"Broker {broker_id} is registered with epoch {broker.epoch}, not {epoch}.",
         )

@@ -9,16 +9,15 @@ and without positions in it, goes to the next group that asks.
 
 from collections.abc import Collection, Iterable, Mapping
 
-from lograft.metadata.errors import Refused
 from lograft.metadata.image import MetadataImage
 from lograft.metadata.types import (
     POINT_TO_POINT,
     SUBSCRIPTION_GROUP,
     SUBSCRIPTION_MODE,
-    Outcome,
+    ControllerResult,
     ResourceType,
 )
-from lograft.model.errors import ErrorCode
+from lograft.model.errors import ErrorCode, Rejected
 from lograft.wire.messages.incremental_alter_configs import (
     AlterableConfig,
     AlterConfigsResource,
@@ -35,8 +34,8 @@ def unclaimed(image: MetadataImage, group_id: str, topics: Iterable[str]) -> lis
     return [topic for topic in topics if claims.get(topic, group_id) != group_id] if claims else []
 
 
-def refusal(topic: str, *, holder: str, group_id: str) -> Refused:
-    return Refused(
+def refusal(topic: str, *, holder: str, group_id: str) -> Rejected:
+    return Rejected(
         ErrorCode.POLICY_VIOLATION,
         f"Topic '{topic}' is read point to point ({SUBSCRIPTION_MODE}={POINT_TO_POINT}) by group"
         f" '{holder}': group '{group_id}' may not subscribe to it or commit to it before that one"
@@ -58,7 +57,7 @@ def claim_request(group_id: str, topic: str, *, held_before: str) -> Incremental
 
 def claim_topics(
     image: MetadataImage, request: IncrementalAlterConfigsRequest
-) -> Outcome[IncrementalAlterConfigsResponse]:
+) -> ControllerResult[IncrementalAlterConfigsResponse]:
     records: list[ConfigRecord] = []
     responses = []
     for resource in request.resources:
@@ -69,10 +68,10 @@ def claim_topics(
         )
         try:
             records += _claim(image, resource, request.held_before)
-        except Refused as error:
+        except Rejected as error:
             response.error_code, response.error_message = error.code, error.message
         responses.append(response)
-    return Outcome(tuple(records), IncrementalAlterConfigsResponse(responses=responses))
+    return ControllerResult(tuple(records), IncrementalAlterConfigsResponse(responses=responses))
 
 
 def _claim(
@@ -81,7 +80,7 @@ def _claim(
     topic = resource.resource_name
     group_id = _claimant(resource)
     if topic not in image.topic_ids:
-        raise Refused(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"There is no topic '{topic}'.")
+        raise Rejected(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"There is no topic '{topic}'.")
     holder = image.claims.get(topic, group_id)
     if holder == group_id:
         return []  # it has it, or needs no claim any more
@@ -100,9 +99,11 @@ def _claim(
 def _claimant(resource: AlterConfigsResource) -> str:
     named = [one.value for one in resource.configs if one.name == SUBSCRIPTION_GROUP]
     if resource.resource_type != ResourceType.TOPIC or len(resource.configs) != 1 or not named:
-        raise Refused(ErrorCode.INVALID_REQUEST, f"A claim is one {SUBSCRIPTION_GROUP} of a topic.")
+        raise Rejected(
+            ErrorCode.INVALID_REQUEST, f"A claim is one {SUBSCRIPTION_GROUP} of a topic."
+        )
     if not named[0]:
-        raise Refused(ErrorCode.INVALID_GROUP_ID, "A topic is claimed by a group with a name.")
+        raise Rejected(ErrorCode.INVALID_GROUP_ID, "A topic is claimed by a group with a name.")
     return named[0]
 
 
@@ -118,7 +119,7 @@ def settled(
 ) -> dict[str, str]:
     """The settings as they shall be, with the group that follows from them. `users`: the groups
     that read the topic or hold positions in it; None: neither mode nor group is being changed.
-    Refused: they are more than one, or another than the one that is named."""
+    Rejected: they are more than one, or another than the one that is named."""
     settings = dict(wanted)
     group_id = settings.get(SUBSCRIPTION_GROUP)
     if settings.get(SUBSCRIPTION_MODE) != POINT_TO_POINT:
@@ -130,7 +131,7 @@ def settled(
     if len(users) > 1 or (group_id is not None and any(user != group_id for user in users)):
         readers = " and ".join(f"'{user}'" for user in sorted(users))
         whose = "one group" if group_id is None else f"group '{group_id}' alone"
-        raise Refused(
+        raise Rejected(
             ErrorCode.INVALID_CONFIG,
             f"Topic '{topic}' cannot be read point to point by {whose}: {readers} subscribe to it"
             " or hold positions in it. Stop the members of the others and delete these groups, or"

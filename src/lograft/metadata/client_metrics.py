@@ -59,7 +59,7 @@ class Selection(NamedTuple):
 
 
 def parse_subscription(name: str, values: Mapping[str, str]) -> Subscription:
-    """Raises Refused: a pattern that Apache Kafka has stored may not be an RE2 pattern."""
+    """Raises Rejected: a pattern that Apache Kafka has stored may not be an RE2 pattern."""
     check_client_metrics_configs(values)
     metrics, interval_ms, match = (
         key.parse(values.get(key.name, key.default))

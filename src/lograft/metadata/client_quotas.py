@@ -4,10 +4,9 @@ from collections.abc import Iterator, Mapping, Sequence
 from enum import IntEnum
 from typing import Final
 
-from lograft.metadata.errors import Refused
 from lograft.metadata.image import MetadataImage
 from lograft.metadata.types import QuotaEntity
-from lograft.model.errors import ErrorCode
+from lograft.model.errors import ErrorCode, Rejected
 from lograft.wire.messages.describe_client_quotas import ComponentData
 
 USER: Final = "user"
@@ -32,7 +31,7 @@ class QuotaFilter:
     __slots__ = ("_names", "_strict", "_types")
 
     def __init__(self, components: Sequence[ComponentData], *, strict: bool) -> None:
-        """Raises Refused for components that contradict themselves or each other."""
+        """Raises Rejected for components that contradict themselves or each other."""
         #: Wanted name by entity type; None: the default entity of the type.
         self._names: dict[str, str | None] = {}
         #: Entity types of which any name matches.
@@ -52,7 +51,7 @@ class QuotaFilter:
         if entity_type in self._names or entity_type in self._types:
             raise _invalid(f"Entity type {entity_type} appears more than once in the filter.")
         if entity_type not in ENTITY_TYPES:
-            raise Refused(
+            raise Rejected(
                 ErrorCode.UNSUPPORTED_VERSION,
                 f"Unsupported entity type {entity_type}; use one of {', '.join(ENTITY_TYPES)}.",
             )
@@ -88,5 +87,5 @@ def select_quotas(
             yield entity, values
 
 
-def _invalid(message: str) -> Refused:
-    return Refused(ErrorCode.INVALID_REQUEST, message)
+def _invalid(message: str) -> Rejected:
+    return Rejected(ErrorCode.INVALID_REQUEST, message)

@@ -5,10 +5,9 @@ from typing import Final
 
 from lograft.metadata.conditions import MIN_ISR, UNCLEAN_ELECTIONS, Conditions
 from lograft.metadata.elections import PartitionChange
-from lograft.metadata.errors import Refused
 from lograft.metadata.image import MetadataImage
 from lograft.metadata.types import ELR_VERSION, ConfigResource, ResourceType, TopicState
-from lograft.model.errors import ErrorCode
+from lograft.model.errors import ErrorCode, Rejected
 from lograft.model.settings.broker import BrokerConfig
 from lograft.wire.message import Message
 from lograft.wire.records.config_record import ConfigRecord
@@ -48,13 +47,13 @@ def check_min_isr(image: MetadataImage, resource: ConfigResource, wanted: Iterab
         return
     is_set = MIN_ISR in image.configs.get(resource, {})
     if resource.name and MIN_ISR in wanted:
-        raise Refused(
+        raise Rejected(
             ErrorCode.INVALID_CONFIG,
             f"{MIN_ISR} cannot differ between brokers while {ELR_VERSION} is in force: set it for"
             " all brokers, or for a topic.",
         )
     if not resource.name and is_set and MIN_ISR not in wanted:
-        raise Refused(
+        raise Rejected(
             ErrorCode.INVALID_CONFIG,
             f"{MIN_ISR} cannot be removed for all brokers while {ELR_VERSION} is in force: set it"
             " to another value.",

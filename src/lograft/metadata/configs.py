@@ -9,7 +9,6 @@ from typing import Final, Protocol, TypeVar
 
 from lograft.metadata.claims import settled
 from lograft.metadata.config_effects import check_min_isr, effects
-from lograft.metadata.errors import Refused
 from lograft.metadata.image import MetadataImage
 from lograft.metadata.mode_switch import check_modes
 from lograft.metadata.names import check_topic_name
@@ -26,10 +25,10 @@ from lograft.metadata.types import (
     SUBSCRIPTION_GROUP,
     SUBSCRIPTION_MODE,
     ConfigResource,
-    Outcome,
+    ControllerResult,
     ResourceType,
 )
-from lograft.model.errors import ErrorCode, InvalidConfig, InvalidInput
+from lograft.model.errors import ErrorCode, InvalidConfig, InvalidInput, Rejected
 from lograft.model.settings.broker import BrokerConfig
 from lograft.model.settings.broker_table import BROKER_CONFIGS, DYNAMIC_BROKER_CONFIGS
 from lograft.model.settings.dynamic import check_no_variables, validate_dynamic
@@ -84,7 +83,7 @@ def alter_configs(
     *,
     config: BrokerConfig,
     users: Users = _NOT_ASKED,
-) -> Outcome[replacing.AlterConfigsResponse]:
+) -> ControllerResult[replacing.AlterConfigsResponse]:
     records: list[ConfigRecord] = []
     responses = []
     for resource, twice in _with_repeats(request.resources):
@@ -97,13 +96,13 @@ def alter_configs(
             _check_resource(image, resource, twice)
             wanted = _with_claim(image, resource, replaced_values(resource))
             records += _changes(image, resource, wanted, wanted, config, users)
-        except Refused as refusal:
+        except Rejected as refusal:
             response.error_code, response.error_message = refusal.code, refusal.message
         responses.append(response)
     if request.validate_only:
         records.clear()
     made = (*_enabling(image, records), *records, *effects(image, records, config))
-    return Outcome(made, replacing.AlterConfigsResponse(responses=responses))
+    return ControllerResult(made, replacing.AlterConfigsResponse(responses=responses))
 
 
 def incremental_alter_configs(
@@ -112,7 +111,7 @@ def incremental_alter_configs(
     *,
     config: BrokerConfig,
     users: Users = _NOT_ASKED,
-) -> Outcome[incremental.IncrementalAlterConfigsResponse]:
+) -> ControllerResult[incremental.IncrementalAlterConfigsResponse]:
     records: list[ConfigRecord] = []
     resized: list[Message] = []
     responses = []
@@ -130,14 +129,14 @@ def incremental_alter_configs(
             _check_partitions(image, request, resource)
             resized += _resized(image, request, resource, config)
             records += changes
-        except Refused as refusal:
+        except Rejected as refusal:
             response.error_code, response.error_message = refusal.code, refusal.message
         responses.append(response)
     if request.validate_only:
         records.clear()
         resized.clear()
     made = (*_enabling(image, records), *records, *effects(image, records, config), *resized)
-    return Outcome(made, incremental.IncrementalAlterConfigsResponse(responses=responses))
+    return ControllerResult(made, incremental.IncrementalAlterConfigsResponse(responses=responses))
 
 
 def _check_partitions(
@@ -149,7 +148,7 @@ def _check_partitions(
     topic = image.topic(resource.resource_name)
     for index in request.partitions:
         if topic is None or index not in topic.partitions:
-            raise Refused(
+            raise Rejected(
                 ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
                 f"There is no partition {resource.resource_name}-{index}.",
             )
@@ -166,7 +165,7 @@ def _resized(
         return ()
     topic = image.topic(resource.resource_name)
     if resource.resource_type != ResourceType.TOPIC or topic is None or len(request.resources) > 1:
-        raise Refused(ErrorCode.INVALID_REQUEST, "A number of replicas is for one topic.")
+        raise Rejected(ErrorCode.INVALID_REQUEST, "A number of replicas is for one topic.")
     return resize(image, topic, request.partitions, request.replication_factor, config=config)
 
 
@@ -183,32 +182,32 @@ def _with_repeats(resources: Sequence[R]) -> Iterable[tuple[R, bool]]:
 
 def _check_resource(image: MetadataImage, resource: _Resource, twice: bool) -> None:
     if twice:
-        raise Refused(ErrorCode.INVALID_REQUEST, "Each resource may be named once.")
+        raise Rejected(ErrorCode.INVALID_REQUEST, "Each resource may be named once.")
     name = resource.resource_name
     match resource.resource_type:
         case ResourceType.TOPIC:
             if not name:
-                raise Refused(
+                raise Rejected(
                     ErrorCode.INVALID_REQUEST, "Topics have no common settings: name one."
                 )
             check_topic_name(name)
             if name not in image.topic_ids:
-                raise Refused(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"There is no topic '{name}'.")
+                raise Rejected(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"There is no topic '{name}'.")
         case ResourceType.BROKER:
             if name and not name.isdecimal():
-                raise Refused(
+                raise Rejected(
                     ErrorCode.INVALID_REQUEST,
                     f"'{name}' is no broker: give its number, or '' for all brokers.",
                 )
             if name and int(name) not in (image.brokers | image.controllers):
-                raise Refused(
+                raise Rejected(
                     ErrorCode.BROKER_ID_NOT_REGISTERED, f"Broker {name} is not registered."
                 )
         case ResourceType.CLIENT_METRICS | ResourceType.GROUP:
             if not name:
-                raise Refused(ErrorCode.INVALID_REQUEST, "The resource needs a name.")
+                raise Rejected(ErrorCode.INVALID_REQUEST, "The resource needs a name.")
         case _:
-            raise Refused(
+            raise Rejected(
                 ErrorCode.INVALID_REQUEST,
                 f"Resources of type {resource.resource_type} have no settings in the metadata log.",
             )
@@ -219,9 +218,9 @@ def replaced_values(resource: replacing.AlterConfigsResource) -> dict[str, str]:
     values: dict[str, str] = {}
     for one in resource.configs:
         if one.name in values:
-            raise Refused(ErrorCode.INVALID_REQUEST, f"The setting {one.name} is given twice.")
+            raise Rejected(ErrorCode.INVALID_REQUEST, f"The setting {one.name} is given twice.")
         if one.value is None:
-            raise Refused(
+            raise Rejected(
                 ErrorCode.INVALID_REQUEST, f"The setting {one.name} needs a value, not null."
             )
         values[one.name] = one.value
@@ -237,7 +236,7 @@ def altered_values(
     try:
         return altered(_keys_of(key.type), image.configs.get(key, {}), alterations)
     except InvalidConfig as error:
-        raise Refused(ErrorCode.INVALID_CONFIG, str(error)) from None
+        raise Rejected(ErrorCode.INVALID_CONFIG, str(error)) from None
 
 
 def _with_claim(
@@ -257,17 +256,17 @@ def _alterations(configs: Iterable[incremental.AlterableConfig]) -> list[Alterat
     alterations: dict[str, Alteration] = {}
     for one in configs:
         if one.name in alterations:
-            raise Refused(ErrorCode.INVALID_REQUEST, f"The setting {one.name} is given twice.")
+            raise Rejected(ErrorCode.INVALID_REQUEST, f"The setting {one.name} is given twice.")
         try:
             operation = AlterOperation(one.config_operation)
         except ValueError:
-            raise Refused(
+            raise Rejected(
                 ErrorCode.INVALID_REQUEST,
                 f"{one.config_operation} is no way to change a setting:"
                 " 0 sets, 1 deletes, 2 appends, 3 subtracts.",
             ) from None
         if one.value is None and operation is not AlterOperation.DELETE:
-            raise Refused(
+            raise Rejected(
                 ErrorCode.INVALID_REQUEST, f"The setting {one.name} needs a value, not null."
             )
         alterations[one.name] = Alteration(one.name, operation, one.value)
@@ -298,7 +297,7 @@ def _check_no_variables(values: Mapping[str, str]) -> None:
     try:
         check_no_variables(values)
     except InvalidConfig as error:
-        raise Refused(ErrorCode.INVALID_CONFIG, str(error)) from None
+        raise Rejected(ErrorCode.INVALID_CONFIG, str(error)) from None
 
 
 def _changes(
@@ -320,14 +319,14 @@ def _changes(
         try:
             validate_topic_configs(wanted, config)
         except InvalidConfig as error:
-            raise Refused(ErrorCode.INVALID_CONFIG, str(error)) from None
+            raise Rejected(ErrorCode.INVALID_CONFIG, str(error)) from None
         check_on_demand_max(key.name, wanted, current)
         check_modes(image, wanted)
     elif key.type == ResourceType.BROKER:
         try:
             validate_dynamic(wanted, changed_names=named, whole_cluster=not key.name)
         except InvalidInput as error:
-            raise Refused(ErrorCode.INVALID_REQUEST, str(error)) from None
+            raise Rejected(ErrorCode.INVALID_REQUEST, str(error)) from None
         check_min_isr(image, key, wanted)
     elif key.type == ResourceType.GROUP:
         check_group_configs(wanted, config)

@@ -5,10 +5,9 @@ from uuid import UUID
 
 from lograft.metadata.conditions import Conditions
 from lograft.metadata.elections import PartitionChange, controller_elects
-from lograft.metadata.errors import Refused
 from lograft.metadata.image import MetadataImage
-from lograft.metadata.types import Outcome
-from lograft.model.errors import ErrorCode
+from lograft.metadata.types import ControllerResult
+from lograft.model.errors import ErrorCode, Rejected
 from lograft.model.settings.broker import BrokerConfig
 from lograft.model.types import TopicIdPartition
 from lograft.wire.records.partition_change_record import PartitionChangeRecord
@@ -21,14 +20,14 @@ def assign_directories(
     assignments: Mapping[UUID, Iterable[TopicIdPartition]],
     *,
     config: BrokerConfig,
-) -> Outcome[dict[TopicIdPartition, ErrorCode]]:
+) -> ControllerResult[dict[TopicIdPartition, ErrorCode]]:
     """The reply names what could not be assigned. A replica in a directory that the broker does
     not have (any more) is out of sync and leads nothing."""
     broker = image.brokers.get(broker_id)
     if broker is None:
-        raise Refused(ErrorCode.BROKER_ID_NOT_REGISTERED, f"Broker {broker_id} is not registered.")
+        raise Rejected(ErrorCode.BROKER_ID_NOT_REGISTERED, f"Broker {broker_id} is not registered.")
     if broker.epoch != broker_epoch:
-        raise Refused(
+        raise Rejected(
             ErrorCode.STALE_BROKER_EPOCH,
             f"Broker {broker_id} is registered with epoch {broker.epoch}, not {broker_epoch}.",
         )
@@ -54,4 +53,4 @@ def assign_directories(
                 record = change.build()
                 if record is not None:
                     records[key] = record
-    return Outcome(tuple(records.values()), refused)
+    return ControllerResult(tuple(records.values()), refused)

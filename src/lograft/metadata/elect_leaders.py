@@ -7,10 +7,9 @@ from typing import Final
 
 from lograft.metadata.conditions import Conditions
 from lograft.metadata.elections import Election, PartitionChange, controller_elects
-from lograft.metadata.errors import Refused
 from lograft.metadata.image import MetadataImage
-from lograft.metadata.types import Outcome, PartitionState
-from lograft.model.errors import ErrorCode
+from lograft.metadata.types import ControllerResult, PartitionState
+from lograft.model.errors import ErrorCode, Rejected
 from lograft.model.settings.broker import BrokerConfig
 from lograft.model.types import NO_NODE, ReplicationMode
 from lograft.wire.messages.elect_leaders import (
@@ -36,7 +35,7 @@ class ElectionType(IntEnum):
 
 def elect_leaders(
     image: MetadataImage, request: ElectLeadersRequest, *, config: BrokerConfig
-) -> Outcome[ElectLeadersResponse]:
+) -> ControllerResult[ElectLeadersResponse]:
     """Each partition by itself. Without partitions all are meant, and those that need no election
     are left out of the answer. Partitions in raft mode are refused: their leaders can be asked to
     hand over, which is not a matter of records.
@@ -46,14 +45,14 @@ def elect_leaders(
     try:
         kind = ElectionType(request.election_type)
     except ValueError:
-        raise Refused(
+        raise Rejected(
             ErrorCode.INVALID_REQUEST,
             f"{request.election_type} is no kind of election: 0 is preferred, 1 is unclean.",
         ) from None
     if request.leader != NO_NODE and (
         request.topic_partitions is None or kind is not ElectionType.PREFERRED
     ):
-        raise Refused(
+        raise Rejected(
             ErrorCode.INVALID_REQUEST,
             "An election of a given broker must name its partitions and cannot be unclean.",
         )
@@ -67,7 +66,7 @@ def elect_leaders(
             try:
                 if (name, index) not in records:
                     if len(records) >= ELECTIONS_PER_REQUEST_MAX:
-                        raise Refused(
+                        raise Rejected(
                             ErrorCode.POLICY_VIOLATION,
                             f"One request holds at most {ELECTIONS_PER_REQUEST_MAX} elections:"
                             " ask again for the rest.",
@@ -75,7 +74,7 @@ def elect_leaders(
                     records[name, index] = _elect(
                         image, conditions, kind, name, index, leader=request.leader
                     )
-            except Refused as refusal:
+            except Rejected as refusal:
                 if request.topic_partitions is None and (
                     refusal.code == ErrorCode.ELECTION_NOT_NEEDED
                 ):
@@ -84,10 +83,10 @@ def elect_leaders(
             result.partition_result.append(answer)
         results.append(result)
     response = ElectLeadersResponse(replica_election_results=results)
-    return Outcome(tuple(records.values()), response)
+    return ControllerResult(tuple(records.values()), response)
 
 
-def balance_leaders(image: MetadataImage, *, config: BrokerConfig) -> Outcome[bool]:
+def balance_leaders(image: MetadataImage, *, config: BrokerConfig) -> ControllerResult[bool]:
     """Leadership goes back to the first replica wherever that one can take it. The reply: whether
     there may be more to do."""
     conditions = Conditions(image, config)
@@ -102,10 +101,12 @@ def balance_leaders(image: MetadataImage, *, config: BrokerConfig) -> Outcome[bo
             record = change.build()
             if record is not None:
                 records.append(record)
-    return Outcome(tuple(records), len(records) == ELECTIONS_MAX)
+    return ControllerResult(tuple(records), len(records) == ELECTIONS_MAX)
 
 
-def elect_where_nobody_leads(image: MetadataImage, *, config: BrokerConfig) -> Outcome[bool]:
+def elect_where_nobody_leads(
+    image: MetadataImage, *, config: BrokerConfig
+) -> ControllerResult[bool]:
     """Unclean elections where the topic's settings allow them, others if a controller went while
     it held them. The reply as above."""
     conditions = Conditions(image, config)
@@ -120,7 +121,7 @@ def elect_where_nobody_leads(image: MetadataImage, *, config: BrokerConfig) -> O
                     yield record
 
     records = tuple(islice(elections(), ELECTIONS_MAX))
-    return Outcome(records, len(records) == ELECTIONS_MAX)
+    return ControllerResult(records, len(records) == ELECTIONS_MAX)
 
 
 def _asked(
@@ -153,7 +154,7 @@ def _elect(
 ) -> PartitionChangeRecord:
     topic = image.topic(name)
     if topic is None or index not in topic.partitions:
-        raise Refused(
+        raise Rejected(
             ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"There is no partition {name}-{index}."
         )
     state = topic.partitions[index]
@@ -163,11 +164,11 @@ def _elect(
         _check_candidate(conditions, state, leader, f"{name}-{index}")
     # What the image says of a raft partition's leader is only what it was told last.
     if not _needs(state, kind, wanted) and (elects or kind is ElectionType.PREFERRED):
-        raise Refused(
+        raise Rejected(
             ErrorCode.ELECTION_NOT_NEEDED, f"{name}-{index} has the leader it should have."
         )
     if not elects:
-        raise Refused(
+        raise Rejected(
             ErrorCode.INVALID_REQUEST,
             f"The replicas of {name}-{index} elect their leader themselves: it is in mode"
             f" {state.mode.text}.",
@@ -181,11 +182,11 @@ def _elect(
     record = change.build()
     if record is None:
         if kind is ElectionType.PREFERRED:
-            raise Refused(
+            raise Rejected(
                 ErrorCode.PREFERRED_LEADER_NOT_AVAILABLE,
                 f"Broker {wanted} cannot lead {name}-{index}: it is down or not in sync.",
             )
-        raise Refused(
+        raise Rejected(
             ErrorCode.ELIGIBLE_LEADERS_NOT_AVAILABLE,
             f"No replica of {name}-{index} is up.",
         )
@@ -196,7 +197,7 @@ def _check_candidate(conditions: Conditions, state: PartitionState, leader: int,
     """Where the replicas elect their leader themselves, the voters decide whether it is in sync."""
     if leader not in state.replicas:
         replicas = ", ".join(map(str, state.replicas))
-        raise Refused(
+        raise Rejected(
             ErrorCode.INVALID_REPLICA_ASSIGNMENT,
             f"Broker {leader} is not a replica of {name}; its replicas are {replicas}.",
         )
@@ -208,7 +209,7 @@ def _check_candidate(conditions: Conditions, state: PartitionState, leader: int,
     elif controller_elects(state) and leader not in state.isr:
         reason = "it is not in sync"
     if reason:
-        raise Refused(
+        raise Rejected(
             ErrorCode.PREFERRED_LEADER_NOT_AVAILABLE,
             f"Broker {leader} cannot lead {name}: {reason}.",
         )

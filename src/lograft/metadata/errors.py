@@ -1,18 +1,6 @@
-"""Why a decision refuses a request: a Kafka code and a sentence that says what to do."""
+"""What is wrong with a metadata log."""
 
-from lograft.model.errors import ErrorCode, LograftError
-
-
-class Refused(LograftError):
-    """One item of a request, or all of it, cannot be done. Most decisions catch it per item."""
-
-    def __init__(self, code: ErrorCode, message: str) -> None:
-        super().__init__(message)
-        self.code = code
-
-    @property
-    def message(self) -> str:
-        return str(self)
+from lograft.model.errors import LograftError
 
 
 class InconsistentRecord(LograftError):

@@ -4,7 +4,6 @@ from collections.abc import Iterator, Mapping
 from typing import Final, NamedTuple
 
 from lograft.metadata.config_effects import uniform_min_isr
-from lograft.metadata.errors import Refused
 from lograft.metadata.image import MetadataImage
 from lograft.metadata.types import (
     ELR_VERSION,
@@ -13,10 +12,10 @@ from lograft.metadata.types import (
     METADATA_VERSION,
     REPLICATION_VERSION,
     TRANSACTION_VERSION,
-    Outcome,
+    ControllerResult,
     VersionRange,
 )
-from lograft.model.errors import ErrorCode
+from lograft.model.errors import ErrorCode, Rejected
 from lograft.model.feature_levels import METADATA_CHANGES, NEEDS_METADATA_VERSION
 from lograft.wire.message import Message
 from lograft.wire.messages.update_features import (
@@ -82,7 +81,7 @@ def update_features(
     *,
     version: int,
     controller: Controller,
-) -> Outcome[UpdateFeaturesResponse]:
+) -> ControllerResult[UpdateFeaturesResponse]:
     """All or nothing: one error answers for the whole request. Raising kraft.version has no record
     here: the quorum writes it, before these records (api/update_features.py)."""
     updates = {update.feature: update for update in request.feature_updates}
@@ -100,11 +99,11 @@ def update_features(
                 records.append(FeatureLevelRecord(name=name, feature_level=level))
                 if name == ELR_VERSION:
                     records += _elr_changes(image, level, controller.min_insync_replicas)
-    except Refused as refusal:
+    except Rejected as refusal:
         response.error_code, response.error_message = refusal.code, refusal.message
         response.results.clear()
-        return Outcome((), response)
-    return Outcome(() if request.validate_only else tuple(records), response)
+        return ControllerResult((), response)
+    return ControllerResult(() if request.validate_only else tuple(records), response)
 
 
 class _Change(NamedTuple):
@@ -207,5 +206,5 @@ def _elr_changes(image: MetadataImage, level: int, min_insync_replicas: int) -> 
     yield ClearElrRecord()
 
 
-def _refused(problem: str) -> Refused:
-    return Refused(ErrorCode.INVALID_UPDATE_VERSION, f"{problem}.")
+def _refused(problem: str) -> Rejected:
+    return Rejected(ErrorCode.INVALID_UPDATE_VERSION, f"{problem}.")

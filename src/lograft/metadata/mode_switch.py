@@ -21,7 +21,6 @@ from dataclasses import dataclass, field
 from typing import Final, NamedTuple
 
 from lograft.metadata.elections import is_reassigning
-from lograft.metadata.errors import Refused
 from lograft.metadata.image import MetadataImage
 from lograft.metadata.image_records import partition_record
 from lograft.metadata.types import (
@@ -31,7 +30,7 @@ from lograft.metadata.types import (
     ResourceType,
     TopicState,
 )
-from lograft.model.errors import ErrorCode
+from lograft.model.errors import ErrorCode, Rejected
 from lograft.model.types import NO_NODE, ReplicationMode
 from lograft.wire.records.feature_level_record import FeatureLevelRecord
 from lograft.wire.records.partition_record import PartitionRecord
@@ -76,7 +75,7 @@ def wished_mode(image: MetadataImage, topic: TopicState, index: int) -> Replicat
 
 
 def check_modes(image: MetadataImage, settings: Mapping[str, str]) -> list[FeatureLevelRecord]:
-    """Whether a topic may have these settings. Raises Refused. The first one in raft mode brings
+    """Whether a topic may have these settings. Raises Rejected. The first one in raft mode brings
     the record that enables it: a cluster that never uses it stays one that Apache Kafka reads."""
     words = (settings.get(MODE, ""), *settings.get(MODE_OF_PARTITIONS, "").split(","))
     if is_enabled(image) or not any(word.strip().endswith(RAFT.text) for word in words):
@@ -85,7 +84,7 @@ def check_modes(image: MetadataImage, settings: Mapping[str, str]) -> list[Featu
     registered += [(each.controller_id, each.features) for each in image.controllers.values()]
     for node_id, features in registered:
         if REPLICATION_VERSION not in features or 1 not in features[REPLICATION_VERSION]:
-            raise Refused(
+            raise Rejected(
                 ErrorCode.INVALID_CONFIG,
                 f"Replication by raft is not enabled: node {node_id} does not take"
                 f" {REPLICATION_VERSION} 1.",
@@ -191,16 +190,16 @@ def enter_raft(
     isr: tuple[int, ...],
 ) -> PartitionRecord:
     """The leader says that every in-sync replica has its log on disk, past the batch that it wrote
-    when it began to lead. Raises Refused."""
+    when it began to lead. Raises Rejected."""
     state = topic.partitions[index]
     if state.mode != ENTERING:
-        raise Refused(ErrorCode.INVALID_REQUEST, f"The partition is in mode {state.mode.text}.")
+        raise Rejected(ErrorCode.INVALID_REQUEST, f"The partition is in mode {state.mode.text}.")
     if leader_epoch != state.leader_epoch or leader != state.leader:
-        raise Refused(ErrorCode.FENCED_LEADER_EPOCH, f"{state.leader} leads now.")
+        raise Rejected(ErrorCode.FENCED_LEADER_EPOCH, f"{state.leader} leads now.")
     if partition_epoch != state.partition_epoch or set(isr) != set(state.isr):
-        raise Refused(ErrorCode.INVALID_UPDATE_VERSION, "The in-sync replicas have changed.")
+        raise Rejected(ErrorCode.INVALID_UPDATE_VERSION, "The in-sync replicas have changed.")
     if why := _why_not_enter(image, state):
-        raise Refused(ErrorCode.OPERATION_NOT_ATTEMPTED, why)
+        raise Rejected(ErrorCode.OPERATION_NOT_ATTEMPTED, why)
     return _written(
         topic, index, state, mode=RAFT, life=state.leader_epoch, elr=(), last_known_elr=()
     )
@@ -217,16 +216,16 @@ def report_leader(
     voters: tuple[int, ...],
 ) -> PartitionRecord | None:
     """A leader that the voters elected, or its news: who keeps up, who votes. None: nothing new.
-    Its voters complete a reassignment. Raises Refused."""
+    Its voters complete a reassignment. Raises Rejected."""
     state = topic.partitions[index]
     if state.mode != RAFT or life != state.life:
-        raise Refused(ErrorCode.FENCED_LEADER_EPOCH, f"The partition is in {state.mode.text}.")
+        raise Rejected(ErrorCode.FENCED_LEADER_EPOCH, f"The partition is in {state.mode.text}.")
     if leader_epoch < state.leader_epoch:
-        raise Refused(ErrorCode.FENCED_LEADER_EPOCH, f"{state.leader} leads a later epoch.")
+        raise Rejected(ErrorCode.FENCED_LEADER_EPOCH, f"{state.leader} leads a later epoch.")
     if leader not in state.replicas or (
         leader_epoch == state.leader_epoch and leader != state.leader
     ):
-        raise Refused(ErrorCode.INVALID_REQUEST, f"{leader} cannot lead this partition.")
+        raise Rejected(ErrorCode.INVALID_REQUEST, f"{leader} cannot lead this partition.")
     after = state._replace(leader=leader, leader_epoch=leader_epoch)
     target = tuple(each for each in state.replicas if each not in state.removing_replicas)
     if is_reassigning(state) and set(voters) == set(target):

@@ -3,8 +3,7 @@
 import re
 from typing import Final
 
-from lograft.metadata.errors import Refused
-from lograft.model.errors import ErrorCode
+from lograft.model.errors import ErrorCode, Rejected
 
 NAME_LENGTH_MAX: Final = 249
 _LEGAL: Final = re.compile(r"[a-zA-Z0-9._-]+")
@@ -28,6 +27,6 @@ def check_topic_name(name: str) -> None:
     else:
         return
     shown = name if len(name) <= 60 else name[:60] + "…"
-    raise Refused(
+    raise Rejected(
         ErrorCode.INVALID_TOPIC_EXCEPTION, f"The topic name '{shown}' is not legal: {problem}."
     )

@@ -2,10 +2,9 @@
 
 from collections.abc import Iterable, Mapping
 
-from lograft.metadata.errors import Refused
 from lograft.metadata.image import MetadataImage
 from lograft.metadata.types import ON_DEMAND_MAX, ResourceType
-from lograft.model.errors import ErrorCode
+from lograft.model.errors import ErrorCode, Rejected
 from lograft.model.settings.broker import BrokerConfig
 from lograft.model.types import INTERNAL_TOPICS
 from lograft.wire.messages.create_partitions import CreatePartitionsRequest, CreatePartitionsTopic
@@ -52,7 +51,7 @@ def check_on_demand_max(
     settings of the topic can be changed."""
     limit = wanted.get(ON_DEMAND_MAX)
     if topic_name in INTERNAL_TOPICS and limit is not None and limit != current.get(ON_DEMAND_MAX):
-        raise Refused(
+        raise Rejected(
             ErrorCode.INVALID_CONFIG,
             f"{topic_name} has a fixed number of partitions, so {ON_DEMAND_MAX} cannot be set.",
         )
@@ -62,23 +61,23 @@ def growth_request(
     image: MetadataImage, topic_name: str, index: int, *, timeout_ms: int
 ) -> CreatePartitionsRequest | None:
     """The request that lets a topic grow up to partition `index`, to which a producer writes. None:
-    the partition exists. Raises Refused where the topic's setting does not allow it."""
+    the partition exists. Raises Rejected where the topic's setting does not allow it."""
     topic = image.topic(topic_name)
     if topic is None or index < 0:
-        raise Refused(
+        raise Rejected(
             ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"There is no partition {topic_name}-{index}."
         )
     if index < len(topic.partitions):
         return None
     limit = on_demand_max(image, topic_name)
     if limit is None:
-        raise Refused(
+        raise Rejected(
             ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
             f"There is no partition {topic_name}-{index}, and the topic does not create partitions"
             f" on demand: add it with CreatePartitions, or set {ON_DEMAND_MAX} on the topic.",
         )
     if index >= limit:
-        raise Refused(
+        raise Rejected(
             ErrorCode.INVALID_PARTITIONS,
             f"Partition {topic_name}-{index} is beyond the limit of {limit} partitions on demand:"
             f" add it with CreatePartitions, or raise {ON_DEMAND_MAX} of the topic.",

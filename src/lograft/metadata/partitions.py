@@ -5,15 +5,14 @@ from collections.abc import Container, Sequence
 from typing import Final
 from uuid import UUID
 
-from lograft.metadata.errors import Refused
 from lograft.metadata.image import MetadataImage
 from lograft.metadata.placement import Candidate, place_partitions
 from lograft.metadata.types import (
     UNASSIGNED_DIRECTORY,
-    Outcome,
+    ControllerResult,
     TopicState,
 )
-from lograft.model.errors import ErrorCode
+from lograft.model.errors import ErrorCode, Rejected
 from lograft.model.types import INTERNAL_TOPICS
 from lograft.wire.message import Message
 from lograft.wire.messages.create_partitions import (
@@ -30,7 +29,7 @@ PARTITIONS_PER_REQUEST_MAX: Final = 10_000
 
 def create_partitions(
     image: MetadataImage, request: CreatePartitionsRequest
-) -> Outcome[CreatePartitionsResponse]:
+) -> ControllerResult[CreatePartitionsResponse]:
     counts = Counter(topic.name for topic in request.topics)
     records: list[Message] = []
     results = []
@@ -41,31 +40,31 @@ def create_partitions(
         try:
             if counts[topic.name] > 1:
                 counts[topic.name] = -1  # said once
-                raise Refused(
+                raise Rejected(
                     ErrorCode.INVALID_REQUEST, f"Topic '{topic.name}' is in the request twice."
                 )
             if topic.name in INTERNAL_TOPICS and image.topic(topic.name) is not None:
                 # Kafka takes it, and loses sight of all positions at the next restart.
-                raise Refused(
+                raise Rejected(
                     ErrorCode.INVALID_PARTITIONS,
                     f"{topic.name} keeps its number of partitions: groups and transactions are"
                     " found by it, and with another number would be looked for elsewhere.",
                 )
             made = _grow(image, topic)
             if len(records) + len(made) > PARTITIONS_PER_REQUEST_MAX:
-                raise Refused(
+                raise Rejected(
                     ErrorCode.INVALID_PARTITIONS,
                     f"One request may create at most {PARTITIONS_PER_REQUEST_MAX} partitions:"
                     " split it.",
                 )
             records += made
-        except Refused as refusal:
+        except Rejected as refusal:
             result.error_code = refusal.code
             result.error_message = refusal.message
         results.append(result)
     if request.validate_only:
         records.clear()
-    return Outcome(tuple(records), CreatePartitionsResponse(results=results))
+    return ControllerResult(tuple(records), CreatePartitionsResponse(results=results))
 
 
 def placed(
@@ -135,7 +134,7 @@ def check_assignment(
         problem = "names only brokers that are fenced or shutting down"
     else:
         return
-    raise Refused(
+    raise Rejected(
         ErrorCode.INVALID_REPLICA_ASSIGNMENT, f"The assignment of partition {index} {problem}."
     )
 
@@ -143,20 +142,20 @@ def check_assignment(
 def _grow(image: MetadataImage, wanted: CreatePartitionsTopic) -> list[PartitionRecord]:
     topic = image.topic(wanted.name)
     if topic is None:
-        raise Refused(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"There is no topic '{wanted.name}'.")
+        raise Rejected(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"There is no topic '{wanted.name}'.")
     present = len(topic.partitions)
     if wanted.count == present:
-        raise Refused(
+        raise Rejected(
             ErrorCode.INVALID_PARTITIONS, f"Topic '{wanted.name}' has {present} partitions already."
         )
     if wanted.count < present:
-        raise Refused(
+        raise Rejected(
             ErrorCode.INVALID_PARTITIONS,
             f"Topic '{wanted.name}' has {present} partitions, {wanted.count} would be fewer:"
             " partitions cannot be taken away.",
         )
     if wanted.count - present > PARTITIONS_PER_REQUEST_MAX:
-        raise Refused(
+        raise Rejected(
             ErrorCode.INVALID_PARTITIONS,
             f"{wanted.count - present} new partitions are more than the"
             f" {PARTITIONS_PER_REQUEST_MAX} that one request may create.",
@@ -176,7 +175,7 @@ def _new_replicas(
     if wanted.assignments is None:
         return placed(image, topic.name, range(present, wanted.count), replication_factor=factor)
     if len(wanted.assignments) != wanted.count - present:
-        raise Refused(
+        raise Rejected(
             ErrorCode.INVALID_REPLICA_ASSIGNMENT,
             f"{wanted.count - present} partitions are added, but {len(wanted.assignments)}"
             " assignments are given.",

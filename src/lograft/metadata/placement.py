@@ -10,8 +10,7 @@ from collections.abc import Iterable, Mapping
 from functools import lru_cache
 from typing import Final, NamedTuple
 
-from lograft.metadata.errors import Refused
-from lograft.model.errors import ErrorCode
+from lograft.model.errors import ErrorCode, Rejected
 from lograft.model.hash_ring import Ring, ring_places
 
 VIRTUAL_NODES: Final = 128
@@ -76,7 +75,7 @@ def _check_factor(replication_factor: int, known: int, active: int) -> None:
         )
     else:
         return
-    raise Refused(
+    raise Rejected(
         ErrorCode.INVALID_REPLICATION_FACTOR,
         f"A replication factor of {replication_factor} is not possible: {problem}.",
     )

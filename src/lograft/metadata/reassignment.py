@@ -3,12 +3,11 @@ so with AlterPartition) those to be removed go, in `elections.PartitionChange`."
 
 from lograft.metadata.conditions import Conditions
 from lograft.metadata.elections import PartitionChange, is_reassigning
-from lograft.metadata.errors import Refused
 from lograft.metadata.image import MetadataImage
 from lograft.metadata.partitions import PARTITIONS_PER_REQUEST_MAX
 from lograft.metadata.replay import changed_partition
-from lograft.metadata.types import Outcome, PartitionState, TopicState
-from lograft.model.errors import ErrorCode
+from lograft.metadata.types import ControllerResult, PartitionState, TopicState
+from lograft.model.errors import ErrorCode, Rejected
 from lograft.model.settings.broker import BrokerConfig
 from lograft.model.types import NO_NODE, ReplicationMode, TopicIdPartition
 from lograft.wire.messages.alter_partition_reassignments import (
@@ -28,7 +27,7 @@ from lograft.wire.records.partition_change_record import PartitionChangeRecord
 
 def alter_reassignments(
     image: MetadataImage, request: AlterPartitionReassignmentsRequest, *, config: BrokerConfig
-) -> Outcome[AlterPartitionReassignmentsResponse]:
+) -> ControllerResult[AlterPartitionReassignmentsResponse]:
     """Each partition by itself; without replicas its reassignment is cancelled."""
     conditions = Conditions(image, config)
     records: dict[TopicIdPartition, PartitionChangeRecord] = {}
@@ -56,11 +55,11 @@ def alter_reassignments(
                     record = start_reassignment(change, tuple(one.replicas))
                 if record is not None:
                     records[key] = record
-            except Refused as refusal:
+            except Rejected as refusal:
                 answer.error_code, answer.error_message = refusal.code, refusal.message
             answers.append(answer)
         response.responses.append(ReassignableTopicResponse(name=asked.name, partitions=answers))
-    return Outcome(tuple(records.values()), response)
+    return ControllerResult(tuple(records.values()), response)
 
 
 def list_reassignments(
@@ -105,7 +104,7 @@ def target_of(state: PartitionState) -> tuple[int, ...]:
 def _partition(image: MetadataImage, name: str, index: int) -> tuple[TopicState, PartitionState]:
     topic = image.topic(name)
     if topic is None or index not in topic.partitions:
-        raise Refused(
+        raise Rejected(
             ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"There is no partition {name}-{index}."
         )
     return topic, topic.partitions[index]
@@ -118,14 +117,16 @@ def _check_free(
     records: dict[TopicIdPartition, PartitionChangeRecord],
 ) -> None:
     if key in records:
-        raise Refused(ErrorCode.INVALID_REQUEST, f"{name}-{key.partition} is in the request twice.")
+        raise Rejected(
+            ErrorCode.INVALID_REQUEST, f"{name}-{key.partition} is in the request twice."
+        )
     if len(records) >= PARTITIONS_PER_REQUEST_MAX:
-        raise Refused(
+        raise Rejected(
             ErrorCode.POLICY_VIOLATION,
             f"One request may reassign at most {PARTITIONS_PER_REQUEST_MAX} partitions: split it.",
         )
     if state.mode in (ReplicationMode.ENTERING, ReplicationMode.LEAVING):
-        raise Refused(
+        raise Rejected(
             ErrorCode.REASSIGNMENT_IN_PROGRESS,
             f"{name}-{key.partition} is changing its mode of replication ({state.mode.text}):"
             " wait until it is done.",
@@ -141,13 +142,13 @@ def _check_target(image: MetadataImage, state: PartitionState, replicas: list[in
         problem = f"names broker {unknown[0]}, which is not registered"
     else:
         return
-    raise Refused(ErrorCode.INVALID_REPLICA_ASSIGNMENT, f"The assignment {problem}.")
+    raise Rejected(ErrorCode.INVALID_REPLICA_ASSIGNMENT, f"The assignment {problem}.")
 
 
 def _check_factor(state: PartitionState, replicas: list[int]) -> None:
     factor = len(target_of(state))
     if len(replicas) != factor:
-        raise Refused(
+        raise Rejected(
             ErrorCode.INVALID_REPLICATION_FACTOR,
             f"The partition has {factor} replicas and would get {len(replicas)}, which this"
             " request does not allow.",
@@ -178,7 +179,7 @@ def _cancel(change: PartitionChange) -> PartitionChangeRecord | None:
     before = change.before
     name = f"{change.topic.name}-{change.index}"
     if not is_reassigning(before):
-        raise Refused(ErrorCode.NO_REASSIGNMENT_IN_PROGRESS, f"{name} is not being reassigned.")
+        raise Rejected(ErrorCode.NO_REASSIGNMENT_IN_PROGRESS, f"{name} is not being reassigned.")
     staying = tuple(r for r in before.replicas if r not in before.adding_replicas)
     if before.mode is ReplicationMode.RAFT:
         # Some may be voters already: they have to leave as they came, one by one.
@@ -191,7 +192,7 @@ def _cancel(change: PartitionChange) -> PartitionChangeRecord | None:
     if record is not None:
         after = changed_partition(before, record)
         if after.leader == NO_NODE and not after.elr and not change.isr:
-            raise Refused(
+            raise Rejected(
                 ErrorCode.INVALID_REPLICA_ASSIGNMENT,
                 f"Only new replicas of {name} are in sync: going back would need an unclean"
                 " election.",

@@ -14,12 +14,11 @@ from typing import Final, NamedTuple
 
 from lograft.metadata.conditions import Conditions
 from lograft.metadata.elections import PartitionChange
-from lograft.metadata.errors import Refused
 from lograft.metadata.image import MetadataImage
 from lograft.metadata.placement import broker_ring
 from lograft.metadata.reassignment import start_reassignment, target_of
-from lograft.metadata.types import Outcome
-from lograft.model.errors import ErrorCode
+from lograft.metadata.types import ControllerResult
+from lograft.model.errors import ErrorCode, Rejected
 from lograft.model.settings.broker import BrokerConfig
 from lograft.model.types import ReplicationMode
 from lograft.wire.records.partition_change_record import PartitionChangeRecord
@@ -69,11 +68,13 @@ def plan(
         if (broker := image.brokers.get(broker_id)) is not None
     }
     if unknown := sorted(set(broker_ids) - set(racks)):
-        raise Refused(ErrorCode.BROKER_ID_NOT_REGISTERED, f"Broker {unknown[0]} is not registered.")
+        raise Rejected(
+            ErrorCode.BROKER_ID_NOT_REGISTERED, f"Broker {unknown[0]} is not registered."
+        )
     return plan_moves(holdings, racks)
 
 
-def rebalance(image: MetadataImage, *, config: BrokerConfig) -> Outcome[bool]:
+def rebalance(image: MetadataImage, *, config: BrokerConfig) -> ControllerResult[bool]:
     """The next part of the way to an even load, if it is uneven enough to be worth copying. Nothing
     while a broker is down, which may come back with all it holds, and while earlier parts are
     under way. The reply: always that there is no more to do at once."""
@@ -87,7 +88,7 @@ def rebalance(image: MetadataImage, *, config: BrokerConfig) -> Outcome[bool]:
             record = start_reassignment(change, move.after)
             if record is not None:
                 records.append(record)
-    return Outcome(tuple(records), False)
+    return ControllerResult(tuple(records), False)
 
 
 def is_uneven(image: MetadataImage) -> bool:
@@ -116,7 +117,7 @@ class _Sharing:
         self._brokers = sorted(racks)
         most = max((len(holding.replicas) for holding in holdings), default=0)
         if most > len(racks):
-            raise Refused(
+            raise Rejected(
                 ErrorCode.INVALID_REPLICATION_FACTOR,
                 f"{len(racks)} broker(s) cannot hold partitions with {most} replicas.",
             )

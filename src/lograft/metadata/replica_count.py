@@ -2,12 +2,11 @@
 
 from collections.abc import Sequence
 
-from lograft.metadata.errors import Refused
 from lograft.metadata.image import MetadataImage
 from lograft.metadata.partitions import placed
 from lograft.metadata.reassignment import alter_reassignments, target_of
 from lograft.metadata.types import TopicState
-from lograft.model.errors import ErrorCode
+from lograft.model.errors import ErrorCode, Rejected
 from lograft.model.settings.broker import BrokerConfig
 from lograft.wire.message import Message
 from lograft.wire.messages.alter_partition_reassignments import (
@@ -25,16 +24,16 @@ def resize(
     *,
     config: BrokerConfig,
 ) -> tuple[Message, ...]:
-    """The records that begin it, for these partitions or for all. Raises Refused for any."""
+    """The records that begin it, for these partitions or for all. Raises Rejected for any."""
     chosen = list(indexes) or list(topic.partitions)
     unknown = [index for index in chosen if index not in topic.partitions]
     if unknown:
-        raise Refused(
+        raise Rejected(
             ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
             f"There is no partition {topic.name}-{unknown[0]}.",
         )
     if factor > len(image.brokers):
-        raise Refused(
+        raise Rejected(
             ErrorCode.INVALID_REPLICATION_FACTOR,
             f"{factor} replicas need as many brokers, {len(image.brokers)} are registered.",
         )
@@ -55,7 +54,7 @@ def resize(
     outcome = alter_reassignments(image, request, config=config)
     for answer in outcome.reply.responses[0].partitions:
         if answer.error_code:
-            raise Refused(
+            raise Rejected(
                 ErrorCode(answer.error_code), answer.error_message or f"{answer.partition_index}"
             )
     return outcome.records

@@ -8,8 +8,7 @@ import re
 from collections.abc import Collection, Mapping
 from typing import Final
 
-from lograft.metadata.errors import Refused
-from lograft.model.errors import ErrorCode, InvalidConfig
+from lograft.model.errors import ErrorCode, InvalidConfig, Rejected
 from lograft.model.patterns import NoPattern, compiled
 from lograft.model.settings.broker import BrokerConfig
 from lograft.model.settings.broker_table import BROKER_CONFIGS
@@ -94,10 +93,10 @@ def check_group_configs(values: Mapping[str, str], config: BrokerConfig) -> None
     for name, text in values.items():
         key = GROUP_CONFIGS.get(name)
         if key is None:
-            raise Refused(ErrorCode.INVALID_CONFIG, f"There is no group setting {name}.")
+            raise Rejected(ErrorCode.INVALID_CONFIG, f"There is no group setting {name}.")
         value = _parsed(key, text)
         if name == "share.auto.offset.reset" and not _OFFSET_RESET.fullmatch(text.strip()):
-            raise Refused(
+            raise Rejected(
                 ErrorCode.INVALID_CONFIG,
                 f"{name} is earliest, latest or by_duration:<ISO 8601 duration>, not {text}.",
             )
@@ -111,12 +110,12 @@ def check_client_metrics_configs(values: Mapping[str, str]) -> None:
     for name, text in values.items():
         key = CLIENT_METRICS_CONFIGS.get(name)
         if key is None:
-            raise Refused(
+            raise Rejected(
                 ErrorCode.INVALID_REQUEST, f"There is no setting {name} of client metrics."
             )
         value = _parsed(key, text)
         if isinstance(value, int) and not INTERVAL_MS_MIN <= value <= INTERVAL_MS_MAX:
-            raise Refused(
+            raise Rejected(
                 ErrorCode.INVALID_REQUEST,
                 f"{name} lies between {INTERVAL_MS_MIN} and {INTERVAL_MS_MAX}, not at {value}.",
             )
@@ -167,7 +166,7 @@ def _parsed(key: ConfigKey, text: str) -> object:
     try:
         return key.parse(text)
     except InvalidConfig as error:
-        raise Refused(ErrorCode.INVALID_CONFIG, str(error)) from None
+        raise Rejected(ErrorCode.INVALID_CONFIG, str(error)) from None
 
 
 def _check_limits(name: str, value: int, config: BrokerConfig) -> None:
@@ -177,7 +176,7 @@ def _check_limits(name: str, value: int, config: BrokerConfig) -> None:
         setting = f"group.{kind}.{bound}.{rest}"
         limit = config.value(setting) if setting in BROKER_CONFIGS else None
         if isinstance(limit, int) and is_broken(value, limit):
-            raise Refused(
+            raise Rejected(
                 ErrorCode.INVALID_CONFIG, f"{name}={value} is beyond {setting}, which is {limit}."
             )
 
@@ -188,15 +187,15 @@ def _check_heartbeats(kind: str, values: Mapping[str, str], config: BrokerConfig
         int(values.get(name) or config.text(f"group.{name}") or 0) for name in names
     )
     if heartbeat_ms >= session_ms:
-        raise Refused(
-            ErrorCode.invalid_config,
+        raise Rejected(
+            ErrorCode.INVALID_CONFIG,
             f"{names[0]} ({heartbeat_ms}) must be less than {names[1]} ({session_ms}).",
         )
 
 
 def _check_match(text: str) -> None:
     if text.count("=") != 1 or (split := split_match(text))[0] not in MATCH_KEYS:
-        raise Refused(
+        raise Rejected(
             ErrorCode.INVALID_CONFIG,
             f"Invalid client match pattern '{text}': write <one of"
             f" {', '.join(sorted(MATCH_KEYS))}>=<regular expression>.",
@@ -204,7 +203,7 @@ def _check_match(text: str) -> None:
     try:
         compiled(split[1])
     except NoPattern as error:
-        raise Refused(
+        raise Rejected(
             ErrorCode.INVALID_CONFIG,
             f"Invalid client match pattern '{text}': {error}. Regular expressions have RE2 syntax,"
             " without look-ahead and back-references.",

@@ -5,7 +5,6 @@ from collections.abc import Callable, Collection, Mapping, Sequence
 from functools import lru_cache
 from uuid import UUID
 
-from lograft.metadata.errors import Refused
 from lograft.metadata.image import MetadataImage
 from lograft.metadata.mode_switch import MODE, check_modes
 from lograft.metadata.names import check_topic_name, similar_form
@@ -16,8 +15,8 @@ from lograft.metadata.partitions import (
     new_partition,
     placed,
 )
-from lograft.metadata.types import Outcome, ResourceType
-from lograft.model.errors import ErrorCode, InvalidConfig
+from lograft.metadata.types import ControllerResult, ResourceType
+from lograft.model.errors import ErrorCode, InvalidConfig, Rejected
 from lograft.model.settings.broker import BrokerConfig
 from lograft.model.settings.dynamic import check_no_variables
 from lograft.model.settings.topic import TOPIC_CONFIGS, validate_topic_configs
@@ -50,7 +49,7 @@ def create_topics(
     *,
     config: BrokerConfig,
     new_id: Callable[[], UUID],
-) -> Outcome[CreateTopicsResponse]:
+) -> ControllerResult[CreateTopicsResponse]:
     """Each topic by itself: one that is refused does not hold up the others."""
     _check_total(request.topics, config)
     counts = Counter(topic.name for topic in request.topics)
@@ -63,7 +62,7 @@ def create_topics(
         elif counts[topic.name] == 1:
             try:
                 made = _create(image, topic, config=config, new_id=new_id)
-            except Refused as refusal:
+            except Rejected as refusal:
                 results.append(_refused(topic.name, refusal))
                 continue
             records += made
@@ -72,16 +71,16 @@ def create_topics(
         records.clear()
         for result in results:
             result.topic_id = ZERO_UUID
-    return Outcome(tuple(records), CreateTopicsResponse(topics=results))
+    return ControllerResult(tuple(records), CreateTopicsResponse(topics=results))
 
 
 def delete_topics(
     image: MetadataImage, request: DeleteTopicsRequest, *, config: BrokerConfig
-) -> Outcome[DeleteTopicsResponse]:
+) -> ControllerResult[DeleteTopicsResponse]:
     """By name (up to version 5 in `topic_names`) or by id."""
     wanted = request.topics or [DeleteTopicState(name=name) for name in request.topic_names]
     if not config.delete_topic_enable:
-        raise Refused(
+        raise Rejected(
             ErrorCode.TOPIC_DELETION_DISABLED,
             "Topics cannot be deleted here: delete.topic.enable is false.",
         )
@@ -92,13 +91,13 @@ def delete_topics(
         result = DeletableTopicResult(name=name, topic_id=given_id)
         try:
             if count > 1:
-                raise Refused(ErrorCode.INVALID_REQUEST, "The topic is in the request twice.")
+                raise Rejected(ErrorCode.INVALID_REQUEST, "The topic is in the request twice.")
             topic_id = _topic_to_delete(image, name, given_id)
             if topic_id in removed:
-                raise Refused(
+                raise Rejected(
                     ErrorCode.INVALID_REQUEST, "The topic is in the request by name and by id."
                 )
-        except Refused as refusal:
+        except Rejected as refusal:
             result.error_code = refusal.code
             result.error_message = refusal.message
         else:
@@ -107,21 +106,21 @@ def delete_topics(
             removed[topic_id] = None
         results.append(result)
     records = tuple(RemoveTopicRecord(topic_id=topic_id) for topic_id in removed)
-    return Outcome(records, DeleteTopicsResponse(responses=results))
+    return ControllerResult(records, DeleteTopicsResponse(responses=results))
 
 
 def check_new_name(image: MetadataImage, name: str) -> None:
     if name == METADATA_TOPIC:
-        raise Refused(
+        raise Rejected(
             ErrorCode.INVALID_REQUEST, f"{name} is the cluster's own log and cannot be created."
         )
     check_topic_name(name)
     if name in image.topic_ids:
-        raise Refused(ErrorCode.TOPIC_ALREADY_EXISTS, f"Topic '{name}' already exists.")
+        raise Rejected(ErrorCode.TOPIC_ALREADY_EXISTS, f"Topic '{name}' already exists.")
     form = similar_form(name)
     if form is not None:
         for other in image.similar_names.get(form, ()):
-            raise Refused(
+            raise Rejected(
                 ErrorCode.INVALID_TOPIC_EXCEPTION,
                 f"Topic '{name}' is too like the existing topic '{other}': metrics do not tell"
                 " '.' from '_'.",
@@ -134,7 +133,7 @@ def checked_configs(
     values: dict[str, str] = {}
     for setting in settings:
         if setting.value is None:
-            raise Refused(
+            raise Rejected(
                 ErrorCode.INVALID_CONFIG, f"The setting {setting.name} needs a value, not null."
             )
         values[setting.name] = setting.value  # the last one counts, as in Kafka
@@ -142,7 +141,7 @@ def checked_configs(
         check_no_variables(values)
         validate_topic_configs(values, config)
     except InvalidConfig as error:
-        raise Refused(ErrorCode.INVALID_CONFIG, str(error)) from None
+        raise Rejected(ErrorCode.INVALID_CONFIG, str(error)) from None
     return values
 
 
@@ -153,7 +152,7 @@ def _check_total(topics: Sequence[CreatableTopic], config: BrokerConfig) -> None
         for topic in topics
     )
     if total > PARTITIONS_PER_REQUEST_MAX:
-        raise Refused(
+        raise Rejected(
             ErrorCode.POLICY_VIOLATION,
             f"One request may create at most {PARTITIONS_PER_REQUEST_MAX} partitions, this one"
             f" asks for {total}: split it.",
@@ -200,7 +199,7 @@ def _create(
 
 def _given_assignments(image: MetadataImage, topic: CreatableTopic) -> list[tuple[int, ...]]:
     if topic.num_partitions != -1 or topic.replication_factor != -1:
-        raise Refused(
+        raise Rejected(
             ErrorCode.INVALID_REQUEST,
             "With replicas assigned by hand, the number of partitions and the replication factor"
             " must both be -1.",
@@ -208,13 +207,13 @@ def _given_assignments(image: MetadataImage, topic: CreatableTopic) -> list[tupl
     by_index: dict[int, tuple[int, ...]] = {}
     for assignment in topic.assignments:
         if assignment.partition_index in by_index:
-            raise Refused(
+            raise Rejected(
                 ErrorCode.INVALID_REPLICA_ASSIGNMENT,
                 f"Partition {assignment.partition_index} is assigned twice.",
             )
         by_index[assignment.partition_index] = tuple(assignment.broker_ids)
     if sorted(by_index) != list(range(len(by_index))):
-        raise Refused(
+        raise Rejected(
             ErrorCode.INVALID_REPLICA_ASSIGNMENT,
             f"Partitions are numbered from 0 without gaps; assigned are {sorted(by_index)[:20]}.",
         )
@@ -229,12 +228,12 @@ def _placed_assignments(
 ) -> list[tuple[int, ...]]:
     count, factor = topic.num_partitions, topic.replication_factor
     if factor < -1 or factor == 0:
-        raise Refused(
+        raise Rejected(
             ErrorCode.INVALID_REPLICATION_FACTOR,
             f"The replication factor must be at least 1, or -1 for the default; it is {factor}.",
         )
     if count < -1 or count == 0:
-        raise Refused(
+        raise Rejected(
             ErrorCode.INVALID_PARTITIONS,
             f"A topic has at least 1 partition, or -1 for the default number; it is {count}.",
         )
@@ -259,24 +258,24 @@ def _fresh_id(image: MetadataImage, new_id: Callable[[], UUID]) -> UUID:
 
 def _topic_to_delete(image: MetadataImage, name: str | None, given_id: UUID) -> UUID:
     if name is not None and given_id != ZERO_UUID:
-        raise Refused(ErrorCode.INVALID_REQUEST, "Give the topic's name or its id, not both.")
+        raise Rejected(ErrorCode.INVALID_REQUEST, "Give the topic's name or its id, not both.")
     if name is not None:
         topic_id = image.topic_ids.get(name)
         if topic_id is None:
-            raise Refused(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"There is no topic '{name}'.")
+            raise Rejected(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"There is no topic '{name}'.")
         return topic_id
     if given_id == ZERO_UUID:
-        raise Refused(ErrorCode.INVALID_REQUEST, "Neither a name nor an id of a topic is given.")
+        raise Rejected(ErrorCode.INVALID_REQUEST, "Neither a name nor an id of a topic is given.")
     if given_id not in image.topics:
-        raise Refused(ErrorCode.UNKNOWN_TOPIC_ID, f"There is no topic {uuid_to_text(given_id)}.")
+        raise Rejected(ErrorCode.UNKNOWN_TOPIC_ID, f"There is no topic {uuid_to_text(given_id)}.")
     return given_id
 
 
-def _twice(name: str) -> Refused:
-    return Refused(ErrorCode.INVALID_REQUEST, f"Topic '{name}' is in the request twice.")
+def _twice(name: str) -> Rejected:
+    return Rejected(ErrorCode.INVALID_REQUEST, f"Topic '{name}' is in the request twice.")
 
 
-def _refused(name: str, refusal: Refused) -> CreatableTopicResult:
+def _refused(name: str, refusal: Rejected) -> CreatableTopicResult:
     return CreatableTopicResult(name=name, error_code=refusal.code, error_message=refusal.message)
 
 

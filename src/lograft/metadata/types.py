@@ -178,7 +178,7 @@ class QuotaEntity(NamedTuple):
 
 
 @dataclass(frozen=True, slots=True)
-class Outcome(Generic[R_co]):
+class ControllerResult(Generic[R_co]):
     """What a decision wants: `records` appended, then `reply` given."""
 
     records: tuple[Message, ...]

@@ -162,6 +162,19 @@ class LograftError(Exception):
         return text[:SENTENCE_CHARACTERS_MAX] + "…"
 
 
+class Rejected(LograftError):
+    """A request, or one item of it, is rejected: Kafka's error code, and a sentence that says why
+    and what to do. Most decisions catch it per item."""
+
+    def __init__(self, code: ErrorCode, message: str) -> None:
+        super().__init__(message)
+        self.code = code
+
+    @property
+    def message(self) -> str:
+        return str(self)
+
+
 class InvalidInput(LograftError):
     """A person or a client gave something that cannot be; the text says what to do instead."""
 

@@ -23,7 +23,7 @@ class OutcomeUnknown(Exception):
     """The request left, and no answer came."""
 
 
-class Refused(Exception):
+class ErrorResponse(Exception):
     """The answer is an error."""
 
     def __init__(self, code: int) -> None:

@@ -8,7 +8,7 @@ from typing import Final
 from uuid import UUID
 
 from lograft.model.errors import ErrorCode
-from lograft.simulation.client import NotSent, OutcomeUnknown, Refused
+from lograft.simulation.client import ErrorResponse, NotSent, OutcomeUnknown
 from lograft.simulation.history import History
 from lograft.simulation.routing import Requests
 from lograft.wire.batches import Record, build_batch, check_crc, iterate_headers, read_records
@@ -420,7 +420,7 @@ class Admin:
         )
         result = answer.topics[0]
         if result.error_code not in (0, ErrorCode.TOPIC_ALREADY_EXISTS):
-            raise Refused(result.error_code)
+            raise ErrorResponse(result.error_code)
         topic.topic_id = result.topic_id
         return result.error_code == 0
 

@@ -279,7 +279,7 @@ class _Given:
 
 
 def _names_of(kind: type[ClientSettings]) -> frozenset[str]:
-    return frozenset((*(dotted(one.name) for one in fields(kind)), *kind.refused))
+    return frozenset((*(dotted(one.name) for one in fields(kind)), *kind.unsupported))
 
 
 #: Every name that means something to one of Kafka's clients.

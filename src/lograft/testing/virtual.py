@@ -22,7 +22,7 @@ from collections.abc import Callable, Coroutine, Mapping, Sequence
 from typing import Any, Final, TypeVar
 
 from lograft.model.seams import Channel
-from lograft.simulation.client import NotSent, OutcomeUnknown, Refused
+from lograft.simulation.client import ErrorResponse, NotSent, OutcomeUnknown
 from lograft.simulation.cluster import SimulatedCluster
 from lograft.simulation.history import History
 from lograft.simulation.node_workload import EARLIEST, TIMEOUT_MS, Admin, Reader, TopicPlan
@@ -112,7 +112,7 @@ class TestClient:
             result = answer.responses[0].partition_responses[0]
             if result.error_code:
                 route.look_again()
-                raise Refused(result.error_code)
+                raise ErrorResponse(result.error_code)
             return result.base_offset
 
         return await self.retry(attempt)
@@ -130,7 +130,7 @@ class TestClient:
             while True:
                 data, records, _ = await reader.fetch(position, bytes_max=1 << 20, wait_ms=0)
                 if data.error_code:
-                    raise Refused(data.error_code)
+                    raise ErrorResponse(data.error_code)
                 values += [value.encode() for _, value in records]
                 if not records:
                     return values
@@ -145,8 +145,8 @@ class TestClient:
         while True:
             try:
                 return await attempt()
-            except (NotSent, OutcomeUnknown, Refused) as error:
-                is_final = isinstance(error, Refused) and not error.is_retriable
+            except (NotSent, OutcomeUnknown, ErrorResponse) as error:
+                is_final = isinstance(error, ErrorResponse) and not error.is_retriable
                 if is_final or loop.time() > deadline:
                     raise
                 self.cluster.look_again()

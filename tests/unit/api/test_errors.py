@@ -7,8 +7,7 @@ from collections.abc import Iterator
 import lograft
 from lograft.api.errors import CODE_OF, code_of
 from lograft.broker.errors import NotLeader
-from lograft.metadata.errors import Refused
-from lograft.model.errors import ErrorCode, LograftError
+from lograft.model.errors import ErrorCode, LograftError, Rejected
 from lograft.storage.errors import OffsetOutOfRange
 
 #: Generated, or programs around the node whose errors never meet a client.
@@ -44,7 +43,7 @@ def test_the_mapping_is_total() -> None:
 def test_codes() -> None:
     assert code_of(NotLeader()) == ErrorCode.NOT_LEADER_OR_FOLLOWER
     assert code_of(OffsetOutOfRange(1, log_start=2, end=3)) == ErrorCode.OFFSET_OUT_OF_RANGE
-    assert code_of(Refused(ErrorCode.INVALID_PARTITIONS, "no")) == ErrorCode.INVALID_PARTITIONS
+    assert code_of(Rejected(ErrorCode.INVALID_PARTITIONS, "no")) == ErrorCode.INVALID_PARTITIONS
     assert code_of(LograftError()) == ErrorCode.UNKNOWN_SERVER_ERROR
 
 

@@ -1,13 +1,12 @@
 import asyncio
 
 from lograft.api.own_resources import answer_each
-from lograft.metadata.errors import Refused
-from lograft.model.errors import DiskFailed, ErrorCode
+from lograft.model.errors import DiskFailed, ErrorCode, Rejected
 
 
 def answer_here(resource: str) -> str | None:
     if resource == "bad":
-        raise Refused(ErrorCode.INVALID_REQUEST, "no")
+        raise Rejected(ErrorCode.INVALID_REQUEST, "no")
     return "here" if resource == "logger" else None
 
 

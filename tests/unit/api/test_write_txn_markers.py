@@ -4,7 +4,7 @@ import pytest
 
 from lograft.broker.partitions.partition import Partition
 from lograft.coordination.group_shard import GroupShard
-from lograft.coordination.types import Outcome, Record, Ticket
+from lograft.coordination.types import CoordinatorResult, Record, Ticket
 from lograft.model.errors import ErrorCode
 from lograft.model.exchange import Waiting
 from lograft.storage.producers import UNVERIFIED
@@ -185,8 +185,8 @@ def test_a_group_coordinator_hears_of_the_end() -> None:
         key = OffsetCommitKey(group="g", topic="t", partition=0)
         value = OffsetCommitValue(offset=5, metadata="")
 
-        def decide(shard: GroupShard, ticket: Ticket, now_ms: int) -> Outcome:
-            return Outcome(
+        def decide(shard: GroupShard, ticket: Ticket, now_ms: int) -> CoordinatorResult:
+            return CoordinatorResult(
                 records=[Record(key, value, 3)], replies=[(ticket, key)], producer=(7, 0)
             )
 

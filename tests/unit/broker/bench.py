@@ -23,7 +23,7 @@ from lograft.metadata.brokers import heartbeat, register_broker
 from lograft.metadata.features import SUPPORTED
 from lograft.metadata.image import MetadataImage
 from lograft.metadata.topics import create_topics
-from lograft.metadata.types import Outcome
+from lograft.metadata.types import ControllerResult
 from lograft.model.errors import ErrorCode
 from lograft.model.exchange import Answer, Parked, Reply, Waiting
 from lograft.model.seams import Address, Channel, FileSlice
@@ -85,7 +85,7 @@ class StandInController:
     def on_disconnected(self, broker_id: int, broker_epoch: int) -> None:
         self.disconnected.append((broker_id, broker_epoch))
 
-    async def submit(self, decision: Callable[[MetadataImage], Outcome[T]]) -> T:
+    async def submit(self, decision: Callable[[MetadataImage], ControllerResult[T]]) -> T:
         if self.down:
             raise NotController("down")
         outcome = decision(self.image)

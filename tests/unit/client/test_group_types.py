@@ -11,7 +11,7 @@ from lograft.client.blocking import Admin, Consumer, Producer
 from lograft.client.errors import BrokerError, ClientError, WrongUse
 from lograft.client.group_types import explain_other_type
 from lograft.client.types import TopicPartition
-from lograft.coordination.types import Outcome, Record
+from lograft.coordination.types import CoordinatorResult, Record
 from lograft.node import Node
 from lograft.testing import Cluster
 from lograft.wire.messages.list_groups import ListGroupsResponse
@@ -71,7 +71,7 @@ def keep(cluster: Cluster, group_id: str, records: list[Record]) -> None:
     def write(node: Node) -> None:
         node.broker.groups.ask_now(
             group_id,
-            lambda _, ticket, __: Outcome(
+            lambda _, ticket, __: CoordinatorResult(
                 records=records, replies=[(ticket, ListGroupsResponse())]
             ),
         )

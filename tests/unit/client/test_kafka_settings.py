@@ -91,7 +91,7 @@ def test_a_setting_of_kafka_is_ours_or_refused(fact: Fact) -> None:
     settings = OURS[fact.client]
     ours = defaults_of(settings)
     if fact.name not in ours:
-        refused = settings.refused[fact.name]
+        refused = settings.unsupported[fact.name]
         assert as_kafka_prints(refused.default) == fact.default
         assert settings.read({"bootstrap.servers": "h:1", fact.name: refused.default})
         with pytest.raises(InvalidConfig, match=f"{re.escape(fact.name)} cannot be set: .+"):
@@ -112,7 +112,7 @@ def test_a_setting_of_kafka_is_ours_or_refused(fact: Fact) -> None:
 def test_what_kafka_does_not_have_is_known(client: str) -> None:
     theirs = {fact.name for fact in facts() if fact.client == client}
     assert defaults_of(OURS[client]).keys() - theirs == OUR_OWN
-    assert OURS[client].refused.keys() <= theirs
+    assert OURS[client].unsupported.keys() <= theirs
 
 
 @pytest.mark.parametrize("client", OURS)

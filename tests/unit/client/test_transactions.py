@@ -14,7 +14,7 @@ from lograft.client.producing import transactions
 from lograft.client.producing.prepared import PreparedTransaction, complete_transactions
 from lograft.client.retries import persist
 from lograft.client.types import GroupMetadata, OffsetAndMetadata, TopicPartition
-from lograft.simulation.client import Refused
+from lograft.simulation.client import ErrorResponse
 from lograft.simulation.node_workload import Reader, TopicPlan
 from lograft.testing import VirtualCluster
 from lograft.wire.messages.offset_fetch import (
@@ -86,9 +86,9 @@ async def committed(cluster: VirtualCluster, partition: int, topic: str = "t") -
                 position, bytes_max=1 << 20, wait_ms=0, isolation_level=1
             )
             if data.error_code:
-                raise Refused(data.error_code)
+                raise ErrorResponse(data.error_code)
             if data.last_stable_offset < data.high_watermark:
-                raise Refused(14)  # markers are still on their way
+                raise ErrorResponse(14)  # markers are still on their way
             values += [value for _, value in records]
             if position >= data.high_watermark:
                 return values

@@ -6,10 +6,10 @@ from uuid import UUID
 
 from lograft.coordination.group_shard import GroupShard
 from lograft.coordination.types import (
-    Outcome,
+    CoordinatorContext,
+    CoordinatorResult,
     Record,
     Reply,
-    Surroundings,
     TakesLong,
     Ticket,
 )
@@ -68,7 +68,7 @@ class ShardDriver:
         #: Replies of the last command or moment, and the records it wrote.
         self.replies: list[tuple[str, Message]] = []
         self.written: list[Record] = []
-        self.around = Surroundings(
+        self.around = CoordinatorContext(
             config=lambda: self.config,
             image=lambda: self.image,
             wall_ms=lambda: self.now_ms + WALL_OFFSET_MS,
@@ -80,7 +80,9 @@ class ShardDriver:
         self.ids += 1
         return UUID(int=self.ids)
 
-    def ask(self, name: str, decide: Callable[[GroupShard, Ticket, int], Outcome]) -> None:
+    def ask(
+        self, name: str, decide: Callable[[GroupShard, Ticket, int], CoordinatorResult]
+    ) -> None:
         self.replies, self.written = [], []
         try:
             outcome = decide(self.shard, Named(name), self.now_ms)
@@ -90,7 +92,7 @@ class ShardDriver:
             outcome = decide(self.shard, Named(name), self.now_ms)
         self.run(outcome)
 
-    def run(self, outcome: Outcome) -> None:
+    def run(self, outcome: CoordinatorResult) -> None:
         if outcome.records and self.failure is not None:
             code, self.failure = self.failure, None
             if outcome.failed is not None:

@@ -11,9 +11,8 @@ import pytest
 
 from lograft.coordination.consumer_group import ConsumerGroup
 from lograft.coordination.consumer_member import Owned
-from lograft.coordination.types import Outcome
-from lograft.metadata.errors import Refused
-from lograft.model.errors import ErrorCode
+from lograft.coordination.types import CoordinatorResult
+from lograft.model.errors import ErrorCode, Rejected
 from lograft.wire.messages.consumer_group_heartbeat import ConsumerGroupHeartbeatResponse
 from tests.unit.coordination.consumer_client import Consumer, Partitions, Shard
 
@@ -158,7 +157,7 @@ class Scenario:
             )
             if check is not None:
                 check("t", int(partition))
-        except Refused as refusal:
+        except Rejected as refusal:
             return [f"{refusal.code.name} {refusal}"]
         return ["may commit"]
 
@@ -189,7 +188,9 @@ class Scenario:
     def do_remove(self) -> list[str]:
         group = self.shard.consumers()
         group.check_delete()
-        self.shard.ask("", lambda shard, ticket, now_ms: Outcome(records=group.tombstones()))
+        self.shard.ask(
+            "", lambda shard, ticket, now_ms: CoordinatorResult(records=group.tombstones())
+        )
         return []
 
 

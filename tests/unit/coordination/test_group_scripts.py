@@ -11,8 +11,7 @@ import pytest
 
 from lograft.coordination.classic_group import ClassicGroup
 from lograft.coordination.classic_member import Client
-from lograft.metadata.errors import Refused
-from lograft.model.errors import ErrorCode
+from lograft.model.errors import ErrorCode, Rejected
 from lograft.model.types import Offset
 from lograft.wire.message import Message
 from lograft.wire.messages.heartbeat import HeartbeatRequest, HeartbeatResponse
@@ -207,7 +206,7 @@ class Scenario:
                 transactional="transactional" in words,
                 api_version=9,
             )
-        except Refused as refusal:
+        except Rejected as refusal:
             return [f"{refusal.code.name}: {refusal}"]
         return ["may commit"]
 
@@ -215,7 +214,7 @@ class Scenario:
         group = self.driver.shard.groups["g"]
         try:
             group.check_delete()
-        except Refused as refusal:
+        except Rejected as refusal:
             return [f"{refusal.code.name}: {refusal}"]
         self.driver.written = []
         self.driver.replies = []

@@ -8,8 +8,7 @@ from lograft.coordination.group import QUIET_AFTER_FENCE_MS
 from lograft.coordination.offset_commands import commit_offsets, commit_transactional_offsets
 from lograft.coordination.offset_fetch import fetch_offsets
 from lograft.coordination.offset_reset import reset_offsets
-from lograft.metadata.errors import Refused
-from lograft.model.errors import ErrorCode
+from lograft.model.errors import ErrorCode, Rejected
 from lograft.model.types import RESET_GENERATION, ResetAction
 from lograft.wire.messages.heartbeat import HeartbeatRequest, HeartbeatResponse
 from lograft.wire.messages.join_group import (
@@ -216,8 +215,8 @@ def member(request: pytest.FixtureRequest, resets: Resets) -> Member:
     return member
 
 
-def refused(code: ErrorCode) -> "pytest.RaisesExc[Refused]":
-    return pytest.raises(Refused, check=lambda refusal: refusal.code is code)
+def refused(code: ErrorCode) -> "pytest.RaisesExc[Rejected]":
+    return pytest.raises(Rejected, check=lambda refusal: refusal.code is code)
 
 
 # A group in use.
@@ -240,7 +239,7 @@ def test_nothing_of_before_overwrites_the_reset(
     member.join()
     assert member.epoch > old_epoch
     # One that was long on its way comes when the member is there again.
-    with pytest.raises(Refused) as late:
+    with pytest.raises(Rejected) as late:
         resets.commit({0: 52}, old_id, old_epoch)
     assert late.value.code in (ErrorCode.UNKNOWN_MEMBER_ID, ErrorCode.STALE_MEMBER_EPOCH)
     assert resets.offsets() == {0: 3, 1: 60}
@@ -278,7 +277,7 @@ def test_a_transaction_from_before_a_reset_changes_nothing(
     member.commit({0: 50})
     resets.commit_in_transaction({0: 55, 1: 66}, member.member_id, member.epoch)
     resets.reset({0: 3})
-    with pytest.raises(Refused):
+    with pytest.raises(Rejected):
         resets.commit_in_transaction({0: 56}, member.member_id, member.epoch)
     resets.end_transaction(77, committed=committed)
     resets.fail_over()

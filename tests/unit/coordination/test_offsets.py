@@ -8,9 +8,8 @@ from lograft.coordination.offset_commands import commit_offsets, commit_transact
 from lograft.coordination.offset_expiry import RECORDS_PER_PIECE
 from lograft.coordination.offset_fetch import fetch_offsets
 from lograft.metadata.delta import MetadataDelta
-from lograft.metadata.errors import Refused
 from lograft.metadata.types import TopicState
-from lograft.model.errors import ErrorCode
+from lograft.model.errors import ErrorCode, Rejected
 from lograft.model.settings.keys import LONG_MAX
 from lograft.model.types import ZERO_UUID
 from lograft.wire.messages.offset_commit import (
@@ -148,7 +147,7 @@ def test_the_last_commit_counts_and_outlives_the_coordinator(offsets: Offsets) -
 
 
 def test_a_generation_of_a_group_that_is_not_there(offsets: Offsets) -> None:
-    with pytest.raises(Refused) as caught:
+    with pytest.raises(Rejected) as caught:
         offsets.commit("t", {0: 1}, generation=4)
     assert caught.value.code is ErrorCode.GROUP_ID_NOT_FOUND
     assert not offsets.log

@@ -7,7 +7,7 @@ from hypothesis import HealthCheck, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
-from lograft.metadata.errors import Refused
+from lograft.model.errors import Rejected
 from tests.unit.coordination.test_offset_reset import PROTOCOLS, Member, Resets
 
 PARTITIONS = st.integers(0, 1)
@@ -74,7 +74,7 @@ class Lives(RuleBasedStateMachine):
         commit = self.resets.commit_in_transaction if transactional else self.resets.commit
         try:
             commit({partition: 1000}, member_id, epoch)
-        except Refused:
+        except Rejected:
             return
         raise AssertionError(f"epoch {epoch} of {member_id} was taken")
 
@@ -83,7 +83,7 @@ class Lives(RuleBasedStateMachine):
     def commit_of_nobody(self, partition: int) -> None:
         try:
             self.resets.commit({partition: 1000})
-        except Refused:
+        except Rejected:
             return
         raise AssertionError("a commit of nobody was taken")
 

@@ -6,9 +6,8 @@ import pytest
 from lograft.coordination.transaction import LAST_EPOCH
 from lograft.coordination.transaction_shard import OPEN_TRANSACTIONS
 from lograft.coordination.transaction_states import FOLLOWERS, PENDING, TransactionState
-from lograft.coordination.types import Outcome
-from lograft.metadata.errors import Refused
-from lograft.model.errors import ErrorCode
+from lograft.coordination.types import CoordinatorResult
+from lograft.model.errors import ErrorCode, Rejected
 from lograft.model.metrics import value_of
 from tests.unit.coordination.transaction_world import T1, V2, World
 
@@ -22,7 +21,7 @@ UNKNOWN = ErrorCode.INVALID_PRODUCER_ID_MAPPING
 
 class refused:
     def __init__(self, code: ErrorCode) -> None:
-        self._raises = pytest.raises(Refused)
+        self._raises = pytest.raises(Rejected)
         self._code = code
 
     def __enter__(self) -> None:
@@ -44,7 +43,7 @@ def at_epoch(world: World, epoch: int) -> tuple[int, int]:
     """A producer whose epoch is this, without so many transactions before."""
     producer_id, _ = begun(world)
     after = world.shard.transactions[T1]._replace(epoch=epoch)
-    world.apply(Outcome(records=(after.record(T1, value_version=1),)))
+    world.apply(CoordinatorResult(records=(after.record(T1, value_version=1),)))
     return producer_id, epoch
 
 

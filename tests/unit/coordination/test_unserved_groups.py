@@ -15,9 +15,8 @@ from lograft.coordination.offset_commands import (
 from lograft.coordination.offset_fetch import fetch_offsets
 from lograft.coordination.offset_records import offset_record
 from lograft.coordination.offset_reset import reset_offsets
-from lograft.coordination.types import Outcome, Record
-from lograft.metadata.errors import Refused
-from lograft.model.errors import ErrorCode
+from lograft.coordination.types import CoordinatorResult, Record
+from lograft.model.errors import ErrorCode, Rejected
 from lograft.model.metrics import gather_all
 from lograft.model.types import RESET_GENERATION, ResetAction
 from lograft.wire.message import Message
@@ -107,7 +106,7 @@ def kafkas_shard() -> Shard:
     offset = offset_record("streams", "t", 0, offset=5, leader_epoch=0, metadata="", commit_ms=0)
     plain = offset_record("plain", "t", 0, offset=6, leader_epoch=0, metadata="", commit_ms=0)
     shard.run(
-        Outcome(
+        CoordinatorResult(
             records=[
                 # Compaction may leave a group's offsets before its own records.
                 offset,
@@ -165,7 +164,7 @@ def test_the_state_of_a_streams_group_follows_its_records() -> None:
          "Stable"),
         (Record(topology, StreamsGroupTopologyValue(epoch=2)), "NotReady"),
     ):  # fmt: skip
-        shard.run(Outcome(records=[record]))
+        shard.run(CoordinatorResult(records=[record]))
         assert listed(shard)["streams"][1] == state
 
 
@@ -235,11 +234,11 @@ def test_nothing_is_committed_reset_or_deleted_under_such_an_id(group_id: str) -
         lambda at, ticket, now: delete_offsets(at, deletion, ticket),
         lambda at, ticket, now: reset_offsets(at, reset, ticket, now),
     ):
-        with pytest.raises(Refused) as refused:
+        with pytest.raises(Rejected) as refused:
             shard.ask("change", decide)
         assert refused.value.code is ErrorCode.GROUP_ID_NOT_FOUND
         assert not shard.written
-    with pytest.raises(Refused) as refused:
+    with pytest.raises(Rejected) as refused:
         shard.ask("delete", lambda at, ticket, now: delete_group(at, ticket, group_id))
     assert refused.value.code is (
         ErrorCode.UNSUPPORTED_VERSION if group_id.endswith("empty") else ErrorCode.NON_EMPTY_GROUP
@@ -274,7 +273,7 @@ def test_their_offsets_can_be_read_and_do_not_expire() -> None:
 def test_kafkas_tombstones_free_the_id() -> None:
     shard = kafkas_shard()
     shard.run(
-        Outcome(
+        CoordinatorResult(
             records=[
                 Record(ShareGroupMemberMetadataKey(group_id="share", member_id="m"), None),
                 Record(ShareGroupMetadataKey(group_id="share"), None),
@@ -309,9 +308,9 @@ def test_offsets_that_kafka_0_8_wrote_are_read() -> None:
     shard = Shard({})
     key = LegacyOffsetCommitKey(group="old", topic="t", partition=1)
     value = LegacyOffsetCommitValue(offset=9, metadata="m", commit_timestamp=5)
-    shard.run(Outcome(records=[Record(key, value)]))
+    shard.run(CoordinatorResult(records=[Record(key, value)]))
     committed = shard.shard.offsets.get("old", "t", 1)
     assert committed is not None
     assert (committed.offset, committed.metadata, committed.commit_ms) == (9, "m", 5)
-    shard.run(Outcome(records=[Record(key, None)]))
+    shard.run(CoordinatorResult(records=[Record(key, None)]))
     assert shard.shard.offsets.get("old", "t", 1) is None

@@ -7,11 +7,10 @@ from uuid import UUID
 
 from lograft.coordination.transaction import Partitions
 from lograft.coordination.transaction_shard import TransactionShard, WriteMarkers
-from lograft.coordination.types import Outcome, Record, Surroundings, Ticket
-from lograft.metadata.errors import Refused
+from lograft.coordination.types import CoordinatorContext, CoordinatorResult, Record, Ticket
 from lograft.metadata.image import MetadataImage
 from lograft.metadata.types import TRANSACTION_VERSION
-from lograft.model.errors import ErrorCode
+from lograft.model.errors import ErrorCode, Rejected
 from lograft.model.settings.broker import broker_config
 from lograft.model.types import Epoch, Offset
 from lograft.wire.message import Message
@@ -56,7 +55,7 @@ class World:
 
     def _load(self) -> TransactionShard:
         shard = TransactionShard(
-            Surroundings(
+            CoordinatorContext(
                 lambda: self.config, lambda: self.image, lambda: self.now_ms, lambda: UUID(int=7)
             ),
             epoch=Epoch(self.epoch),
@@ -68,7 +67,7 @@ class World:
 
     def _new_producer_id(self) -> int:
         if not self.has_producer_ids:
-            raise Refused(ErrorCode.COORDINATOR_LOAD_IN_PROGRESS, "None at hand.")
+            raise Rejected(ErrorCode.COORDINATOR_LOAD_IN_PROGRESS, "None at hand.")
         self.next_producer_id += 1
         return self.next_producer_id
 
@@ -83,7 +82,7 @@ class World:
 
     # ── driving the core ─────────────────────────────────────────────────────────────────────
 
-    def apply(self, outcome: Outcome) -> None:
+    def apply(self, outcome: CoordinatorResult) -> None:
         for record in outcome.records:
             key = encode_coordinator_key(record.key)
             value = None
@@ -97,7 +96,7 @@ class World:
             assert isinstance(effect, WriteMarkers)
             self.effects.append(effect)
 
-    def ask(self, answer: type[M], decide: Callable[[Ticket], Outcome]) -> M:
+    def ask(self, answer: type[M], decide: Callable[[Ticket], CoordinatorResult]) -> M:
         ticket = Ticket()
         outcome = decide(ticket)
         self.apply(outcome)
@@ -163,7 +162,9 @@ class World:
             )
         )
 
-    def _partitions(self, decide: Callable[[Ticket], Outcome]) -> dict[tuple[str, int], int]:
+    def _partitions(
+        self, decide: Callable[[Ticket], CoordinatorResult]
+    ) -> dict[tuple[str, int], int]:
         ticket = Ticket()
         outcome = decide(ticket)
         self.apply(outcome)

@@ -7,7 +7,7 @@ from uuid import UUID
 import pytest
 
 from lograft.metadata.image import MetadataImage
-from lograft.metadata.types import ELR_VERSION, Outcome
+from lograft.metadata.types import ELR_VERSION, ControllerResult
 from lograft.model.settings.broker import BrokerConfig, broker_config
 from lograft.model.types import Offset
 from lograft.wire.message import Message
@@ -98,5 +98,5 @@ def cluster() -> Callable[..., MetadataImage]:
     return make
 
 
-def records_of(outcome: Outcome[object], kind: type[Message]) -> list[Message]:
+def records_of(outcome: ControllerResult[object], kind: type[Message]) -> list[Message]:
     return [record for record in outcome.records if type(record) is kind]

@@ -155,13 +155,13 @@ def test_heartbeats_of_a_group_are_shorter_than_its_session(
     wide = broker_config({**config.raw, f"group.{kind}.max.heartbeat.interval.ms": "60000"})
     heartbeat = (f"{kind}.heartbeat.interval.ms", SET, "45000")
     for session_ms, code in (
-        ("45000", ErrorCode.invalid_config),
-        ("45001", ErrorCode.none),
+        ("45000", ErrorCode.INVALID_CONFIG),
+        ("45001", ErrorCode.NONE),
     ):
         session = (f"{kind}.session.timeout.ms", SET, session_ms)
         assert alter(image, wide, GROUP, "g", heartbeat, session)[0] == code
     # The session is the broker's.
-    assert alter(image, wide, GROUP, "g", heartbeat)[0] == ErrorCode.invalid_config
+    assert alter(image, wide, GROUP, "g", heartbeat)[0] == ErrorCode.INVALID_CONFIG
 
 
 def test_alter_configs_replaces_what_was_set(image: MetadataImage, config: BrokerConfig) -> None:

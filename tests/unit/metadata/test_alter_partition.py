@@ -7,10 +7,9 @@ from uuid import UUID
 import pytest
 
 from lograft.metadata.alter_partition import alter_partition
-from lograft.metadata.errors import Refused
 from lograft.metadata.image import MetadataImage
-from lograft.metadata.types import Outcome
-from lograft.model.errors import ErrorCode
+from lograft.metadata.types import ControllerResult
+from lograft.model.errors import ErrorCode, Rejected
 from lograft.wire.messages.alter_partition import (
     AlterPartitionRequest,
     AlterPartitionRequestPartitionData,
@@ -61,7 +60,7 @@ def propose(
     version: int = 3,
     broker_epoch: int | None = None,
     **more: Any,
-) -> Outcome[AlterPartitionResponse]:
+) -> ControllerResult[AlterPartitionResponse]:
     values: dict[str, Any] = {"partition_index": 0, "leader_epoch": 5, "partition_epoch": 9}
     proposal = AlterPartitionRequestPartitionData(**(values | more))
     if version < 3:
@@ -78,7 +77,7 @@ def propose(
     return alter_partition(image, request, version, config=CONFIG)
 
 
-def only(outcome: Outcome[AlterPartitionResponse]) -> AlterPartitionResponsePartitionData:
+def only(outcome: ControllerResult[AlterPartitionResponse]) -> AlterPartitionResponsePartitionData:
     return outcome.reply.topics[0].partitions[0]
 
 
@@ -143,7 +142,7 @@ def test_who_shuts_down_cannot_join(image: MetadataImage) -> None:
 
 
 def test_a_former_registration_is_not_heard(image: MetadataImage) -> None:
-    with pytest.raises(Refused) as refusal:
+    with pytest.raises(Rejected) as refusal:
         propose(image, [1], broker_epoch=0)
     assert refusal.value.code == ErrorCode.STALE_BROKER_EPOCH
 

@@ -14,7 +14,7 @@ from lograft.metadata.elect_leaders import elect_leaders
 from lograft.metadata.image import MetadataImage
 from lograft.metadata.reassignment import alter_reassignments
 from lograft.metadata.topics import create_topics
-from lograft.metadata.types import Outcome
+from lograft.metadata.types import ControllerResult
 from lograft.wire.messages.alter_partition import (
     AlterPartitionRequest,
     AlterPartitionRequestPartitionData,
@@ -58,7 +58,7 @@ class Controller:
         self.image = image
         self.incarnations = iter(range(900, 999))
 
-    def writes(self, outcome: Outcome[object]) -> Changes:
+    def writes(self, outcome: ControllerResult[object]) -> Changes:
         changes = {}
         for record in outcome.records:
             if isinstance(record, PartitionChangeRecord):

@@ -14,12 +14,11 @@ from lograft.metadata.brokers import (
     unregister_broker,
 )
 from lograft.metadata.directories import assign_directories
-from lograft.metadata.errors import Refused
 from lograft.metadata.image import MetadataImage
 from lograft.metadata.partitions import placed
 from lograft.metadata.sessions import BrokerSessions
-from lograft.metadata.types import RECORDS_PER_BATCH, LeaderRecovery, Outcome
-from lograft.model.errors import ErrorCode
+from lograft.metadata.types import RECORDS_PER_BATCH, ControllerResult, LeaderRecovery
+from lograft.model.errors import ErrorCode, Rejected
 from lograft.model.types import ReplicationMode, TopicIdPartition
 from lograft.wire.messages.broker_heartbeat import BrokerHeartbeatRequest, BrokerHeartbeatResponse
 from lograft.wire.messages.broker_registration import (
@@ -55,7 +54,9 @@ def registration(broker_id: int = 1, **more: Any) -> BrokerRegistrationRequest:
     return BrokerRegistrationRequest(broker_id=broker_id, **(values | more))
 
 
-def beat(image: MetadataImage, broker_id: int = 1, **more: Any) -> Outcome[BrokerHeartbeatResponse]:
+def beat(
+    image: MetadataImage, broker_id: int = 1, **more: Any
+) -> ControllerResult[BrokerHeartbeatResponse]:
     values: dict[str, Any] = {
         "broker_epoch": image.brokers[broker_id].epoch,
         "current_metadata_offset": image.offset,
@@ -164,10 +165,10 @@ def test_a_new_incarnation_leads_nothing_at_first(cluster: Cluster, apply: Apply
 
 def test_what_does_not_fit_into_one_batch_comes_in_several() -> None:
     records = (NoOpRecord(),) * (RECORDS_PER_BATCH * 2 + 1)
-    sizes = [len(batch) for batch in Outcome(records, None, atomic=False).batches()]
+    sizes = [len(batch) for batch in ControllerResult(records, None, atomic=False).batches()]
     assert sizes == [RECORDS_PER_BATCH, RECORDS_PER_BATCH, 1]
-    assert list(Outcome(records, None).batches()) == [records]
-    assert list(Outcome((), None).batches()) == []
+    assert list(ControllerResult(records, None).batches()) == [records]
+    assert list(ControllerResult((), None).batches()) == []
 
 
 @pytest.mark.parametrize("fenced_before", [False, True])
@@ -243,7 +244,7 @@ def test_the_same_incarnation_keeps_its_epoch(cluster: Cluster, apply: Apply) ->
 def test_registrations_that_cannot_be(
     cluster: Cluster, request_: BrokerRegistrationRequest, alive: bool, code: ErrorCode
 ) -> None:
-    with pytest.raises(Refused) as refusal:
+    with pytest.raises(Rejected) as refusal:
         register_broker(
             cluster(1, 2), request_, cluster_id="c", config=CONFIG, predecessor_alive=alive
         )
@@ -252,10 +253,10 @@ def test_registrations_that_cannot_be(
 
 def test_heartbeats_of_strangers_are_refused(cluster: Cluster) -> None:
     image = cluster(1)
-    with pytest.raises(Refused) as refusal:
+    with pytest.raises(Rejected) as refusal:
         heartbeat(image, BrokerHeartbeatRequest(broker_id=2, broker_epoch=1), config=CONFIG)
     assert refusal.value.code == ErrorCode.BROKER_ID_NOT_REGISTERED
-    with pytest.raises(Refused) as refusal:
+    with pytest.raises(Rejected) as refusal:
         beat(image, broker_epoch=999)
     assert refusal.value.code == ErrorCode.STALE_BROKER_EPOCH
 
@@ -359,7 +360,7 @@ def test_replicas_are_told_apart_by_directory(cluster: Cluster, apply: Apply) ->
     assert leader_and_isr(image) == (-1, 1, ())
     assert assign(5001, here) == {}
     assert leader_and_isr(image) == (1, 2, (1,))
-    with pytest.raises(Refused):
+    with pytest.raises(Rejected):
         assign_directories(image, 1, epoch + 1, {}, config=CONFIG)
 
 
@@ -370,7 +371,7 @@ def test_an_unregistered_broker_is_gone(cluster: Cluster, apply: Apply) -> None:
     )
     assert list(image.brokers) == [2]
     assert leader_and_isr(image) == (2, 1, (2,))
-    with pytest.raises(Refused) as refusal:
+    with pytest.raises(Rejected) as refusal:
         unregister_broker(image, UnregisterBrokerRequest(broker_id=1), config=CONFIG)
     assert refusal.value.code == ErrorCode.BROKER_ID_NOT_REGISTERED
 
@@ -433,13 +434,13 @@ def test_cordoned_log_dirs_are_noted_and_new_replicas_go_elsewhere(
     assert beat(image, cordoned_log_dirs=directories).records == ()
     assert beat(image).records == ()
     assert placed(image, "t", range(20), replication_factor=1) == [(2,)] * 20
-    with pytest.raises(Refused, match="only 1 registered broker"):
+    with pytest.raises(Rejected, match="only 1 registered broker"):
         placed(image, "t", range(1), replication_factor=2)
     # One that holds a replica keeps it when the number grows.
     ((first, second),) = placed(image, "t", range(1), replication_factor=2, holders=(1,))
     assert {first, second} == {1, 2}
     apply(image, beat(image, 2, cordoned_log_dirs=list(image.brokers[2].log_dirs)).records)
-    with pytest.raises(Refused, match="cordoned") as refusal:
+    with pytest.raises(Rejected, match="cordoned") as refusal:
         placed(image, "t", range(1), replication_factor=1)
     assert refusal.value.code == ErrorCode.INVALID_REPLICATION_FACTOR
     apply(image, beat(image, cordoned_log_dirs=[]).records)

@@ -9,8 +9,7 @@ from lograft.metadata.client_metrics import (
     parse_subscription,
     select_metrics,
 )
-from lograft.metadata.errors import Refused
-from lograft.model.errors import ErrorCode
+from lograft.model.errors import ErrorCode, Rejected
 
 CLIENT = {
     "client_id": "billing-7",
@@ -67,7 +66,7 @@ def test_a_client_without_an_id_and_long_values_match_nothing() -> None:
     ],
 )
 def test_bad_settings(values: dict[str, str], code: ErrorCode) -> None:
-    with pytest.raises(Refused) as found:
+    with pytest.raises(Rejected) as found:
         parse_subscription("s", values)
     assert found.value.code == code
 

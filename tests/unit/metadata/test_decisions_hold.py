@@ -15,12 +15,12 @@ from lograft.metadata.brokers import (
     unregister_broker,
 )
 from lograft.metadata.configs import incremental_alter_configs
-from lograft.metadata.errors import Refused
 from lograft.metadata.image import MetadataImage
 from lograft.metadata.partitions import create_partitions
 from lograft.metadata.record_versions import version_of
 from lograft.metadata.topics import create_topics, delete_topics
-from lograft.metadata.types import Outcome
+from lograft.metadata.types import ControllerResult
+from lograft.model.errors import Rejected
 from lograft.model.settings.broker import BrokerConfig, broker_config
 from lograft.model.types import Epoch, Offset
 from lograft.wire.message import Message
@@ -51,7 +51,7 @@ CONFIG: BrokerConfig = broker_config(
     }
 )
 NAMES = ["a", "b", "c.d", "c_d"]
-Decision = Callable[[MetadataImage], Outcome[object]]
+Decision = Callable[[MetadataImage], ControllerResult[object]]
 
 
 def random_decision(chance: Random) -> Decision:
@@ -155,7 +155,7 @@ def test_the_image_stays_sound(seed: int, steps: int) -> None:
         before = image.copy()
         try:
             outcome = random_decision(chance)(image)
-        except Refused:
+        except Rejected:
             assert image == before
             continue
         assert image == before

@@ -12,9 +12,8 @@ from lograft.metadata.elect_leaders import (
     elect_leaders,
     elect_where_nobody_leads,
 )
-from lograft.metadata.errors import Refused
 from lograft.metadata.image import MetadataImage
-from lograft.model.errors import ErrorCode
+from lograft.model.errors import ErrorCode, Rejected
 from lograft.model.types import ReplicationMode
 from lograft.wire.messages.elect_leaders import ElectLeadersRequest, TopicPartitions
 from lograft.wire.records.config_record import ConfigRecord
@@ -111,7 +110,7 @@ def test_a_broker_that_is_not_in_sync_is_not_elected_by_name(image: MetadataImag
 
 def test_a_certain_broker_needs_partitions_and_no_unclean_election(image: MetadataImage) -> None:
     for kind, indexes in ((PREFERRED, []), (UNCLEAN, [0])):
-        with pytest.raises(Refused) as refusal:
+        with pytest.raises(Rejected) as refusal:
             elect(image, kind, *indexes, leader=2)
         assert refusal.value.code == ErrorCode.INVALID_REQUEST
 
@@ -136,7 +135,7 @@ def test_unclean_elections_by_name(image: MetadataImage) -> None:
 
 
 def test_other_kinds_of_elections_are_refused(image: MetadataImage) -> None:
-    with pytest.raises(Refused) as refusal:
+    with pytest.raises(Rejected) as refusal:
         elect(image, 2, 0)
     assert refusal.value.code == ErrorCode.INVALID_REQUEST
 

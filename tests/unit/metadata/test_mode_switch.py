@@ -9,7 +9,6 @@ import pytest
 from lograft.metadata.alter_partition import alter_partition
 from lograft.metadata.broker_partitions import leave, lose
 from lograft.metadata.configs import incremental_alter_configs
-from lograft.metadata.errors import Refused
 from lograft.metadata.image import MetadataImage
 from lograft.metadata.image_records import partition_record
 from lograft.metadata.mode_switch import (
@@ -27,7 +26,7 @@ from lograft.metadata.mode_switch import (
 from lograft.metadata.partitions import new_partition
 from lograft.metadata.topics import create_topics
 from lograft.metadata.types import REPLICATION_VERSION, PartitionState, TopicState
-from lograft.model.errors import ErrorCode
+from lograft.model.errors import ErrorCode, Rejected
 from lograft.model.settings.broker import BrokerConfig
 from lograft.model.types import ReplicationMode
 from lograft.wire.message import Message
@@ -117,7 +116,7 @@ def test_entering_waits_and_says_for_what(
 
 def test_without_the_feature_nothing_is_switched_or_set(image: MetadataImage) -> None:
     image.replay(FeatureLevelRecord(name=REPLICATION_VERSION, feature_level=0))
-    with pytest.raises(Refused, match=REPLICATION_VERSION):
+    with pytest.raises(Rejected, match=REPLICATION_VERSION):
         check_modes(image, {"replication.mode.partitions": "3:raft"})
     check_modes(image, {"replication.mode": "isr"})
     wish(image, "raft")
@@ -166,7 +165,7 @@ def test_evidence_that_does_not_count(
     image: MetadataImage, changes: dict[str, object], asked: dict[str, object], code: ErrorCode
 ) -> None:
     put(image, **({"mode": ENTERING, "leader_epoch": 5, "partition_epoch": 1} | changes))
-    with pytest.raises(Refused) as refusal:
+    with pytest.raises(Rejected) as refusal:
         enter(image, **asked)
     assert refusal.value.code == code
 
@@ -190,7 +189,7 @@ def test_an_elected_leader_may_be_many_epochs_ahead(image: MetadataImage) -> Non
     image.replay(record)
     assert report(image) is None
     for said in ({"leader_epoch": 8}, {"life": 4}, {"leader": 3}, {"leader": 4}):
-        with pytest.raises(Refused):
+        with pytest.raises(Rejected):
             report(image, **said)
 
 

@@ -4,13 +4,12 @@ from uuid import UUID
 import pytest
 
 from lograft.metadata.configs import incremental_alter_configs
-from lograft.metadata.errors import Refused
 from lograft.metadata.image import MetadataImage
 from lograft.metadata.on_demand import creation_request, growth_request
 from lograft.metadata.partitions import PARTITIONS_PER_REQUEST_MAX, create_partitions
 from lograft.metadata.topics import create_topics
 from lograft.metadata.types import ON_DEMAND_MAX
-from lograft.model.errors import ErrorCode
+from lograft.model.errors import ErrorCode, Rejected
 from lograft.model.settings.broker import BrokerConfig
 from lograft.wire.messages.create_topics import CreatableTopicConfig
 from lograft.wire.messages.incremental_alter_configs import (
@@ -54,7 +53,7 @@ def test_a_topic_on_demand_grows_on_demand_up_to_its_limit(
         assert topic is not None
         assert list(topic.partitions) == list(range(index + 1))
         assert growth_request(image, "t", 2, timeout_ms=100) is None
-    with pytest.raises(Refused, match=r"limit of 10 .*auto\.create\.partitions\.max") as refusal:
+    with pytest.raises(Rejected, match=r"limit of 10 .*auto\.create\.partitions\.max") as refusal:
         growth_request(image, "t", 10, timeout_ms=100)
     assert refusal.value.code == ErrorCode.INVALID_PARTITIONS
 
@@ -81,14 +80,14 @@ def test_the_setting_can_be_changed_on_an_existing_topic(cluster: Cluster, apply
     request = growth_request(image, "t", 1, timeout_ms=100)
     assert request is not None
     assert request.topics[0].count == 2
-    with pytest.raises(Refused, match=r"limit of 2 .*raise auto\.create\.partitions\.max"):
+    with pytest.raises(Rejected, match=r"limit of 2 .*raise auto\.create\.partitions\.max"):
         growth_request(image, "t", 2, timeout_ms=100)
     set_limit("t", None)
-    with pytest.raises(Refused, match=r"set auto\.create\.partitions\.max"):
+    with pytest.raises(Rejected, match=r"set auto\.create\.partitions\.max"):
         growth_request(image, "t", 1, timeout_ms=100)
     # The number of their partitions decides who coordinates what.
     set_limit("__consumer_offsets", "9")
-    with pytest.raises(Refused) as refusal:
+    with pytest.raises(Rejected) as refusal:
         growth_request(image, "__consumer_offsets", 1, timeout_ms=100)
     assert refusal.value.code == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
 
@@ -152,6 +151,6 @@ def test_other_topics_do_not_grow_on_demand(cluster: Cluster, apply: Apply) -> N
         ],
     )
     for name, index in (("t", 1), ("t", -1), ("nope", 0)):
-        with pytest.raises(Refused) as refusal:
+        with pytest.raises(Rejected) as refusal:
             growth_request(image, name, index, timeout_ms=100)
         assert refusal.value.code == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION

@@ -29,11 +29,11 @@ from lograft.metadata.elect_leaders import (
     elect_where_nobody_leads,
 )
 from lograft.metadata.elections import is_reassigning
-from lograft.metadata.errors import Refused
 from lograft.metadata.image import MetadataImage
 from lograft.metadata.reassignment import alter_reassignments
 from lograft.metadata.topics import create_topics
-from lograft.metadata.types import ELR_VERSION, LeaderRecovery, Outcome, PartitionState
+from lograft.metadata.types import ELR_VERSION, ControllerResult, LeaderRecovery, PartitionState
+from lograft.model.errors import Rejected
 from lograft.model.types import Epoch, Offset, TopicIdPartition
 from lograft.wire.message import Message
 from lograft.wire.messages.alter_partition import (
@@ -108,11 +108,11 @@ class Lives:
             for index, state in topic.partitions.items()
         ]
 
-    def do(self, decision: Callable[[MetadataImage], Outcome[R]]) -> R | None:
+    def do(self, decision: Callable[[MetadataImage], ControllerResult[R]]) -> R | None:
         before = self.image.copy()
         try:
             outcome = decision(self.image)
-        except Refused:
+        except Rejected:
             assert self.image == before
             return None
         assert self.image == before

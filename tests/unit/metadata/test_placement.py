@@ -2,9 +2,8 @@ from collections import Counter
 
 import pytest
 
-from lograft.metadata.errors import Refused
 from lograft.metadata.placement import Candidate, broker_ring, place_partitions
-from lograft.model.errors import ErrorCode
+from lograft.model.errors import ErrorCode, Rejected
 
 
 def brokers(*ids: int, rack_count: int = 0) -> list[Candidate]:
@@ -96,7 +95,7 @@ def test_fenced_brokers_hold_replicas_only_without_a_choice() -> None:
 def test_what_cannot_be_placed_is_refused(
     factor: int, candidates: list[Candidate], words: str
 ) -> None:
-    with pytest.raises(Refused, match=words) as refusal:
+    with pytest.raises(Rejected, match=words) as refusal:
         place_partitions("t", range(1), replication_factor=factor, candidates=candidates)
     assert refusal.value.code == ErrorCode.INVALID_REPLICATION_FACTOR
 

@@ -13,7 +13,6 @@ from lograft.metadata import rebalancing
 from lograft.metadata.brokers import fence_broker
 from lograft.metadata.conditions import Conditions
 from lograft.metadata.elections import PartitionChange
-from lograft.metadata.errors import Refused
 from lograft.metadata.image import MetadataImage
 from lograft.metadata.placement import Candidate, place_partitions
 from lograft.metadata.rebalancing import (
@@ -25,7 +24,7 @@ from lograft.metadata.rebalancing import (
     rebalance,
 )
 from lograft.metadata.topics import create_topics
-from lograft.model.errors import ErrorCode
+from lograft.model.errors import ErrorCode, Rejected
 from lograft.wire.messages.create_topics import CreatableTopic, CreateTopicsRequest
 from tests.unit.metadata.conftest import append, make_config
 
@@ -103,7 +102,7 @@ def test_a_lone_rack_takes_more_rather_than_both_replicas() -> None:
 
 
 def test_too_few_brokers() -> None:
-    with pytest.raises(Refused) as refusal:
+    with pytest.raises(Rejected) as refusal:
         plan_moves([Holding("t", 0, (1, 2))], {1: None})
     assert refusal.value.code == ErrorCode.INVALID_REPLICATION_FACTOR
 
@@ -150,7 +149,7 @@ def test_the_plan_of_a_cluster(
     moves = plan(image, [1, 2], topics=["a"])
     assert {move.topic for move in moves} == {"a"}
     assert all(set(move.after) == {1, 2} for move in moves)
-    with pytest.raises(Refused, match="Broker 9"):
+    with pytest.raises(Rejected, match="Broker 9"):
         plan(image, [1, 9])
 
 

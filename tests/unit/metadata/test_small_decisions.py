@@ -8,7 +8,6 @@ import pytest
 
 from lograft.metadata.activation import activation_records
 from lograft.metadata.conditions import MIN_ISR
-from lograft.metadata.errors import Refused
 from lograft.metadata.features import (
     SUPPORTED,
     Controller,
@@ -21,7 +20,7 @@ from lograft.metadata.image_records import broker_record
 from lograft.metadata.producer_ids import allocate_producer_ids
 from lograft.metadata.record_versions import version_of
 from lograft.metadata.types import ELR_VERSION, REPLICATION_VERSION, VersionRange
-from lograft.model.errors import ErrorCode
+from lograft.model.errors import ErrorCode, Rejected
 from lograft.wire.message import Message
 from lograft.wire.messages.allocate_producer_ids import AllocateProducerIdsRequest
 from lograft.wire.messages.update_features import (
@@ -249,13 +248,13 @@ def test_producer_ids_are_for_registered_brokers(cluster: Cluster) -> None:
         (2, 0, ErrorCode.BROKER_ID_NOT_REGISTERED),
         (1, 99, ErrorCode.STALE_BROKER_EPOCH),
     ):
-        with pytest.raises(Refused) as refusal:
+        with pytest.raises(Rejected) as refusal:
             allocate_producer_ids(
                 image, AllocateProducerIdsRequest(broker_id=broker_id, broker_epoch=epoch)
             )
         assert refusal.value.code == code
     image.producer_ids_next = 2**63 - 500
-    with pytest.raises(Refused, match="given away"):
+    with pytest.raises(Rejected, match="given away"):
         allocate_producer_ids(
             image,
             AllocateProducerIdsRequest(broker_id=1, broker_epoch=image.brokers[1].epoch),

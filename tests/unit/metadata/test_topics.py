@@ -7,11 +7,10 @@ from uuid import UUID
 
 import pytest
 
-from lograft.metadata.errors import Refused
 from lograft.metadata.image import MetadataImage
 from lograft.metadata.topics import create_topics, delete_topics
-from lograft.metadata.types import REPLICATION_VERSION, Outcome, VersionRange
-from lograft.model.errors import ErrorCode
+from lograft.metadata.types import REPLICATION_VERSION, ControllerResult, VersionRange
+from lograft.model.errors import ErrorCode, Rejected
 from lograft.model.settings.broker import BrokerConfig, with_dynamic
 from lograft.model.settings.resolution import describe_topic
 from lograft.model.types import ZERO_UUID
@@ -51,7 +50,7 @@ def assigned(name: str, *replicas: list[int], **more: Any) -> CreatableTopic:
 
 def create(
     image: MetadataImage, config: BrokerConfig, new_id: NewId, *topics: CreatableTopic, **more: Any
-) -> Outcome[CreateTopicsResponse]:
+) -> ControllerResult[CreateTopicsResponse]:
     request = CreateTopicsRequest(topics=list(topics), **more)
     return create_topics(image, request, config=config, new_id=new_id)
 
@@ -253,7 +252,7 @@ def test_a_name_given_twice_is_refused_once(
 
 
 def test_one_request_has_a_limit(cluster: Cluster, config: BrokerConfig, new_id: NewId) -> None:
-    with pytest.raises(Refused, match="at most 10000 partitions") as refusal:
+    with pytest.raises(Rejected, match="at most 10000 partitions") as refusal:
         create(cluster(1), config, new_id, topic("t", 9_000), topic("u", 1_001))
     assert refusal.value.code == ErrorCode.POLICY_VIOLATION
 
@@ -307,7 +306,7 @@ def test_deletion_may_be_switched_off(
     cluster: Cluster, configured: Callable[..., BrokerConfig]
 ) -> None:
     config = configured(delete_topic_enable="false")
-    with pytest.raises(Refused) as refusal:
+    with pytest.raises(Rejected) as refusal:
         delete_topics(cluster(1), DeleteTopicsRequest(topic_names=["a"]), config=config)
     assert refusal.value.code == ErrorCode.TOPIC_DELETION_DISABLED
 

@@ -1,7 +1,6 @@
 """The sentences of errors stay short, whatever they repeat."""
 
-from lograft.metadata.errors import Refused
-from lograft.model.errors import SENTENCE_CHARACTERS_MAX, ErrorCode, InvalidInput
+from lograft.model.errors import SENTENCE_CHARACTERS_MAX, ErrorCode, InvalidInput, Rejected
 
 
 def test_short_sentence_is_unchanged() -> None:
@@ -16,6 +15,6 @@ def test_sentence_fits_into_every_response() -> None:
 
 
 def test_refusal_has_the_same_bound() -> None:
-    refusal = Refused(ErrorCode.INVALID_REQUEST, "x" * 40_000)
+    refusal = Rejected(ErrorCode.INVALID_REQUEST, "x" * 40_000)
     assert refusal.message == str(refusal)
     assert len(refusal.message) == SENTENCE_CHARACTERS_MAX + 1

@@ -20,9 +20,8 @@ from lograft.consensus.types import (
     ReplicaKey,
     VoterSet,
 )
-from lograft.metadata.errors import Refused
 from lograft.metadata.mode_switch import LogTail
-from lograft.model.errors import ErrorCode
+from lograft.model.errors import ErrorCode, Rejected
 from lograft.model.types import BrokerEpoch, Epoch, NodeId, Offset, ReplicationMode
 from lograft.replication.raft_modes import ModeReplica, voters_of
 from lograft.replication.replica import IsrReplica
@@ -472,7 +471,7 @@ class ModeCluster:
                 life=life,
                 voters=voters,
             )
-        except Refused as refusal:
+        except Rejected as refusal:
             return refusal.code
         if reply.error_code:
             return ErrorCode(reply.error_code)

@@ -14,8 +14,7 @@ from lograft.consensus.messages import (
 from lograft.consensus.types import Effects, LogEnd
 from lograft.metadata import mode_switch
 from lograft.metadata.elections import is_reassigning
-from lograft.metadata.errors import Refused
-from lograft.model.errors import ErrorCode
+from lograft.model.errors import ErrorCode, Rejected
 from lograft.model.types import NO_NODE, NO_OFFSET, Epoch, NodeId, ReplicationMode
 from lograft.replication.isr_follower import IsrFollower
 from lograft.replication.raft_modes import ModeReplica
@@ -117,7 +116,7 @@ def any_isr(image: object, topic: object, index: int, **asked: object) -> Partit
     """Raft whatever the ISR is, and however old the evidence."""
     state = topic.partitions[index]  # type: ignore[attr-defined]
     if state.mode is not ReplicationMode.ENTERING or is_reassigning(state):
-        raise Refused(ErrorCode.INVALID_REQUEST, "")
+        raise Rejected(ErrorCode.INVALID_REQUEST, "")
     return mode_switch._written(
         topic,  # type: ignore[arg-type]
         index,

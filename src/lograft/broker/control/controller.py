@@ -27,7 +27,7 @@ from lograft.metadata.brokers import (
 from lograft.metadata.ignored_settings import find_ignored_settings
 from lograft.metadata.image import MetadataImage
 from lograft.metadata.sessions import BrokerSessions
-from lograft.metadata.types import BrokerState, Outcome
+from lograft.metadata.types import BrokerState, ControllerResult
 from lograft.model.errors import ErrorCode
 from lograft.model.metrics import Gauge, Sample
 from lograft.model.seams import Runtime
@@ -92,7 +92,7 @@ class Controller:
         """What is decided, ahead of what is committed; None on a controller that is not active."""
         return self._image if self.is_active else None
 
-    async def submit(self, decision: Callable[[MetadataImage], Outcome[R]]) -> R:
+    async def submit(self, decision: Callable[[MetadataImage], ControllerResult[R]]) -> R:
         """Decides at once, in the order of the calls; returns the reply once it is safe to. What
         the decision raises comes out unchanged."""
         image = self._image
@@ -163,7 +163,7 @@ class Controller:
     ) -> BrokerRegistrationResponse:
         now_ms = self._runtime.clock.mono_ms()
 
-        def decide(image: MetadataImage) -> Outcome[BrokerRegistrationResponse]:
+        def decide(image: MetadataImage) -> ControllerResult[BrokerRegistrationResponse]:
             before = image.brokers.get(request.broker_id)
             alive = (
                 before is not None
@@ -188,7 +188,7 @@ class Controller:
         return reply
 
     async def heartbeat(self, request: BrokerHeartbeatRequest) -> BrokerHeartbeatResponse:
-        def decide(image: MetadataImage) -> Outcome[BrokerHeartbeatResponse]:
+        def decide(image: MetadataImage) -> ControllerResult[BrokerHeartbeatResponse]:
             fenced_at = self._fenced_at.get(request.broker_id, self._active_from)
             outcome = heartbeat(image, request, config=self._config, fenced_at=fenced_at)
             if outcome.reply.should_shut_down:
@@ -219,9 +219,9 @@ class Controller:
     async def fence(self, broker_id: int, broker_epoch: int, reason: str) -> None:
         """If it is still this registration. Raises NotController."""
 
-        def decide(image: MetadataImage) -> Outcome[None]:
+        def decide(image: MetadataImage) -> ControllerResult[None]:
             if self.registered(broker_id, broker_epoch) is None:
-                return Outcome((), None)
+                return ControllerResult((), None)
             LOGGER.warning("fencing broker %d: %s", broker_id, reason)
             outcome = fence_broker(image, broker_id, config=self._config)
             self._fenced_at[broker_id] = Offset(image.offset + len(outcome.records))

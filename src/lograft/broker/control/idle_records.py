@@ -11,7 +11,7 @@ from lograft.broker.control.controller import Controller
 from lograft.broker.errors import NotController
 from lograft.broker.quorum.raft_driver import RaftDriver
 from lograft.metadata.image import MetadataImage
-from lograft.metadata.types import Outcome
+from lograft.metadata.types import ControllerResult
 from lograft.model.settings.broker import BrokerConfig
 from lograft.model.types import NO_OFFSET
 from lograft.wire.records.no_op_record import NoOpRecord
@@ -43,5 +43,5 @@ class IdleRecords:
         return self._controller.is_active and len(self._driver.voters.voters) > 1
 
 
-def _nothing(image: MetadataImage) -> Outcome[None]:
-    return Outcome((NoOpRecord(),), None)
+def _nothing(image: MetadataImage) -> ControllerResult[None]:
+    return ControllerResult((NoOpRecord(),), None)

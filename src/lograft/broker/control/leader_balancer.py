@@ -12,7 +12,7 @@ from lograft.broker.errors import NotController
 from lograft.metadata.elect_leaders import balance_leaders, elect_where_nobody_leads
 from lograft.metadata.image import MetadataImage
 from lograft.metadata.rebalancing import rebalance
-from lograft.metadata.types import Outcome
+from lograft.metadata.types import ControllerResult
 from lograft.model.errors import LograftError
 from lograft.model.metrics import Counter, Sample
 from lograft.model.seams import Runtime
@@ -31,14 +31,14 @@ ROUNDS: Final = Counter(
 class Decides(Protocol):
     """A decision that does some of what is to be done; its reply says whether there is more."""
 
-    def __call__(self, image: MetadataImage, *, config: BrokerConfig) -> Outcome[bool]: ...
+    def __call__(self, image: MetadataImage, *, config: BrokerConfig) -> ControllerResult[bool]: ...
 
 
 class ActiveController(Protocol):
     @property
     def is_active(self) -> bool: ...
 
-    async def submit(self, decision: Callable[[MetadataImage], Outcome[R]]) -> R: ...
+    async def submit(self, decision: Callable[[MetadataImage], ControllerResult[R]]) -> R: ...
 
 
 class LeaderBalancer:

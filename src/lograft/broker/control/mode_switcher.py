@@ -22,7 +22,7 @@ from lograft.metadata.mode_switch import (
     on_fenced,
     on_tail,
 )
-from lograft.metadata.types import Outcome, ResourceType
+from lograft.metadata.types import ControllerResult, ResourceType
 from lograft.model.errors import ErrorCode
 from lograft.model.seams import Address, Runtime
 from lograft.model.settings.broker import BrokerConfig
@@ -200,7 +200,7 @@ class ModeSwitcher:
         replica: int,
         request: OffsetForLeaderEpochRequest,
         response: OffsetForLeaderEpochResponse,
-    ) -> Outcome[None]:
+    ) -> ControllerResult[None]:
         records: list[Message] = []
         conditions = Conditions(image, self._config)
         for asked, answered in zip(request.topics, response.topics, strict=False):
@@ -229,7 +229,7 @@ class ModeSwitcher:
                     )
                 if record is not None:
                     records.append(record)
-        return Outcome(tuple(records), None)
+        return ControllerResult(tuple(records), None)
 
 
 def _question(
@@ -271,8 +271,8 @@ def _has_step(image: MetadataImage, key: TopicIdPartition) -> bool:
     return next_step(image, image.topics[key.topic_id], key.partition) is not None
 
 
-def _deciding(keys: list[TopicIdPartition]) -> Callable[[MetadataImage], Outcome[None]]:
-    def decide(image: MetadataImage) -> Outcome[None]:
+def _deciding(keys: list[TopicIdPartition]) -> Callable[[MetadataImage], ControllerResult[None]]:
+    def decide(image: MetadataImage) -> ControllerResult[None]:
         records: list[Message] = []
         moves: Counter[str] = Counter()
         for key in keys:
@@ -287,6 +287,6 @@ def _deciding(keys: list[TopicIdPartition]) -> Callable[[MetadataImage], Outcome
                 records.append(record)
         for move, count in moves.items():
             LOGGER.info("switching %d partitions %s", count, move)
-        return Outcome(tuple(records), None)
+        return ControllerResult(tuple(records), None)
 
     return decide

@@ -13,10 +13,9 @@ from uuid import UUID
 
 from lograft.broker.errors import ControllerUnreachable
 from lograft.broker.links.controller_link import ControllerLink
-from lograft.metadata.errors import Refused
 from lograft.metadata.features import SUPPORTED
 from lograft.metadata.types import Endpoint
-from lograft.model.errors import ErrorCode
+from lograft.model.errors import ErrorCode, Rejected
 from lograft.model.metrics import Gauge, Sample, one_of
 from lograft.model.seams import Runtime
 from lograft.model.settings.broker import BrokerConfig
@@ -143,7 +142,7 @@ class BrokerRegistration:
         self._wake = asyncio.Event()
 
     async def register(self, *, timeout_ms: int | None = None) -> BrokerEpoch:
-        """Until the controller has taken it. Raises Refused where trying again cannot help, and
+        """Until the controller has taken it. Raises Rejected where trying again cannot help, and
         ControllerUnreachable."""
         pause_ms = RETRY_MS
         while True:
@@ -164,7 +163,7 @@ class BrokerRegistration:
             code = ErrorCode(reply.error_code)
             # The predecessor's session may still be open: its time runs out.
             if code != ErrorCode.DUPLICATE_BROKER_REGISTRATION:
-                raise Refused(
+                raise Rejected(
                     code,
                     f"The controller rejected the registration of broker {self._config.node_id}:"
                     f" {code.name} (see the controller's log for the reason).",
@@ -186,7 +185,7 @@ class BrokerRegistration:
                 await self._beat()
             except ControllerUnreachable as error:
                 LOGGER.debug("heartbeat not sent, retrying: %s", error)
-            except Refused as refusal:
+            except Rejected as refusal:
                 LOGGER.warning("%s", refusal)
                 if refusal.code in UNKNOWN_TO_CONTROLLER and self._may_register:
                     await self.register()
@@ -250,7 +249,7 @@ class BrokerRegistration:
             async with asyncio.timeout(timeout_ms / 1000):
                 while not (await self._send(SHUT_DOWN_SEARCH_MS, shut_down=True)).should_shut_down:
                     await asyncio.sleep(SHUT_DOWN_PAUSE_MS / 1000)
-        except (ControllerUnreachable, Refused, TimeoutError) as error:
+        except (ControllerUnreachable, Rejected, TimeoutError) as error:
             LOGGER.warning("controlled shutdown did not complete: %s", error or "timed out")
         self._move(Stage.STOPPED)
 
@@ -288,7 +287,7 @@ class BrokerRegistration:
         )
         if reply.error_code:
             code = ErrorCode(reply.error_code)
-            raise Refused(
+            raise Rejected(
                 code, f"The controller rejected a heartbeat in epoch {epoch}: {code.name}"
             )
         if not reply.is_fenced:

@@ -6,10 +6,9 @@ from typing import Final
 from lograft.broker.cluster_metadata import ClusterMetadata
 from lograft.broker.errors import ControllerUnreachable
 from lograft.broker.links.controller_link import ControllerLink
-from lograft.metadata.errors import Refused
 from lograft.metadata.image import MetadataImage
 from lograft.metadata.on_demand import creation_request, growth_request
-from lograft.model.errors import ErrorCode
+from lograft.model.errors import ErrorCode, Rejected
 from lograft.wire.apis import Versions
 from lograft.wire.messages.create_partitions import CreatePartitionsResponse
 from lograft.wire.messages.create_topics import CreateTopicsResponse
@@ -54,7 +53,7 @@ async def create_on_demand(
 async def grow_on_demand(
     metadata: ClusterMetadata, link: ControllerLink, topic: str, index: int
 ) -> None:
-    """Grows a topic up to partition `index`, to which a producer writes. Raises Refused where the
+    """Grows a topic up to partition `index`, to which a producer writes. Raises Rejected where the
     topic's setting does not allow it."""
     request = growth_request(metadata.image, topic, index, timeout_ms=CREATION_WAIT_MS)
     if request is None:
@@ -69,7 +68,7 @@ async def grow_on_demand(
     result = reply.results[0]
     # INVALID_PARTITIONS: it has as many already, another client was faster.
     if result.error_code not in (ErrorCode.NONE, ErrorCode.INVALID_PARTITIONS):
-        raise Refused(ErrorCode(result.error_code), result.error_message or "no reason given")
+        raise Rejected(ErrorCode(result.error_code), result.error_message or "no reason given")
 
     def has_grown(image: MetadataImage) -> bool:
         known = image.topic(topic)

@@ -27,7 +27,7 @@ from lograft.coordination.errors import (
     NotCoordinator,
     UnreadableRecord,
 )
-from lograft.coordination.types import Core, Effect, Outcome, TakesLong, Ticket
+from lograft.coordination.types import CoordinatorResult, Core, Effect, TakesLong, Ticket
 from lograft.metadata.delta import MetadataDelta
 from lograft.model.errors import LograftError
 from lograft.model.metrics import DURATION_BUCKETS, Counter, Gauge, Histogram, Label, Sample
@@ -171,13 +171,13 @@ class CoordinatorRuntime(Generic[C]):
     # ── asking ───────────────────────────────────────────────────────────────────────────────
 
     def ask_now(
-        self, key: str, decide: Callable[[C, Ticket, int], Outcome]
+        self, key: str, decide: Callable[[C, Ticket, int], CoordinatorResult]
     ) -> Message | Awaitable[Message]:
         """As `ask`, without a task or a future where the reply is there at once."""
         return self.ask_partition(self.partition_of(key), decide)
 
     def ask_partition(
-        self, index: int, decide: Callable[[C, Ticket, int], Outcome]
+        self, index: int, decide: Callable[[C, Ticket, int], CoordinatorResult]
     ) -> Message | Awaitable[Message]:
         """As `ask_now`, where it is known whose the question is."""
         self._requests += 1
@@ -187,7 +187,7 @@ class CoordinatorRuntime(Generic[C]):
             return self._ask_after(work, index, decide)
 
     async def _ask_after(
-        self, work: TakesLong, index: int, decide: Callable[[C, Ticket, int], Outcome]
+        self, work: TakesLong, index: int, decide: Callable[[C, Ticket, int], CoordinatorResult]
     ) -> Message:
         """One such work at a time, so that however many there are everybody else has every second
         turn of the loop."""
@@ -198,7 +198,7 @@ class CoordinatorRuntime(Generic[C]):
         return found if isinstance(found, Message) else await found
 
     def ask_alone(
-        self, key: str, decide: Callable[[C, Ticket, int], Outcome]
+        self, key: str, decide: Callable[[C, Ticket, int], CoordinatorResult]
     ) -> Message | Awaitable[Message] | None:
         """As `ask_now` if nothing but this broker's log has to have what is decided. None, and
         nothing is decided: others coordinate it, or have replicas to be waited for."""
@@ -211,7 +211,7 @@ class CoordinatorRuntime(Generic[C]):
     async def ask(
         self,
         key: str,
-        decide: Callable[[C, Ticket, int], Outcome],
+        decide: Callable[[C, Ticket, int], CoordinatorResult],
         *,
         timeout_ms: int | None = None,
     ) -> Any:
@@ -226,7 +226,7 @@ class CoordinatorRuntime(Generic[C]):
         except TimeoutError:
             raise CoordinatorNotAvailable(f"no response within {timeout_ms} ms") from None
 
-    async def ask_every(self, decide: Callable[[C, Ticket, int], Outcome]) -> list[Any]:
+    async def ask_every(self, decide: Callable[[C, Ticket, int], CoordinatorResult]) -> list[Any]:
         """The replies of all partitions led here. Raises CoordinatorLoading if one is not loaded:
         an answer without it would not be true."""
         indexes = sorted(self._shards)

@@ -25,9 +25,8 @@ from lograft.coordination.errors import (
     CoordinatorNotAvailable,
     NotCoordinator,
 )
-from lograft.coordination.types import Core, Effect, Outcome, Reply, Ticket
-from lograft.metadata.errors import Refused
-from lograft.model.errors import DiskFailed, ErrorCode, LograftError
+from lograft.coordination.types import CoordinatorResult, Core, Effect, Reply, Ticket
+from lograft.model.errors import DiskFailed, ErrorCode, LograftError, Rejected
 from lograft.model.seams import Clock
 from lograft.model.types import Epoch, Offset
 from lograft.storage.errors import MessageTooLarge, RecordListTooLarge
@@ -160,7 +159,7 @@ class Shard(Generic[C]):
     # ── asking the core ──────────────────────────────────────────────────────────────────────
 
     def ask(
-        self, decide: Callable[[C, Ticket, int], Outcome]
+        self, decide: Callable[[C, Ticket, int], CoordinatorResult]
     ) -> "Message | asyncio.Future[Message]":
         """The reply, or what brings it. What the decision raises comes out unchanged."""
         waiter = Waiter()
@@ -171,7 +170,7 @@ class Shard(Generic[C]):
             found.add_done_callback(lambda _: self._waiting.pop(waiter, None))
         return found
 
-    def apply(self, outcome: Outcome) -> None:
+    def apply(self, outcome: CoordinatorResult) -> None:
         """Writes, replays, and answers once it is safe to."""
         if outcome.records:
             try:
@@ -200,7 +199,7 @@ class Shard(Generic[C]):
         self._set_timer()
         return self._end
 
-    def _write(self, outcome: Outcome) -> None:
+    def _write(self, outcome: CoordinatorResult) -> None:
         wall_ms = self._clock.wall_ms()
         batch = records_batch(
             outcome.records,
@@ -229,7 +228,7 @@ class Shard(Generic[C]):
         self._end = result.end_offset
         return result.base_offset
 
-    def _refuse(self, outcome: Outcome, error: LograftError) -> None:
+    def _refuse(self, outcome: CoordinatorResult, error: LograftError) -> None:
         LOGGER.info("%s: no records were appended: %s", self.partition.topic_partition, error)
         if outcome.failed is not None:
             _answer(outcome.failed(code_told(error)))
@@ -318,7 +317,7 @@ class Shard(Generic[C]):
         self._set_timer()
 
 
-def _halves(outcome: Outcome) -> tuple[Outcome, Outcome]:
+def _halves(outcome: CoordinatorResult) -> tuple[CoordinatorResult, CoordinatorResult]:
     assert not outcome.effects or len(outcome.effects) == len(outcome.records), outcome
     middle = len(outcome.records) // 2
     return (
@@ -337,12 +336,12 @@ def as_told(error: LograftError) -> LograftError:
         return CoordinatorNotAvailable(str(error))
     if isinstance(error, TOO_LARGE):
         # As Kafka: MESSAGE_TOO_LARGE is what producers are told, who can send less.
-        return Refused(ErrorCode.UNKNOWN_SERVER_ERROR, str(error))
+        return Rejected(ErrorCode.UNKNOWN_SERVER_ERROR, str(error))
     return error
 
 
 def code_told(error: LograftError) -> ErrorCode:
-    if isinstance(error, Refused):
+    if isinstance(error, Rejected):
         return error.code
     if isinstance(error, NotCoordinator):
         return ErrorCode.NOT_COORDINATOR

@@ -13,9 +13,9 @@ from lograft.broker.partitions.partition import Partition
 from lograft.broker.partitions.partition_table import PartitionTable
 from lograft.coordination.group_shard import GroupShard
 from lograft.coordination.transaction_shard import TransactionShard
-from lograft.coordination.types import Effect, Surroundings
+from lograft.coordination.types import CoordinatorContext, Effect
 from lograft.metadata.delta import MetadataDelta
-from lograft.metadata.errors import Refused
+from lograft.model.errors import Rejected
 from lograft.model.metrics import Sample
 from lograft.model.seams import Runtime
 from lograft.model.types import OFFSETS_TOPIC, TRANSACTIONS_TOPIC, Offset, TopicPartition
@@ -30,10 +30,10 @@ class ProducerIdSource(Protocol):
         """A producer id that nobody ever had."""
 
     def wait_some(self) -> Awaitable[None]:
-        """Until `take` has one. Raises ControllerUnreachable or Refused."""
+        """Until `take` has one. Raises ControllerUnreachable or Rejected."""
 
     def take(self) -> int:
-        """As `next`, at once. Raises Refused if there is none at hand."""
+        """As `next`, at once. Raises Rejected if there is none at hand."""
 
 
 class Coordinators:
@@ -53,7 +53,7 @@ class Coordinators:
         #: Whether the controller cannot have given to others what this broker leads; the node knows
         #: when it registers.
         self.has_lease: Callable[[], bool] = lambda: True
-        around = Surroundings(
+        around = CoordinatorContext(
             lambda: metadata.config,
             lambda: metadata.image,
             runtime.clock.wall_ms,
@@ -120,10 +120,10 @@ class Coordinators:
         return partition, self.groups.append_marker(where.partition, end)
 
     def _new_producer_id(self) -> int:
-        """For decisions: at once, or Refused; then there are some when it is tried again."""
+        """For decisions: at once, or Rejected; then there are some when it is tried again."""
         try:
             return self._producer_ids.take()
-        except Refused:
+        except Rejected:
             if not self._fetching_ids:
                 self._fetching_ids = True
                 self._runtime.spawn(self._fetch_producer_ids(), name="producer ids")
@@ -132,7 +132,7 @@ class Coordinators:
     async def _fetch_producer_ids(self) -> None:
         try:
             await self._producer_ids.wait_some()
-        except (ControllerUnreachable, Refused) as error:
+        except (ControllerUnreachable, Rejected) as error:
             LOGGER.info("could not allocate producer ids: %s", error)
         finally:
             self._fetching_ids = False

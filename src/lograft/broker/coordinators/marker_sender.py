@@ -20,7 +20,7 @@ from lograft.broker.errors import PeerLost, PeerUnreachable
 from lograft.broker.links.broker_link import BrokerLink
 from lograft.broker.partitions.partition import Partition
 from lograft.coordination.transaction_shard import TransactionShard, WriteMarkers
-from lograft.coordination.types import Effect, Outcome, Ticket
+from lograft.coordination.types import CoordinatorResult, Effect, Ticket
 from lograft.model.errors import ErrorCode, LograftError
 from lograft.model.metrics import Counter, Gauge, Sample
 from lograft.model.seams import Runtime
@@ -329,7 +329,7 @@ class MarkerSender:
 
 def _close(
     effects: Sequence[WriteMarkers], shard: TransactionShard, ticket: Ticket, now_ms: int
-) -> Outcome:
+) -> CoordinatorResult:
     return shard.markers_written(ticket, effects)
 
 

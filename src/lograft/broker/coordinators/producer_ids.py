@@ -5,8 +5,7 @@ from collections.abc import Callable, Iterator
 from typing import Final
 
 from lograft.broker.links.controller_link import ControllerLink
-from lograft.metadata.errors import Refused
-from lograft.model.errors import ErrorCode
+from lograft.model.errors import ErrorCode, Rejected
 from lograft.model.metrics import Gauge, Sample
 from lograft.model.types import NodeId, ProducerId
 from lograft.wire.apis import Versions
@@ -47,16 +46,16 @@ class ProducerIds:
         return self.take()
 
     async def wait_some(self) -> None:
-        """Until `take` has one to give. Raises ControllerUnreachable or Refused."""
+        """Until `take` has one to give. Raises ControllerUnreachable or Rejected."""
         while self._next >= self._end:
             async with self._asking:
                 if self._next >= self._end:
                     await self._fetch()
 
     def take(self) -> ProducerId:
-        """For decisions, which cannot wait. Raises Refused if there is none at hand."""
+        """For decisions, which cannot wait. Raises Rejected if there is none at hand."""
         if self._next >= self._end:
-            raise Refused(
+            raise Rejected(
                 ErrorCode.COORDINATOR_LOAD_IN_PROGRESS, "No producer id is available yet."
             )
         producer_id = ProducerId(self._next)
@@ -72,7 +71,7 @@ class ProducerIds:
         )
         if reply.error_code:
             code = ErrorCode(reply.error_code)
-            raise Refused(code, f"The controller allocated no producer ids: {code.name}.")
+            raise Rejected(code, f"The controller allocated no producer ids: {code.name}.")
         self._next = reply.producer_id_start
         self._end = self._next + reply.producer_id_len
 

@@ -21,9 +21,8 @@ from lograft.broker.links.controller_link import ControllerLink
 from lograft.coordination.errors import CoordinatorNotAvailable
 from lograft.coordination.group_shard import GroupShard
 from lograft.metadata.claims import claim_request, refusal, unclaimed
-from lograft.metadata.errors import Refused
 from lograft.metadata.image import MetadataImage
-from lograft.model.errors import ErrorCode
+from lograft.model.errors import ErrorCode, Rejected
 from lograft.model.metrics import Counter, Sample
 from lograft.model.seams import Clock
 from lograft.model.types import NO_NODE, OFFSETS_TOPIC, NodeId
@@ -76,7 +75,7 @@ class TopicClaims:
 
     async def claim(self, group_id: str, topics: Collection[str]) -> None:
         """Returns when the group may read all of these; nothing has been awaited since that was so.
-        Raises Refused: another group has one of them. CoordinatorNotAvailable: ask again."""
+        Raises Rejected: another group has one of them. CoordinatorNotAvailable: ask again."""
         if not unclaimed(self._metadata.image, group_id, topics):
             return
         keys = [(group_id, topic) for topic in topics]
@@ -87,10 +86,10 @@ class TopicClaims:
             self._claiming.subtract(keys)
             self._claiming += collections.Counter()  # without those that nobody waits for
 
-    async def find_refused(self, group_id: str, topics: Collection[str]) -> dict[str, Refused]:
+    async def find_refused(self, group_id: str, topics: Collection[str]) -> dict[str, Rejected]:
         """Returns the topics that another group uses, with the reason. Claims nothing: a group that
         only asks for its offsets may never read. Raises CoordinatorNotAvailable: ask again."""
-        refused: dict[str, Refused] = {}
+        refused: dict[str, Rejected] = {}
         for topic in unclaimed(self._metadata.image, group_id, topics):
             holder = self._metadata.image.claims.get(topic)
             if holder and await self._uses(holder, topic):
@@ -110,7 +109,7 @@ class TopicClaims:
                 return
             try:
                 await self._claim(group_id, missing[0])
-            except Refused as error:
+            except Rejected as error:
                 self._say(missing[0], error)
                 raise
             except (ControllerUnreachable, PeerUnreachable, PeerLost) as error:
@@ -132,7 +131,7 @@ class TopicClaims:
         )
         (answer,) = reply.responses
         if answer.error_code:
-            raise Refused(ErrorCode(answer.error_code), answer.error_message or "no reason given")
+            raise Rejected(ErrorCode(answer.error_code), answer.error_message or "no reason given")
         await self._metadata.wait_image(
             lambda image: image.claims.get(topic, group_id) != holder, timeout_ms=TIMEOUT_MS
         )
@@ -190,7 +189,7 @@ class TopicClaims:
             )
         return answer
 
-    def _say(self, topic: str, error: Refused) -> None:
+    def _say(self, topic: str, error: Rejected) -> None:
         self._refused += 1
         now_ms = self._clock.mono_ms()
         if now_ms - self._logged_ms.get(topic, -LOG_INTERVAL_MS) >= LOG_INTERVAL_MS:

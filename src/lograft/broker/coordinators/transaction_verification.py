@@ -18,7 +18,7 @@ from lograft.broker.errors import PeerLost, PeerUnreachable
 from lograft.broker.links.broker_link import BrokerLink
 from lograft.coordination.transaction import EPOCH_BUMP_SINCE, Partitions, partitions_of
 from lograft.coordination.transaction_shard import TransactionShard
-from lograft.coordination.types import Outcome, Ticket
+from lograft.coordination.types import CoordinatorResult, Ticket
 from lograft.model.errors import ErrorCode, LograftError
 from lograft.model.metrics import Counter, Sample
 from lograft.model.seams import Clock
@@ -218,10 +218,10 @@ def _request_of(
 
 def _question(
     transactional_id: str, producer: tuple[int, int], partitions: Partitions, *, adds: bool
-) -> Callable[[TransactionShard, Ticket, int], Outcome]:
+) -> Callable[[TransactionShard, Ticket, int], CoordinatorResult]:
     producer_id, producer_epoch = producer
 
-    def decide(shard: TransactionShard, ticket: Ticket, now_ms: int) -> Outcome:
+    def decide(shard: TransactionShard, ticket: Ticket, now_ms: int) -> CoordinatorResult:
         if not adds:
             return shard.verify_partitions(
                 ticket,

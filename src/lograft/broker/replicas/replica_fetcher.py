@@ -86,7 +86,7 @@ class Asked(NamedTuple):
     number: int
 
 
-class Surroundings(NamedTuple):
+class FetcherContext(NamedTuple):
     """What all streams of a broker have in common."""
 
     me: NodeId
@@ -106,7 +106,7 @@ class Surroundings(NamedTuple):
 class ReplicaFetcher:
     """A `following.Stream`."""
 
-    def __init__(self, leader: NodeId, around: Surroundings) -> None:
+    def __init__(self, leader: NodeId, around: FetcherContext) -> None:
         self.leader = leader
         self._around = around
         self.followed: dict[Key, Following] = {}

@@ -22,7 +22,7 @@ from lograft.broker.replicas.doubts import Doubts
 from lograft.broker.replicas.following import Following
 from lograft.broker.replicas.isr_changes import ControllerRequests, IsrChanges
 from lograft.broker.replicas.raft_partitions import RaftPartitions
-from lograft.broker.replicas.replica_fetcher import ReplicaFetcher, Surroundings
+from lograft.broker.replicas.replica_fetcher import FetcherContext, ReplicaFetcher
 from lograft.model.metrics import Counter, Gauge, Sample
 from lograft.model.seams import Address, Runtime, Task
 from lograft.model.settings.topic import TopicConfig
@@ -89,7 +89,7 @@ class Replicas:
         self._brokers = BrokersSeen(metadata)
         self._broker_epoch = NO_BROKER_EPOCH
         self.doubts = Doubts(runtime.clock)
-        self._around: Surroundings | None = None
+        self._around: FetcherContext | None = None
         #: By leader; one that nobody follows any more rests.
         self._fetchers: dict[NodeId, ReplicaFetcher] = {}
         #: What leaders here may send, and followers fetch, for replicas that are not in sync.
@@ -118,7 +118,7 @@ class Replicas:
     def start(self, peers: Peers, link: ControllerRequests) -> None:
         """Other brokers and the controller can be reached from now on."""
         assert self._around is None, "started twice"
-        self._around = Surroundings(
+        self._around = FetcherContext(
             self._me,
             self._runtime.clock,
             self._runtime.spawn,

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from typing import ClassVar, Final
 
 from lograft.client.client_settings import ClientSettings
-from lograft.client.settings import Refused, at_least, between, setting
+from lograft.client.settings import UnsupportedSetting, at_least, between, setting
 from lograft.model.errors import InvalidConfig
 from lograft.model.listeners import parse_address
 from lograft.model.seams import Address
@@ -28,9 +28,9 @@ class AdminSettings(ClientSettings):
     default_api_timeout_ms: int = setting(_API_TIMEOUT_MS, at_least(0))
     retries: int = setting(2_147_483_647, between(0, 2_147_483_647))
 
-    refused: ClassVar[Mapping[str, Refused]] = {
-        **ClientSettings.refused,
-        "enable.metrics.push": Refused("false", "metrics are read with statistics()"),
+    unsupported: ClassVar[Mapping[str, UnsupportedSetting]] = {
+        **ClientSettings.unsupported,
+        "enable.metrics.push": UnsupportedSetting("false", "metrics are read with statistics()"),
     }
 
     def check(self) -> None:

@@ -14,7 +14,7 @@ from lograft.client.backoff import backoff_ms
 from lograft.client.consuming.assignors import is_cooperative
 from lograft.client.consuming.commits import Identity
 from lograft.client.consuming.joining import Forgotten, Joined, Joining
-from lograft.client.consuming.membership import Interest, Surroundings
+from lograft.client.consuming.membership import Interest, MembershipContext
 from lograft.client.coordinators import Coordinator
 from lograft.client.errors import ClientError, FencedInstance, RebalanceInProgress, broker_error
 from lograft.client.types import TopicPartition
@@ -36,7 +36,7 @@ _FORGOTTEN: Final = frozenset((ErrorCode.UNKNOWN_MEMBER_ID, ErrorCode.ILLEGAL_GE
 
 
 class ClassicGroup:
-    def __init__(self, around: Surroundings) -> None:
+    def __init__(self, around: MembershipContext) -> None:
         self._around = around
         self._core = around.core
         self._settings = around.core.settings

@@ -12,7 +12,7 @@ from typing import Final
 from lograft.client.backoff import backoff_ms
 from lograft.client.consuming.commits import Identity
 from lograft.client.consuming.heartbeats import HeartbeatContent, member_id_of
-from lograft.client.consuming.membership import Interest, Surroundings
+from lograft.client.consuming.membership import Interest, MembershipContext
 from lograft.client.errors import ClientError, UnsupportedByBroker, WrongUse, broker_error
 from lograft.client.types import TopicPartition
 from lograft.model.errors import ErrorCode
@@ -37,7 +37,7 @@ _FENCED: Final = frozenset((ErrorCode.UNKNOWN_MEMBER_ID, ErrorCode.FENCED_MEMBER
 
 
 class ConsumerGroup:
-    def __init__(self, around: Surroundings) -> None:
+    def __init__(self, around: MembershipContext) -> None:
         self._around = around
         self._core = around.core
         self._settings = around.core.settings

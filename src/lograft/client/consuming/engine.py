@@ -19,7 +19,7 @@ from lograft.client.consuming.consumer_group import ConsumerGroup
 from lograft.client.consuming.fetcher import Fetcher
 from lograft.client.consuming.interceptors import ConsumerInterceptors
 from lograft.client.consuming.listeners import Handover, RebalanceListener
-from lograft.client.consuming.membership import Interest, Membership, Patience, Surroundings
+from lograft.client.consuming.membership import Interest, Membership, MembershipContext, Patience
 from lograft.client.consuming.modes import SubscriptionModes
 from lograft.client.consuming.offsets import OffsetLookup
 from lograft.client.consuming.outlet import Outlet
@@ -148,7 +148,7 @@ class Engine:
         if self.membership is None:
             if not self._patience.is_called:
                 self._patience.call_ends()  # Before this there was no call to wait for.
-            around = Surroundings(
+            around = MembershipContext(
                 self.core,
                 self._coordinator,
                 self.handover,

@@ -64,7 +64,7 @@ class Patience:
         return self.limit_ms - (0 if since_ms is None else self._now_ms() - since_ms)
 
 
-class Surroundings(NamedTuple):
+class MembershipContext(NamedTuple):
     """Of a membership."""
 
     core: ClientCore[ConsumerSettings]

@@ -8,7 +8,7 @@ from lograft.client.client_settings import ClientSettings
 from lograft.client.consuming.interceptors import ConsumerInterceptor
 from lograft.client.consuming.resets import ResetPolicy, problem_with_policy
 from lograft.client.serializers import Deserializer
-from lograft.client.settings import Refused, at_least, not_empty, one_of, setting
+from lograft.client.settings import UnsupportedSetting, at_least, not_empty, one_of, setting
 from lograft.model.errors import InvalidConfig
 
 #: The assignors' names, and Kafka's classes; Kafka has no `consistent`.
@@ -54,14 +54,14 @@ class ConsumerSettings(ClientSettings):
     receive_buffer_bytes: int = setting(65_536, at_least(-1))
     session_timeout_ms: int | None = setting(None)
 
-    refused: ClassVar[Mapping[str, Refused]] = {
-        **ClientSettings.refused,
-        "enable.metrics.push": Refused("true", "metrics are read with statistics()"),
-        "internal.throw.on.fetch.stable.offset.unsupported": Refused(
+    unsupported: ClassVar[Mapping[str, UnsupportedSetting]] = {
+        **ClientSettings.unsupported,
+        "enable.metrics.push": UnsupportedSetting("true", "metrics are read with statistics()"),
+        "internal.throw.on.fetch.stable.offset.unsupported": UnsupportedSetting(
             "false", "it is for Kafka Streams: offsets are always read when they are stable"
         ),
-        "share.acknowledgement.mode": Refused("implicit", _NOT_A_SHARE),
-        "share.acquire.mode": Refused("BATCH_OPTIMIZED", _NOT_A_SHARE),
+        "share.acknowledgement.mode": UnsupportedSetting("implicit", _NOT_A_SHARE),
+        "share.acquire.mode": UnsupportedSetting("BATCH_OPTIMIZED", _NOT_A_SHARE),
     }
 
     def check(self) -> None:

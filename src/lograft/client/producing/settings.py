@@ -8,7 +8,14 @@ from lograft.client.client_settings import ClientSettings
 from lograft.client.producing.interceptors import Interceptor
 from lograft.client.producing.partitioner import Partitioner, PartitionFunction
 from lograft.client.serializers import Serializer
-from lograft.client.settings import Refused, at_least, between, not_empty, one_of, setting
+from lograft.client.settings import (
+    UnsupportedSetting,
+    at_least,
+    between,
+    not_empty,
+    one_of,
+    setting,
+)
 from lograft.model.errors import InvalidConfig
 from lograft.wire.compression import Codec
 
@@ -66,12 +73,12 @@ class ProducerSettings(ClientSettings):
     transaction_timeout_ms: int = setting(60_000)
     transactional_id: str | None = setting(None, not_empty)
 
-    refused: ClassVar[Mapping[str, Refused]] = {
-        **ClientSettings.refused,
-        "transaction.two.phase.commit.enable": Refused(
+    unsupported: ClassVar[Mapping[str, UnsupportedSetting]] = {
+        **ClientSettings.unsupported,
+        "transaction.two.phase.commit.enable": UnsupportedSetting(
             "false", "transactions prepared by an outside coordinator are not supported yet"
         ),
-        "enable.metrics.push": Refused("true", "metrics are read with statistics()"),
+        "enable.metrics.push": UnsupportedSetting("true", "metrics are read with statistics()"),
     }
 
     def check(self) -> None:

@@ -16,10 +16,9 @@ from lograft.broker.control.registration import (
 )
 from lograft.broker.coordinators.producer_ids import ProducerIds
 from lograft.metadata.brokers import register_controller, unregister_broker
-from lograft.metadata.errors import Refused
 from lograft.metadata.image import MetadataImage
-from lograft.metadata.types import Endpoint, Outcome, ResourceType
-from lograft.model.errors import ErrorCode
+from lograft.metadata.types import ControllerResult, Endpoint, ResourceType
+from lograft.model.errors import ErrorCode, Rejected
 from lograft.model.types import NodeId
 from lograft.simulation.machine import Life, Machine
 from lograft.wire.messages.unregister_broker import UnregisterBrokerRequest
@@ -58,9 +57,9 @@ def test_what_a_decision_raises_comes_out_and_changes_nothing() -> None:
         end = node.driver.log.end_offset
 
         def refuse(image: object) -> object:
-            raise Refused(ErrorCode.INVALID_REQUEST, "no")
+            raise Rejected(ErrorCode.INVALID_REQUEST, "no")
 
-        with pytest.raises(Refused, match="no"):
+        with pytest.raises(Rejected, match="no"):
             await node.controller.submit(refuse)  # type: ignore[arg-type]
         assert node.driver.log.end_offset == end
 
@@ -170,7 +169,7 @@ def test_a_registration_that_cannot_be_is_an_error() -> None:
         node = await ControlNode.start(life)
         registration = node.registration()
         registration._request.cluster_id = "other"
-        with pytest.raises(Refused, match="INCONSISTENT_CLUSTER_ID"):
+        with pytest.raises(Rejected, match="INCONSISTENT_CLUSTER_ID"):
             await registration.register()
         await registration.shut_down()
         assert stage_of(registration) == "stopped"
@@ -221,9 +220,9 @@ def test_when_all_is_committed_both_images_are_equal() -> None:
         await asyncio.gather(*(node.create(f"t{number}", 3) for number in range(20)))
         seen: list[MetadataImage] = []
 
-        def look(image: MetadataImage) -> Outcome[None]:
+        def look(image: MetadataImage) -> ControllerResult[None]:
             seen.append(image)
-            return Outcome((), None)
+            return ControllerResult((), None)
 
         await node.controller.submit(look)
         assert seen[0] is not node.image
@@ -297,7 +296,7 @@ def test_an_allocation_that_fails_is_told_and_tried_again() -> None:
         await registration.register()
         epoch = 0
         ids = ProducerIds(NodeId(1), broker_epoch=lambda: epoch, link=node.link)
-        with pytest.raises(Refused, match="STALE_BROKER_EPOCH"):
+        with pytest.raises(Rejected, match="STALE_BROKER_EPOCH"):
             await ids.next()
         epoch = registration.broker_epoch
         assert [await ids.next(), await ids.next()] == [0, 1]

@@ -4,7 +4,7 @@ import asyncio
 from uuid import UUID
 
 from lograft.broker.control.leader_balancer import LeaderBalancer
-from lograft.metadata.types import Outcome
+from lograft.metadata.types import ControllerResult
 from lograft.simulation.machine import Life
 from lograft.wire.message import Message
 from lograft.wire.records.config_record import ConfigRecord
@@ -44,7 +44,7 @@ def leaders(node: ControlNode) -> list[int]:
 async def started(life: Life, **settings: str) -> ControlNode:
     node = await ControlNode.start(life, node_config(**settings))
     records = cluster(partition(0, 12, [11, 12]), partition(1, -1, []))
-    await node.controller.submit(lambda image: Outcome(tuple(records), None))
+    await node.controller.submit(lambda image: ControllerResult(tuple(records), None))
     balancer = LeaderBalancer(node.runtime, node.config, node.controller)
     node.runtime.spawn(balancer.run(), name="balancer")
     return node
@@ -82,7 +82,7 @@ def test_unclean_elections_come_where_they_are_allowed() -> None:
         allowed = ConfigRecord(
             resource_type=2, resource_name="t", name="unclean.leader.election.enable", value="true"
         )
-        await node.controller.submit(lambda image: Outcome((allowed,), None))
+        await node.controller.submit(lambda image: ControllerResult((allowed,), None))
         await asyncio.sleep(6)
         assert leaders(node) == [12, 11]
 

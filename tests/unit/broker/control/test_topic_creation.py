@@ -3,8 +3,7 @@ import asyncio
 import pytest
 
 from lograft.broker.control.topic_creation import create_on_demand, grow_on_demand
-from lograft.metadata.errors import Refused
-from lograft.model.errors import ErrorCode
+from lograft.model.errors import ErrorCode, Rejected
 from tests.unit.broker.bench import Bench, run
 
 GROWING = {"auto_create_partitions_enable": "true", "auto_create_partitions_max": "5"}
@@ -53,7 +52,7 @@ def test_topics_grow_one_way_up_to_their_limit() -> None:
             *(grow_on_demand(bench.broker.metadata, bench.broker.link, "a", n) for n in (4, 3, 4))
         )
         assert len(bench.broker.image.topics[bench.topic_id("a")].partitions) == 5
-        with pytest.raises(Refused, match="5"):
+        with pytest.raises(Rejected, match="5"):
             await grow_on_demand(bench.broker.metadata, bench.broker.link, "a", 5)
 
     run(scenario, **GROWING)  # type: ignore[arg-type]
@@ -62,7 +61,7 @@ def test_topics_grow_one_way_up_to_their_limit() -> None:
 def test_topics_made_by_an_administrator_do_not_grow() -> None:
     async def scenario(bench: Bench) -> None:
         await bench.create_topic("made")
-        with pytest.raises(Refused) as refusal:
+        with pytest.raises(Rejected) as refusal:
             await grow_on_demand(bench.broker.metadata, bench.broker.link, "made", 1)
         assert refusal.value.code == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
 

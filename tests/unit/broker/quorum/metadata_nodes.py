@@ -19,7 +19,7 @@ from lograft.metadata.directories import assign_directories
 from lograft.metadata.image import MetadataImage
 from lograft.metadata.producer_ids import allocate_producer_ids
 from lograft.metadata.topics import create_topics
-from lograft.metadata.types import Endpoint, Outcome
+from lograft.metadata.types import ControllerResult, Endpoint
 from lograft.model.errors import LograftError
 from lograft.model.settings.broker import BrokerConfig, broker_config
 from lograft.model.types import Epoch, Offset, TopicIdPartition
@@ -126,7 +126,7 @@ class ControlNode:
         node = await cls.load(life, config or node_config())
         node.driver.start()
         await node.driver.wait_ready()
-        await node.controller.submit(lambda image: Outcome((), None))
+        await node.controller.submit(lambda image: ControllerResult((), None))
         return node
 
     async def answer_forwarded(self, request: Forwarded) -> Message:
@@ -206,5 +206,5 @@ class ControlNode:
         return self
 
 
-def decision(*records: Message) -> Callable[[MetadataImage], Outcome[str]]:
-    return lambda image: Outcome(records, "done")
+def decision(*records: Message) -> Callable[[MetadataImage], ControllerResult[str]]:
+    return lambda image: ControllerResult(records, "done")

@@ -22,7 +22,7 @@ from lograft.metadata.brokers import fence_broker, heartbeat, register_broker
 from lograft.metadata.features import SUPPORTED
 from lograft.metadata.image import MetadataImage
 from lograft.metadata.topics import create_topics
-from lograft.metadata.types import Outcome, PartitionState
+from lograft.metadata.types import ControllerResult, PartitionState
 from lograft.model.seams import Address
 from lograft.model.settings.broker import BrokerConfig
 from lograft.model.types import BrokerEpoch, Epoch, Offset
@@ -88,7 +88,7 @@ class Controller:
             for node in self.nodes:
                 node.changed.set()
 
-    def decide(self, outcome: Outcome[T]) -> T:
+    def decide(self, outcome: ControllerResult[T]) -> T:
         self.append(outcome.records)
         return outcome.reply
 

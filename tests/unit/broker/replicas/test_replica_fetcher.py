@@ -16,8 +16,8 @@ from lograft.broker.replicas.following import Following
 from lograft.broker.replicas.replica_fetcher import (
     IN_FLIGHT_MAX,
     Exchange,
+    FetcherContext,
     ReplicaFetcher,
-    Surroundings,
 )
 from lograft.model.errors import ErrorCode
 from lograft.model.seams import Address
@@ -112,7 +112,7 @@ class Bench:
         metadata = ClusterMetadata(make_config())
         self.fetcher = ReplicaFetcher(
             NodeId(2),
-            Surroundings(
+            FetcherContext(
                 NodeId(1),
                 self.clock,
                 lambda work, *, name: tasks.create_task(work, name=name),

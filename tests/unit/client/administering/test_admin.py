@@ -24,7 +24,7 @@ from lograft.client.errors import (
     BrokerMissing,
     Closed,
     GroupMissing,
-    SettingRefused,
+    SettingRejected,
     SomeFailed,
     TimedOut,
     TopicExists,
@@ -73,7 +73,7 @@ def test_errors_say_what_was_wrong_with_which() -> None:
             await admin.delete_topics("xyz")
         with pytest.raises(TopicMissing, match="has 1 partitions, so there is no partition 4"):
             await admin.list_offsets({TopicPartition("a", 4): LATEST})
-        with pytest.raises(SettingRefused, match=r"topic 'a': .*nonsense"):
+        with pytest.raises(SettingRejected, match=r"topic 'a': .*nonsense"):
             await admin.alter_configs({topic_resource("a"): [ConfigChange("nonsense", "1")]})
         with pytest.raises(BrokerError, match="partitions of 'a'"):
             await admin.create_partitions({"a": 1})

@@ -3,7 +3,7 @@
 from collections.abc import Mapping
 from typing import Final
 
-from lograft.client.settings import Refused
+from lograft.client.settings import UnsupportedSetting
 
 _JVM: Final = "it names a part of the Java virtual machine"
 _TOKENS: Final = "tokens come from the function given as oauth_token"
@@ -58,22 +58,24 @@ _OF_TOKENS: Final[Mapping[str, str | None]] = {
     "sasl.oauthbearer.token.endpoint.url": None,
 }
 
-REFUSED: Final[Mapping[str, Refused]] = {
-    "config.providers": Refused("[]", "values are given as they are"),
-    "security.providers": Refused(None, _JVM),
-    "ssl.engine.factory.class": Refused(None, _JVM),
-    "ssl.keymanager.algorithm": Refused("SunX509", _JVM),
-    "ssl.trustmanager.algorithm": Refused("PKIX", _JVM),
-    "ssl.provider": Refused(None, _JVM),
-    "ssl.secure.random.implementation": Refused(None, _JVM),
-    "sasl.kerberos.kinit.cmd": Refused("/usr/bin/kinit", _KERBEROS),
-    "sasl.kerberos.min.time.before.relogin": Refused("60000", _KERBEROS),
-    "sasl.kerberos.service.name": Refused(None, _KERBEROS),
-    "sasl.kerberos.ticket.renew.jitter": Refused("0.05", _KERBEROS),
-    "sasl.kerberos.ticket.renew.window.factor": Refused("0.8", _KERBEROS),
-    "metric.reporters": Refused("[org.apache.kafka.common.metrics.JmxReporter]", _METRICS),
-    "metrics.num.samples": Refused("2", _METRICS),
-    "metrics.recording.level": Refused("INFO", _METRICS),
-    "metrics.sample.window.ms": Refused("30000", _METRICS),
-    **{name: Refused(default, _TOKENS) for name, default in _OF_TOKENS.items()},
+UNSUPPORTED: Final[Mapping[str, UnsupportedSetting]] = {
+    "config.providers": UnsupportedSetting("[]", "values are given as they are"),
+    "security.providers": UnsupportedSetting(None, _JVM),
+    "ssl.engine.factory.class": UnsupportedSetting(None, _JVM),
+    "ssl.keymanager.algorithm": UnsupportedSetting("SunX509", _JVM),
+    "ssl.trustmanager.algorithm": UnsupportedSetting("PKIX", _JVM),
+    "ssl.provider": UnsupportedSetting(None, _JVM),
+    "ssl.secure.random.implementation": UnsupportedSetting(None, _JVM),
+    "sasl.kerberos.kinit.cmd": UnsupportedSetting("/usr/bin/kinit", _KERBEROS),
+    "sasl.kerberos.min.time.before.relogin": UnsupportedSetting("60000", _KERBEROS),
+    "sasl.kerberos.service.name": UnsupportedSetting(None, _KERBEROS),
+    "sasl.kerberos.ticket.renew.jitter": UnsupportedSetting("0.05", _KERBEROS),
+    "sasl.kerberos.ticket.renew.window.factor": UnsupportedSetting("0.8", _KERBEROS),
+    "metric.reporters": UnsupportedSetting(
+        "[org.apache.kafka.common.metrics.JmxReporter]", _METRICS
+    ),
+    "metrics.num.samples": UnsupportedSetting("2", _METRICS),
+    "metrics.recording.level": UnsupportedSetting("INFO", _METRICS),
+    "metrics.sample.window.ms": UnsupportedSetting("30000", _METRICS),
+    **{name: UnsupportedSetting(default, _TOKENS) for name, default in _OF_TOKENS.items()},
 }
