@@ -62,7 +62,7 @@ READERS: Final[dict[str, tuple[str, Callable[[Node], Any]]]] = {
     ),
     "follower.replication.throttled.rate": (
         "7",
-        lambda node: node.broker.config.text("follower.replication.throttled.rate"),
+        lambda node: node.broker.replicas.fetching.rate,
     ),
     "group.consumer.assignment.interval.ms": (
         "77",
@@ -74,7 +74,7 @@ READERS: Final[dict[str, tuple[str, Callable[[Node], Any]]]] = {
     ),
     "replica.alter.log.dirs.io.max.bytes.per.second": (
         "7",
-        lambda node: node.broker.config.text("replica.alter.log.dirs.io.max.bytes.per.second"),
+        lambda node: node.broker.moves.throttle.rate,
     ),
     "transaction.partition.verification.enable": (
         "false",

@@ -29,7 +29,7 @@ LOGS_PER_TURN: Final = 100
 #: How much is compacted between two looks at the limit: in time, and at most.
 PART_S: Final = 0.1
 PART_BYTES_MAX: Final = 64 << 20
-#: A changed limit is noticed after this time.
+#: A changed limit or backoff is noticed after this time.
 PAUSE_MS_MAX: Final = 1_000
 
 PASSES: Final = Counter("lograft_cleaner_passes_total", "Logs that were compacted.")
@@ -63,7 +63,16 @@ class LogCleaner:
         while True:
             candidate = await self.find_dirtiest()
             if candidate is None or not await self.clean(candidate):
-                await asyncio.sleep(max(1, self._logs.config.log_cleaner_backoff_ms) / 1000)
+                await self._back_off()
+
+    async def _back_off(self) -> None:
+        """For log.cleaner.backoff.ms, which may become shorter meanwhile."""
+        clock = self._runtime.clock
+        begun_ms = clock.mono_ms()
+        wait_ms = 1
+        while wait_ms > 0:
+            await asyncio.sleep(min(wait_ms, PAUSE_MS_MAX) / 1000)
+            wait_ms = begun_ms + self._logs.config.log_cleaner_backoff_ms - clock.mono_ms()
 
     async def find_dirtiest(self) -> Candidate | None:
         """Overdue logs come before all others, then the one with the highest dirty ratio."""

@@ -102,7 +102,7 @@ class LogMoves:
         self._disk = runtime.disk
         self._logs = logs
         self._voters = voters
-        self._throttle = ReplicationThrottle(RATE, metadata, window=RATE_WINDOW)
+        self.throttle = ReplicationThrottle(RATE, metadata, window=RATE_WINDOW)
         self.moves: dict[Partition, Move] = {}
         threads = metadata.config.value("num.replica.alter.log.dirs.threads")
         at_once = threads if isinstance(threads, int) else len(logs.directories)
@@ -215,7 +215,7 @@ class LogMoves:
             if log.truncations != truncations or future.end_offset < log.log_start_offset:
                 truncations = log.truncations
                 await self._begin_at(future, log.log_start_offset)
-            while self._throttle.is_exceeded(now_ms=self._runtime.clock.mono_ms()):
+            while self.throttle.is_exceeded(now_ms=self._runtime.clock.mono_ms()):
                 await asyncio.sleep(PAUSE_MS / 1000)
             count = await self._copy_some(log, future)
             unflushed += count
@@ -254,7 +254,7 @@ class LogMoves:
         except BeginsInsideBatch as found:
             await self._begin_at(future, found.base)
             self._append(future, data)
-        self._throttle.record(len(data), now_ms=self._runtime.clock.mono_ms())
+        self.throttle.record(len(data), now_ms=self._runtime.clock.mono_ms())
         return len(data)
 
     def _append(self, future: Log, data: bytes) -> None:

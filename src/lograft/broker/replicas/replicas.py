@@ -94,7 +94,7 @@ class Replicas:
         self._fetchers: dict[NodeId, ReplicaFetcher] = {}
         #: What leaders here may send, and followers fetch, for replicas that are not in sync.
         self.sending = ReplicationThrottle(LEADER_RATE, metadata)
-        self._fetching = ReplicationThrottle(FOLLOWER_RATE, metadata)
+        self.fetching = ReplicationThrottle(FOLLOWER_RATE, metadata)
         self._changes = IsrChanges(me, runtime.clock)
         #: Partitions that are led here and have followers.
         self._led: dict[Partition, None] = {}
@@ -126,7 +126,7 @@ class Replicas:
             self._metadata,
             lambda: self._broker_epoch,
             self._address_of,
-            self._fetching,
+            self.fetching,
             self.raft.on_refused,
             self.doubts,
         )

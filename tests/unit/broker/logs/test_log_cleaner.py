@@ -109,6 +109,20 @@ def test_a_disk_that_fails_during_compaction_goes_offline() -> None:
     run(scenario, log_dirs="/one,/two", metadata_log_dir="/two")
 
 
+def test_a_shorter_backoff_holds_at_once() -> None:
+    async def scenario(bench: Bench) -> None:
+        (partition,) = await bench.create_topic("a", **COMPACTED)  # type: ignore[arg-type]
+        for number in range(40):
+            write(bench, partition, b"key", b"value%d" % number)
+        await asyncio.sleep(3600)
+        assert value_of(bench.broker, PASSES) == 0
+        bench.broker.logs.config = make_config(log_cleaner_backoff_ms="100")
+        await asyncio.sleep(5)
+        assert value_of(bench.broker, PASSES) >= 1
+
+    run(scenario, log_cleaner_backoff_ms="86400000")
+
+
 def test_compaction_keeps_below_its_limit_and_hears_of_a_new_one() -> None:
     async def scenario(bench: Bench) -> None:
         (partition,) = await bench.create_topic("a", **COMPACTED)  # type: ignore[arg-type]
