@@ -442,6 +442,7 @@ class Broker:
     def _on_config_changed(self, before: BrokerConfig, config: BrokerConfig) -> None:
         """Topics without an override of their own follow."""
         self.logs.config = config
+        self._cleaner.on_config_changed()
         if config.topic_defaults != before.topic_defaults:
             for name in list(self.partitions.by_name):
                 self._reconfigure(name)

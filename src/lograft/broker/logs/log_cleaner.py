@@ -29,7 +29,7 @@ LOGS_PER_TURN: Final = 100
 #: How much is compacted between two looks at the limit: in time, and at most.
 PART_S: Final = 0.1
 PART_BYTES_MAX: Final = 64 << 20
-#: A changed limit or backoff is noticed after this time.
+#: A changed limit is noticed after this time.
 PAUSE_MS_MAX: Final = 1_000
 
 PASSES: Final = Counter("lograft_cleaner_passes_total", "Logs that were compacted.")
@@ -53,6 +53,7 @@ class LogCleaner:
     def __init__(self, runtime: Runtime, logs: LogManager) -> None:
         self._runtime = runtime
         self._logs = logs
+        self._config_changed = asyncio.Event()
         self._passes = 0
         #: Read and written by passes.
         self._moved_bytes = 0
@@ -65,13 +66,21 @@ class LogCleaner:
             if candidate is None or not await self.clean(candidate):
                 await self._back_off()
 
+    def on_config_changed(self) -> None:
+        self._config_changed.set()
+
     async def _back_off(self) -> None:
         """For log.cleaner.backoff.ms, which may become shorter meanwhile."""
         clock = self._runtime.clock
         begun_ms = clock.mono_ms()
-        wait_ms = 1
+        wait_ms = max(1, self._logs.config.log_cleaner_backoff_ms)
         while wait_ms > 0:
-            await asyncio.sleep(min(wait_ms, PAUSE_MS_MAX) / 1000)
+            self._config_changed.clear()
+            try:
+                async with asyncio.timeout(wait_ms / 1000):
+                    await self._config_changed.wait()
+            except TimeoutError:
+                pass
             wait_ms = begun_ms + self._logs.config.log_cleaner_backoff_ms - clock.mono_ms()
 
     async def find_dirtiest(self) -> Candidate | None:

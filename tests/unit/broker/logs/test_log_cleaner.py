@@ -2,6 +2,7 @@ import asyncio
 
 from lograft.broker.logs.log_cleaner import MOVED_BYTES, PASSES
 from lograft.broker.partitions.partition import Partition
+from lograft.metadata.types import ResourceType
 from lograft.model.metrics import value_of
 from lograft.model.seams import FileSlice
 from lograft.model.settings.broker import BrokerConfig
@@ -9,6 +10,7 @@ from lograft.model.types import Offset
 from lograft.simulation.disk import DiskFault
 from lograft.storage.log_dirs import CLEANER_OFFSETS, read_checkpoint
 from lograft.wire.batches import Record, build_batch, iterate_headers, read_records
+from lograft.wire.records.config_record import ConfigRecord
 from tests.unit.broker.bench import Bench, make_config, run
 
 COMPACTED = {
@@ -116,7 +118,13 @@ def test_a_shorter_backoff_holds_at_once() -> None:
             write(bench, partition, b"key", b"value%d" % number)
         await asyncio.sleep(3600)
         assert value_of(bench.broker, PASSES) == 0
-        bench.broker.logs.config = make_config(log_cleaner_backoff_ms="100")
+        record = ConfigRecord(
+            resource_type=ResourceType.BROKER,
+            resource_name="1",
+            name="log.cleaner.backoff.ms",
+            value="100",
+        )
+        bench.controller.append((record,))
         await asyncio.sleep(5)
         assert value_of(bench.broker, PASSES) >= 1
 
